@@ -126,7 +126,7 @@ def _catalog(configuration: Any, args: argparse.Namespace, observers: Any) -> An
 
 def _serve(page: Any, catalog: Any, runs: Any, counters: Any, configuration: Any, args: argparse.Namespace) -> None:
     """Serve the page, then load and warm up the pairs, and wait."""
-    from naive_speculate.serving.memory import settle_memory
+    from naive_speculate.infer.memory import settle_memory
     from ui.host.operations import routes
     from ui.host.origin import readable
     from ui.page import launch

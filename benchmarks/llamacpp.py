@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.tables import output  # noqa: E402
-from naive_speculate import SpeculativeDecoder, load_pair  # noqa: E402
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
 from naive_speculate.bench.command import PROMPTS  # noqa: E402
 from naive_speculate.bench.ways import Transformers, our_way  # noqa: E402
 from naive_speculate.events.metrics import Metrics  # noqa: E402
@@ -315,20 +315,21 @@ class Comparison:
     def decode(self) -> tuple[dict[str, list[float]], dict[str, str], list[str]]:
         """Rates of all ways to decode, the way of llama.cpp that each of ours is compared with, and ours with drafts."""
         options, files, tokens = self.options, self.files, self.options.new_tokens
+        params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
         every = (0, *options.windows)
         ours = {k: f"ours, k = {k}" if k else "ours, plain" for k in every}
         theirs = {k: f"llama.cpp, k = {k}" if k else "llama.cpp, plain" for k in every}
         heads = {k: f"ours, draft head, k = {k}" for k in options.windows if options.head}
         halves = {k: f"ours on GGUF, half precision, {f'k = {k}' if k else 'plain'}" for k in (0, options.windows[0])}
         half_peer = "llama.cpp, plain, half precision"
-        ways = {name: self.decoding(our_way(self.decoder, k, 0.0, tokens)) for k, name in ours.items()}
-        ways |= {name: self.decoding(our_way(self.decoder, k, 0.0, tokens, drafter="head")) for k, name in heads.items()}
+        ways = {name: self.decoding(our_way(self.decoder, k, params)) for k, name in ours.items()}
+        ways |= {name: self.decoding(our_way(self.decoder, k, params, drafter="head")) for k, name in heads.items()}
         ways[theirs[0]] = self.engine.plain(files["target"], tokens)
         for k in options.windows:
             ways[theirs[k]] = self.engine.speculative(files["target"], files["draft"], k, self.prompts, tokens)
         ways[half_peer] = self.engine.plain(files["target half"], tokens)
         if (gguf := on_gguf(files["target half"], files["draft half"])) is not None:
-            ways |= {name: self.decoding(our_way(gguf, k, 0.0, tokens)) for k, name in halves.items()}
+            ways |= {name: self.decoding(our_way(gguf, k, params)) for k, name in halves.items()}
         ways |= {way.name: self.decoding(way) for way in (self.peer.way(k, 0.0) for k in every)}
         rates = in_turn(ways, options.turns, tick)
         best_peer = best(rates, [theirs[k] for k in options.windows])

@@ -34,9 +34,9 @@ from playwright.sync_api import Page, sync_playwright
 from benchmarks.load import begin, post
 from benchmarks.server import free_port
 from naive_speculate import SamplingParams, SpeculativeDecoder
+from naive_speculate.infer.memory import settle_memory
 from naive_speculate.infer.threads import share_cores
 from naive_speculate.serving import LocalEngine
-from naive_speculate.serving.memory import settle_memory
 from ui.host.catalog import load_catalog
 from ui.host.configuration import read_configuration
 from ui.page import build_page, launch, open_queue

@@ -22,7 +22,7 @@ import torch
 from rich.table import Table
 
 from benchmarks.tables import numbers, output
-from naive_speculate import SpeculativeDecoder, load_pair
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.bench.suite import encode, read_suite
 from naive_speculate.bench.ways import Run, Transformers, our_way
 from naive_speculate.infer.gguf.export import export
@@ -43,7 +43,8 @@ class Ways:
     """
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
-        self.tokens, self.decoder = options.new_tokens, SpeculativeDecoder(load_pair("smollm2", device="cpu"))
+        self.params = SamplingParams(temperature=0, max_tokens=options.new_tokens, ignore_eos=True)
+        self.decoder = SpeculativeDecoder(load_pair("smollm2", device="cpu"))
         leave_cores_to(self.decoder.pair.target)
         model: Any = load_pair("smollm2", device="cpu", dtype="float32", executor="transformers").target
         self.found = self._ours("ours, float32", self.decoder, {"suffix": "auto", "suffix+head": "auto"})
@@ -52,16 +53,14 @@ class Ways:
             export(model.model, None, path, dtype)  # prompts are token numbers
             there = SpeculativeDecoder(load_pair(path, device="cpu"))
             self.found |= self._ours(f"llama.cpp, {name}", there, {"suffix": 5} if name == "Q8_0" else {})
-        peer = Transformers(model.model, model.model, self.tokens)
+        peer = Transformers(model.model, model.model, options.new_tokens)
         peer.threads = options.threads
         self.found["transformers, plain"] = lambda prompt: peer.way(0, 0.0).decode(prompt, 0)
         self.found["transformers, prompt lookup"] = lambda prompt: peer.way(10, 0.0, lookup=True).decode(prompt, 0)
 
     def _ours(self, name: str, decoder: SpeculativeDecoder, drafters: dict[str, Any]) -> dict[str, Decode]:
-        ways = {f"{name}, plain": our_way(decoder, 0, 0.0, self.tokens)}
-        ways |= {
-            f"{name}, {drafter}": our_way(decoder, k, 0.0, self.tokens, drafter=drafter) for drafter, k in drafters.items()
-        }
+        ways = {f"{name}, plain": our_way(decoder, 0, self.params)}
+        ways |= {f"{name}, {drafter}": our_way(decoder, k, self.params, drafter) for drafter, k in drafters.items()}
         return {label: lambda prompt, way=way: way.decode(prompt, 0) for label, way in ways.items()}  # type: ignore[misc]
 
 

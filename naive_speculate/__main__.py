@@ -10,31 +10,20 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import fields
+from importlib import import_module
 from typing import Any, NoReturn
 
-from naive_speculate.arguments import Parser, number, whole_number, whole_number_or, window
+from naive_speculate.arguments import Parser, add_models, number, parsed, whole_number, window
 
 DEFAULT_MAX_TOKENS = 128
 INTERRUPTED = 130
-
-
-def _number_or_none(text: str) -> int | None:
-    found = whole_number_or("none", text)
-    return None if isinstance(found, str) else found
-
-
-def _token_list(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be token ids with commas between them, got {text!r:.60}") from None
-
-
-def _bias(text: str) -> dict[int, float]:
-    try:
-        return {int(token): float(bias) for token, bias in json.loads(text).items()}
-    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
-        raise argparse.ArgumentTypeError(f'must be JSON such as {{"42": -5}}, got {text!r:.60}') from None
+_COMMANDS = {
+    "bench": ("bench", "compare this decoder with transformers' generation"),
+    "doctor": ("doctor", "diagnose an engine's speculative decoding from its log"),
+    "differ": ("differing", "explain why two texts of the same prompt differ"),
+    "prove": ("proving", "prove that a verifier, drafter, rejection sampler or server is lossless"),
+}
+"""Commands that parse their own arguments, each with its room."""
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -45,12 +34,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     if arguments[:1] == ["generate"]:  # these list registered names, which imports torch
         _add_decoding(generate)
         _add_sampling(generate)
-        _add_models(generate)
+        add_models(generate)
     generate.add_argument("--json", action="store_true", help="print the events, one JSON object per line, and nothing else")
-    commands.add_parser("bench", help="compare this decoder with transformers' generation")  # parsed by their own commands
-    commands.add_parser("doctor", help="diagnose an engine's speculative decoding from its log")
-    commands.add_parser("differ", help="explain why two texts of the same prompt differ")
-    commands.add_parser("prove", help="prove that a verifier, drafter, rejection sampler or server is lossless")
+    for name, (_, help) in _COMMANDS.items():
+        commands.add_parser(name, help=help)
     return parser
 
 
@@ -74,19 +61,6 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     add("--drafter", metavar="D", help=help)
 
 
-def _add_models(parser: argparse.ArgumentParser) -> None:
-    from naive_speculate.models import EXECUTORS
-
-    add = parser.add_argument_group("models").add_argument
-    add("--target", metavar="M", help="Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)")
-    add("--draft", metavar="M", help="Hub id, local folder or GGUF file (default: none for a given target)")
-    head = "Hub id or local folder of a draft head or block drafter (default: the bundled target's, if there is one)"
-    add("--head", metavar="M", help=head)
-    add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
-    add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")
-    add("--executor", default="auto", metavar="E", help=f"{', '.join(EXECUTORS)} (default: %(default)s)")
-
-
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
     """Add an option for every field of `SamplingParams`, with its docstring's text; options that are not given have no
     value."""
@@ -105,16 +79,22 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
         help = f"{meaning}{note}".replace("%", "%%")
         group.add_argument(f"--{option}", dest=name, default=argparse.SUPPRESS, help=help, **how)
 
-    add("max-tokens", type=_number_or_none, metavar="N")
+    add(
+        "max-tokens",
+        type=parsed(lambda text: None if text.lower() == "none" else int(text), "a whole number or none"),
+        metavar="N",
+    )
     for name in ("temperature", "top-p", "min-p", "presence-penalty", "frequency-penalty", "repetition-penalty"):
         add(name, type=number, metavar="X")
     for name in ("seed", "top-k", "n", "best-of", "min-tokens", "logprobs", "prompt-logprobs", "truncate-prompt-tokens"):
         add(name, type=whole_number, metavar="N")
     add("stop", "; repeatable", action="append", metavar="TEXT")
     add("bad-words", "; repeatable", action="append", metavar="WORD")
-    add("stop-token-ids", type=_token_list, metavar="ID,ID…")
-    add("allowed-token-ids", type=_token_list, metavar="ID,ID…")
-    add("logit-bias", '; such as {"42": -5}', type=_bias, metavar="JSON")
+    token_list = parsed(lambda text: [int(part) for part in text.split(",")], "token ids with commas between them")
+    bias = parsed(lambda text: {int(t): float(b) for t, b in json.loads(text).items()}, 'JSON such as {"42": -5}')
+    add("stop-token-ids", type=token_list, metavar="ID,ID…")
+    add("allowed-token-ids", type=token_list, metavar="ID,ID…")
+    add("logit-bias", '; such as {"42": -5}', type=bias, metavar="JSON")
     add("filter-words", choices=["classroom"])
     for name in ("include-stop-str-in-output", "ignore-eos"):
         add(name, action="store_true")
@@ -189,38 +169,15 @@ def _generate(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _bench(arguments: Sequence[str]) -> int:
-    from naive_speculate.bench import main
+def _run(command: str, arguments: list[str]) -> int:
+    if command in ("differ", "prove"):
+        from transformers.utils import logging
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that it removes its progress bar
-    return main(arguments)
-
-
-def _doctor(arguments: Sequence[str]) -> int:
-    from naive_speculate.doctor.command import main
-
-    return main(arguments)
-
-
-def _differ(arguments: Sequence[str]) -> int:
-    from transformers.utils import logging
-
-    from naive_speculate.differing.command import main
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    return main(arguments)
-
-
-def _prove(arguments: Sequence[str]) -> int:
-    from transformers.utils import logging
-
-    from naive_speculate.proving.command import main
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # so that a server's test reports what it has
-    return main(arguments)
+        logging.disable_progress_bar()
+        logging.set_verbosity_error()
+    if command in ("bench", "prove"):  # so that it removes its progress bar, or reports what it has
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return int(import_module(f"naive_speculate.{_COMMANDS[command][0]}.command").main(arguments))
 
 
 def _report(message: str) -> None:
@@ -235,23 +192,15 @@ def _leave(*_: object) -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; handles Ctrl-C.
-
-    Returns:
-        int: The exit status: 0; 1 if a run ended in an error or a proof failed; 2 for bad input or if the output cannot be
-            written; 3 if a server's test was not decided; 130 if interrupted.
-    """
+    """Run a command; handles Ctrl-C. Returns the exit status: 0; 1 if a run ended in an error or a proof failed; 2 for bad
+    input or if the output cannot be written; 3 if a server's test was not decided; 130 if interrupted."""
     signal.signal(signal.SIGINT, _leave)
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         try:
-            if arguments[:1] == ["bench"]:
-                return _bench(arguments[1:])
-            if arguments[:1] == ["doctor"]:
-                return _doctor(arguments[1:])
-            if arguments[:1] == ["differ"]:
-                return _differ(arguments[1:])
-            return _prove(arguments[1:]) if arguments[:1] == ["prove"] else _generate(arguments)
+            if arguments and arguments[0] in _COMMANDS:
+                return _run(arguments[0], arguments[1:])
+            return _generate(arguments)
         finally:
             print(end="", flush=True)  # raises now if the output cannot be written
     except KeyboardInterrupt:

@@ -1,7 +1,11 @@
 """Shared parts of the command lines."""
 
 import argparse
-from typing import NoReturn
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+T = TypeVar("T")
 
 
 class Parser(argparse.ArgumentParser):
@@ -12,42 +16,57 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
-# For other errors argparse prints the name of the type function, so options do not use int or float.
-def whole_number(text: str) -> int:
-    """A whole number, or an `argparse.ArgumentTypeError`."""
+def parsed(read: Callable[[str], T], what: str, accepts: Callable[[T], bool] = lambda _: True) -> Callable[[str], T]:
+    """The `type` of an option whose text `read` turns into an accepted value; otherwise the error says that it must be `what`.
+    (argparse itself would print the name of the type function.)"""
+
+    def found_in(text: str) -> T:
+        try:
+            if accepts(found := read(text)):
+                return found
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            pass
+        raise argparse.ArgumentTypeError(f"must be {what}, got {text!r:.60}")
+
+    return found_in
+
+
+def whole_number_or(word: str) -> Callable[[str], int | str]:
+    """The type of a whole number or this word."""
+    return parsed(lambda text: word if text.lower() == word else int(text), f"a whole number or {word}")
+
+
+whole_number = parsed(int, "a whole number")
+positive = parsed(int, "a positive whole number", lambda found: found >= 1)
+number = parsed(float, "a number")
+positive_number = parsed(float, "a positive number", lambda found: found > 0)
+numbers = parsed(lambda text: tuple(float(part) for part in text.split(",")), "a number, or several with commas between them")
+window = whole_number_or("auto")  # a number of draft tokens
+
+
+def text_file(name: str) -> str:
+    """The type of a text file: what it holds."""
     try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r:.60}") from None
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", error)
+        raise argparse.ArgumentTypeError(f"must be a file of text, got {name:.60}: {why}") from None
 
 
-def number(text: str) -> float:
-    """A number, or an `argparse.ArgumentTypeError`."""
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r:.60}") from None
+def lines_of_file(name: str) -> list[str]:
+    """The type of a file with a text per line: its lines that are not empty."""
+    if not (lines := [line for line in text_file(name).splitlines() if line.strip()]):
+        raise argparse.ArgumentTypeError(f"must be a file of text, got {name:.60}: it has no lines")
+    return lines
 
 
-def whole_number_or(word: str, text: str) -> int | str:
-    """A whole number or this word, or an `argparse.ArgumentTypeError`."""
-    try:
-        return word if text.lower() == word else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number or {word}, got {text!r:.60}") from None
-
-
-def positive(text: str) -> int:
-    """A whole number from 1, or an `argparse.ArgumentTypeError`."""
-    try:
-        found = int(text)
-    except ValueError:
-        found = 0
-    if found < 1:
-        raise argparse.ArgumentTypeError(f"must be a positive whole number, got {text!r:.60}")
-    return found
-
-
-def window(text: str) -> int | str:
-    """A number of draft tokens: a whole number or "auto", or an `argparse.ArgumentTypeError`."""
-    return whole_number_or("auto", text)
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a pair; see `load_pair`."""
+    add = parser.add_argument_group("models").add_argument
+    add("--target", metavar="M", help="Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)")
+    add("--draft", metavar="M", help="Hub id, local folder or GGUF file (default: none for a given target)")
+    head = "Hub id or local folder of a draft head or block drafter (default: the bundled target's, if there is one)"
+    add("--head", metavar="M", help=head)
+    add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
+    add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")
+    add("--executor", default="auto", metavar="E", help="auto, onnx, torch or transformers (default: %(default)s)")

@@ -8,17 +8,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
-    """Costs in units of the target's forward over one token.
+    """Costs in units of the target's forward over one token."""
 
-    Attributes:
-        draft: One draft forward.
-        verify: A target forward over 1, 2, 3 … tokens; extrapolated with the mean growth from 2 on.
-        call: If one call drafts several tokens, its cost in addition to theirs. None if each token is a call.
-    """
-
-    draft: float
-    verify: tuple[float, ...] = (1.0,)
-    call: float | None = None
+    draft: float  # one draft forward
+    verify: tuple[float, ...] = (1.0,)  # a target forward over 1, 2, 3 … tokens; extrapolated with the mean growth from 2 on
+    call: float | None = None  # if one call drafts several tokens, its cost in addition to theirs. None if each token is a call
 
     def verify_cost(self, num_draft_tokens: int) -> float:
         """Cost of verifying that many draft tokens."""
@@ -38,12 +32,9 @@ class CostTable:
 class LearnedCosts:
     """The costs of one drafter's steps on this machine, learned while running; a table is the prior.
 
-    The seconds of a verification are fitted as a + b · (the table's cost - 1) by least squares. Recent steps weigh more,
-    and the prior is b = a. Those of drafting are the table's times a factor, or part of the verification where the table has
-    no cost per draft. Larger batches have fits of their own.
-
-    Args:
-        prior: Costs measured elsewhere, or estimated.
+    The seconds of a verification are fitted as a + b · (the table's cost - 1) by least squares. Recent steps weigh more, and
+    the prior is b = a. Those of drafting are the table's times a factor, or part of the verification where the table has no
+    cost per draft. Larger batches have fits of their own. `prior`: costs measured elsewhere, or estimated.
     """
 
     def __init__(self, prior: CostTable) -> None:

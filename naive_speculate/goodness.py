@@ -11,32 +11,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-POWER = 0.9
-"""The probability of finding the smallest bias that is stated as found."""
+POWER = 0.9  # the probability of finding the smallest bias that is stated as found
 CONFIDENCE = 0.95
-LEAST_EXPECTED = 5.0
-"""Cells with a smaller expected count are pooled."""
+LEAST_EXPECTED = 5.0  # cells with a smaller expected count are pooled
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The result of one test.
+    """The result of one test."""
 
-    Attributes:
-        statistic: Chi-square distributed if the probabilities are right.
-        degrees: Its degrees of freedom; 0 if there was nothing to test.
-        p_value: The probability of a statistic this large on a correct sampler.
-        num_samples: N.
-        bias: The observed total variation, chance included.
-    """
-
-    statistic: float
-    degrees: int
-    p_value: float
-    num_samples: int
-    bias: float
+    statistic: float  # chi-square distributed if the probabilities are right
+    degrees: int  # its degrees of freedom; 0 if there was nothing to test
+    p_value: float  # the probability of a statistic this large on a correct sampler
+    num_samples: int  # N
+    bias: float  # the observed total variation, chance included
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -56,12 +46,9 @@ class Fit:
 
 
 def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> Fit:
-    """The G-test (likelihood ratio) of counts against probabilities, with Williams' correction for small counts.
-
-    Args:
-        counts: Of each token, shape `[num_tokens]`.
-        probs: Same shape, sums to 1. A token with probability 0 that was observed gives the p-value 0.
-    """
+    """The G-test (likelihood ratio) of counts against probabilities, with Williams' correction for small counts. `counts`: of
+    each token, shape `[num_tokens]`. `probs`: same shape, sums to 1. A token with probability 0 that was observed gives the
+    p-value 0."""
     observed, p = np.asarray(counts, float), np.asarray(probs, float)
     n = observed.sum()
     if (observed[p <= 0] > 0).any():
@@ -78,11 +65,8 @@ def rank_test(strata: Sequence[tuple[Sequence[int], Array]]) -> Fit:
     """Pearson's test of outcomes that each have their own probabilities: counts of ranks against their expected sums.
 
     Within one context it is the chi-square test of that context's tokens. Over several, it adds up what was expected and what
-    was observed at each rank, with the sum of the outcomes' covariances.
-
-    Args:
-        strata: Outcomes and probabilities, tested apart and added up: the index of each outcome, and shape
-            `[num_outcomes, num_ranks]`, whose rows sum to 1.
+    was observed at each rank, with the sum of the outcomes' covariances. `strata`: outcomes and probabilities, tested apart and
+    added up: the index of each outcome, and shape `[num_outcomes, num_ranks]`, whose rows sum to 1.
     """
     statistic, degrees, deviation, total = 0.0, 0, 0.0, 0
     for outcomes, probs in strata:

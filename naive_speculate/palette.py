@@ -11,23 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """The look of one kind of token.
+    """The look of one kind of token."""
 
-    Attributes:
-        light: Hex colour of text and lines on a light surface.
-        dark: The same on a dark surface.
-        mark: One character for the kind, for use without colour.
-        line: The line of the token's text, as CSS `text-decoration`; empty for none.
-        label: The kind's name in legends.
-        meaning: The kind's meaning, in one line.
-    """
-
-    light: str
-    dark: str
-    mark: str
-    line: str
-    label: str
-    meaning: str
+    light: str  # hex colour of text and lines on a light surface
+    dark: str  # the same on a dark surface
+    mark: str  # one character for the kind, for use without colour
+    line: str  # the line of the token's text, as CSS `text-decoration`; empty for none
+    label: str  # the kind's name in legends
+    meaning: str  # the kind's meaning, in one line
 
     def color(self, dark: bool = False) -> str:
         """The colour for a surface."""
@@ -77,21 +68,13 @@ RESIDUAL = STYLES["resampled"]
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """The background of text and charts: hex colours.
+    """The background of text and charts: hex colours."""
 
-    Attributes:
-        page: The page's background.
-        panel: The background of a panel or chart.
-        ink: Text.
-        muted: Less prominent text; still AA on page and panel.
-        rule: Grid lines and borders.
-    """
-
-    page: str
-    panel: str
-    ink: str
-    muted: str
-    rule: str
+    page: str  # the page's background
+    panel: str  # the background of a panel or chart
+    ink: str  # text
+    muted: str  # less prominent text; still AA on page and panel
+    rule: str  # grid lines and borders
 
 
 LIGHT = Surface(page="#ffffff", panel="#f4f4f5", ink="#18181b", muted="#57595f", rule="#d4d4d8")

@@ -16,10 +16,8 @@ from naive_speculate.speculate.draft import DRAFTERS
 _SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
 _COUNTED = (EventKind.STARTED, EventKind.PROPOSED, EventKind.ACCEPTED, EventKind.REJECTED, EventKind.STEP)
 _UNKNOWN = RichStyle(reverse=True)
-MAX_ALTERNATIVES = 20
-"""Most printed alternatives of a token."""
-LEAST_REST = 0.0005
-"""Least total probability of the other tokens that is printed."""
+MAX_ALTERNATIVES = 20  # most printed alternatives of a token
+LEAST_REST = 0.0005  # least total probability of the other tokens that is printed
 
 
 class _Console(Console):
@@ -42,7 +40,8 @@ class TerminalView:
         if not self.console.is_terminal:
             self._plain(event)
         elif event.kind == EventKind.STARTED:
-            self._legend()
+            legend = (Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind)) for kind in _SHOWN)
+            self.console.print(Text("  ").join(legend), end="\n\n")
             self._copies = Copies(event.prompt_texts or [])
             if drafter := drafter_lines(event):
                 self.console.print(Text(drafter, style="dim"), end="\n\n")
@@ -69,10 +68,6 @@ class TerminalView:
         elif event.kind == EventKind.FINISHED:
             self.console.file.write("\n")
         self.console.file.flush()
-
-    def _legend(self) -> None:
-        legend = (Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind)) for kind in _SHOWN)
-        self.console.print(Text("  ").join(legend), end="\n\n")
 
     def _figures(self, event: Event) -> None:
         metrics = event.metrics or {}

@@ -32,11 +32,8 @@ class Vocabulary:
         self.text_of = lru_cache(maxsize=None)(self._text_of)
 
     def encode(self, text: str, argument: str = "prompt", *, begins: bool = True) -> list[int]:
-        """Token ids of a text, the value of `argument`; `begins` adds the tokens of a beginning.
-
-        Raises:
-            ValueError: If there is no tokenizer.
-        """
+        """Token ids of a text, the value of `argument`; `begins` adds the tokens of a beginning. Raises `ValueError` if there
+        is no tokenizer."""
         if self.tokenizer is None:
             raise ValueError(f"{argument} must be a list of token ids: this pair has no tokenizer")
         return list(self.tokenizer(text, add_special_tokens=begins).input_ids)
@@ -92,10 +89,7 @@ class TextStream:
             self._shown = vocabulary.backend.decode(self._undecided, skip_special_tokens=skip_special_tokens)
 
     def _context(self, prompt_token_ids: Sequence[int]) -> Sequence[int]:
-        """The end of the prompt, long enough to decode correctly, as in vLLM's `v1/engine/detokenizer.py`.
-
-        A decoder strips leading spaces, and replaces an incomplete first character.
-        """
+        """The end of the prompt, long enough to decode correctly, as in vLLM's `v1/engine/detokenizer.py`."""
         backend, count = self._vocabulary.backend, _CONTEXT_TOKENS
         while backend is not None and count < len(prompt_token_ids):
             text = backend.decode(list(prompt_token_ids[-count:]), skip_special_tokens=self._skip)

@@ -15,15 +15,9 @@ k, or a function of k."""
 
 
 def expected_tokens(alpha: float, k: int) -> float:
-    """Expected tokens of a step with k draft tokens, the last token included: (1 - α^(k+1)) / (1 - α), equation 1.
-
-    Args:
-        alpha: Probability that a draft token is accepted, from 0 to 1.
-        k: Draft tokens per step, 0 or more.
-
-    Raises:
-        ValueError: If an argument is out of range.
-    """
+    """Expected tokens of a step with k draft tokens, the last token included: (1 - α^(k+1)) / (1 - α), equation 1. `alpha`:
+    probability that a draft token is accepted, from 0 to 1; `k`: draft tokens per step, 0 or more. Raises `ValueError` if an
+    argument is out of range."""
     _check(alpha, k)
     total, reached = 1.0, 1.0
     for _ in range(k):  # a sum is exact at α = 1 too
@@ -39,10 +33,7 @@ def expected_accepted(ratios: Sequence[float], *, block: bool = False) -> float:
     Speculative sampling: Π_{j ≤ i} min(1, r_j). Block verification: p_i = min(1, p_{i−1} r_i), p_0 = 1 (Sun et al. 2024, arXiv
     2403.10444). Whether position i stands also depends on the draft tokens after it; these are averaged out, which takes no
     distribution of theirs. Term by term p_i is at least the product, so the second expectation is never below the first.
-
-    Args:
-        ratios: p(x_i) / q(x_i) of each draft token x_i, 0 or more.
-        block: Block verification instead of speculative sampling.
+    `ratios`: p(x_i) / q(x_i) of each draft token x_i, 0 or more; `block`: block verification instead of speculative sampling.
     """
     total, reached = 0.0, 1.0
     for ratio in ratios:
@@ -54,26 +45,16 @@ def expected_accepted(ratios: Sequence[float], *, block: bool = False) -> float:
 def speedup(alpha: float, k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float:
     """Expected speedup over plain decoding: tokens per step ÷ its cost (Theorem 3.8, with a measured verification cost).
 
-    With `verify_cost` 1 it is the theorem's (1 - α^(k+1)) / ((1 - α)(c k + 1)).
-
-    Args:
-        alpha: Probability that a draft token is accepted.
-        k: Draft tokens per step; 0 is plain decoding.
-        draft_cost: Cost of one draft forward; the theorem's c.
-        verify_cost: Cost of verifying k draft tokens.
-
-    Raises:
-        ValueError: If alpha or k is out of range, a cost is not positive, or the table has no entry for k.
+    With `verify_cost` 1 it is the theorem's (1 - α^(k+1)) / ((1 - α)(c k + 1)), where c is `draft_cost`, the cost of one draft
+    forward. k = 0 is plain decoding. Raises `ValueError` if alpha or k is out of range, a cost is not positive, or the table
+    has no entry for k.
     """
     return expected_tokens(alpha, k) / step_cost(k, draft_cost, verify_cost)
 
 
 def step_cost(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float:
-    """Cost of one step with k draft tokens, in target forwards over one token.
-
-    Raises:
-        ValueError: If k is negative, a cost is not positive, or the table has no entry for k.
-    """
+    """Cost of one step with k draft tokens, in target forwards over one token. Raises `ValueError` if k is negative, a cost is
+    not positive, or the table has no entry for k."""
     _check(0.0, k)
     if not draft_cost > 0:
         raise ValueError(f"draft_cost must be positive, got {draft_cost}")
@@ -82,50 +63,27 @@ def step_cost(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> floa
 
 def best_k(alpha: float, draft_cost: float, verify_costs: VerifyCosts = 1.0, max_k: int = 16) -> int:
     """The number of draft tokens with the largest expected speedup (section 3.5, by enumeration); 0 if drafting does not pay.
-
-    Args:
-        alpha, draft_cost, verify_costs: As for `speedup`; costs are needed for every k from 0 to `max_k`.
-        max_k: The largest k to try.
-
-    Raises:
-        ValueError: As `speedup`, or if `max_k` is negative.
-    """
+    `alpha`, `draft_cost`, `verify_costs`: as for `speedup`; costs are needed for every k from 0 to `max_k`. `max_k`: the
+    largest k to try. Raises `ValueError` as `speedup`, or if `max_k` is negative."""
     if max_k < 0:
         raise ValueError(f"max_k must not be negative, got {max_k}")
     return max(range(max_k + 1), key=lambda k: speedup(alpha, k, draft_cost, verify_costs))
 
 
 class Breakdown(NamedTuple):
-    """The parts of a speedup; they add up to it.
+    """The parts of a speedup; they add up to it."""
 
-    Attributes:
-        tokens: Tokens per step, the speedup if a step cost one plain target pass.
-        check: Loss by verification, relative to a plain pass, usually 0 or less.
-        drafting: Loss by drafting, 0 or less.
-        other: Difference to a measured speedup.
-        speedup: The sum.
-    """
-
-    tokens: float
-    check: float
-    drafting: float
-    other: float
-    speedup: float
+    tokens: float  # tokens per step, the speedup if a step cost one plain target pass
+    check: float  # loss by verification, relative to a plain pass, usually 0 or less
+    drafting: float  # loss by drafting, 0 or less
+    other: float  # difference to a measured speedup
+    speedup: float  # the sum
 
 
 def breakdown(tokens: float, k: float, draft_cost: float, verify_cost: float = 1.0, measured: float | None = None) -> Breakdown:
-    """From tokens per step to the speedup: divided by the cost of verification, then by that of the whole step.
-
-    Args:
-        tokens: Tokens per step, the last one included: `expected_tokens`, or measured.
-        k: Draft tokens per step, or their mean.
-        draft_cost: Cost of one draft forward.
-        verify_cost: Cost of verification.
-        measured: A measured speedup; None for the one expected.
-
-    Raises:
-        ValueError: If a cost is not positive.
-    """
+    """From tokens per step, the last one included, to the speedup: divided by the cost of verification, then by that of the
+    whole step with k draft tokens, or k on average. Without a `measured` speedup it is the expected one. Raises `ValueError` if
+    a cost is not positive."""
     if not verify_cost > 0 or not verify_cost + k * draft_cost > 0:
         raise ValueError(f"costs must be positive, got draft_cost={draft_cost} and verify_cost={verify_cost}")
     checked, drafted = tokens / verify_cost, tokens / (verify_cost + k * draft_cost)
@@ -134,12 +92,8 @@ def breakdown(tokens: float, k: float, draft_cost: float, verify_cost: float = 1
 
 
 def break_even_alpha(k: int, draft_cost: float, verify_cost: VerifyCosts = 1.0) -> float | None:
-    """The α above which drafting is faster than plain decoding; None if it never is.
-
-    Args:
-        k: Draft tokens per step, 1 or more.
-        draft_cost, verify_cost: As for `speedup`, with its errors.
-    """
+    """The α above which drafting is faster than plain decoding; None if it never is. `k`: draft tokens per step, 1 or more;
+    `draft_cost`, `verify_cost`: as for `speedup`, with its errors."""
     cost = step_cost(k, draft_cost, verify_cost)
     return None if k + 1 < cost else alpha_for(cost, lambda alpha: expected_tokens(alpha, k))
 
@@ -150,18 +104,9 @@ def alpha_for(tokens: float, expected: Callable[[float], float]) -> float:
 
 
 def pass_seconds(tokens: int, *, weight_bytes: float, bandwidth: float, parameters: float, flops: float) -> float:
-    """Least time of a forward: each weight is read once, and multiplied and added once per token.
-
-    Args:
-        tokens: Tokens of the forward, which share the reading of the weights.
-        weight_bytes: Size of the weights, in bytes.
-        bandwidth: Memory bandwidth, in bytes per second.
-        parameters: Number of weights.
-        flops: Operations per second.
-
-    Returns:
-        float: Seconds of reading or of computing, whichever is longer (the roofline model, Williams et al. 2009).
-    """
+    """Least time of a forward over so many tokens: each weight is read once, and multiplied and added once per token. Seconds
+    of reading (`weight_bytes` ÷ `bandwidth` in bytes per second) or of computing (`flops`: operations per second), whichever is
+    longer (the roofline model, Williams et al. 2009)."""
     return max(weight_bytes / bandwidth, 2 * parameters * tokens / flops)
 
 

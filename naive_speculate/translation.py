@@ -12,40 +12,23 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-MIN_SHARE = 0.1
-"""Least share of the target's tokens that a draft must have."""
+MIN_SHARE = 0.1  # least share of the target's tokens that a draft must have
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _log = logging.getLogger(__name__)
 
 
 class Translation:
-    """The tokens that two tokenizers share, and the draft's tokens for a text.
+    """The tokens that two tokenizers share, and the draft's tokens for a text; a `ValueError` if a tenth is not shared.
 
     Tokens match if their bytes are equal. Special tokens match if both end a sequence, or have the same text. If several tokens
     of one tokenizer have the same bytes, ordinary tokens come before byte tokens, then the lowest id counts.
-
-    Args:
-        tokenizer: The target's transformers tokenizer, with a fast backend.
-        draft_tokenizer: The draft's.
-
-    Attributes:
-        to_draft: The draft's token for each shared token of the target.
-        target_bytes: The bytes of each of the target's tokens, without special ones.
-        counts: The numbers of shared tokens, of the target's and of the draft's, for events.
-        opening: The beginning of the draft's texts, a beginning-of-sequence token or nothing.
-        opens_target: The beginning-of-sequence token of the target.
-        filler: A token of the draft for positions without a match.
-        drops_space: Whether the first token's leading space is not part of the text.
-        byte_ids: The draft's tokens for single bytes.
-
-    Raises:
-        ValueError: If fewer than a tenth of the target's tokens are shared.
     """
 
     def __init__(self, tokenizer: Any, draft_tokenizer: Any) -> None:
         ours, theirs = _Forms(tokenizer), _Forms(draft_tokenizer)
         by_form = theirs.ids
+        # The draft's token for each shared token of the target; the bytes of the target's tokens, without special ones.
         self.to_draft = {token: by_form[form] for form, token in ours.ids.items() if form in by_form}
         self.target_bytes = ours.bytes
         shared, total = len(self.to_draft), len(tokenizer.get_vocab())
@@ -53,6 +36,8 @@ class Translation:
         if shared < MIN_SHARE * total:
             raise ValueError(f"shares {shared} of the target's {total} tokens, fewer than a tenth")
         bos = draft_tokenizer.bos_token_id
+        # What opens the draft's texts, if anything; a token of the draft for positions without a match; whether the first
+        # token's leading space is not part of the text; the draft's tokens for single bytes.
         self.opening = [bos] if bos is not None and _ids(draft_tokenizer, "a", True)[:1] == [bos] else []
         self.opens_target: int | None = tokenizer.bos_token_id
         found = (bos, draft_tokenizer.eos_token_id, 0)
@@ -61,17 +46,9 @@ class Translation:
         self.byte_ids = {form[0]: token for form, token in by_form.items() if isinstance(form, bytes) and len(form) == 1}
         self._begin, self._go_on = _encoders(draft_tokenizer.backend_tokenizer)
 
-    @property
-    def num_shared_tokens(self) -> int:
-        """Number of shared tokens."""
-        return len(self.to_draft)
-
     def encode(self, text: str, begins: bool) -> tuple[list[int], list[tuple[int, int]]]:
         """The draft's tokens for a text, none of them special; at the beginning of a text (`begins`), a space may be added.
-
-        Returns:
-            tuple: Token ids, and each token's character range in the text.
-        """
+        Returns token ids, and each token's character range in the text."""
         found = (self._begin if begins else self._go_on).encode(text, add_special_tokens=False)
         return found.ids, found.offsets
 
@@ -92,20 +69,14 @@ def token_bytes(tokenizer: Any) -> dict[int, bytes]:
     return _Forms(tokenizer).bytes
 
 
-Form = bytes | str
-"""A token's bytes, or a special token's text."""
+Form = bytes | str  # a token's bytes, or a special token's text
 
 _END = "end of sequence"
 
 
 class _Forms:
-    """The forms of a tokenizer's tokens.
-
-    Attributes:
-        bytes: Bytes by id, without special tokens.
-        ids: One id per form.
-        spaced: Whether tokens are words with an implicit space before each.
-    """
+    """The forms of a tokenizer's tokens. `bytes`: bytes by id, without special tokens; `ids`: one id per form; `spaced`:
+    whether tokens are words with an implicit space before each."""
 
     def __init__(self, tokenizer: Any) -> None:
         backend = tokenizer.backend_tokenizer

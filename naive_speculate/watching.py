@@ -204,10 +204,7 @@ class _Recorder:
 def _outcome(
     draft: list[int], q_logits: torch.Tensor | None, scores: torch.Tensor, draws: _Draws, text_of: Callable[[int], str]
 ) -> Outcome:
-    """The verdict of transformers on k draft tokens, from its draws.
-
-    Scores have shape `[k + 1, vocab_size]`, the draft's logits, if any, `[k, vocab_size]`.
-    """
+    """The verdict of transformers on k draft tokens, from its draws."""
     k, p = len(draft), scores.softmax(dim=-1)
     if draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None:  # Algorithm 1, u ≤ p/q
         accepted = _leading((draws.uniforms <= draws.ratios).flatten().tolist())
@@ -219,21 +216,27 @@ def _outcome(
         accepted, next_token = _leading(same), chosen[_leading(same)]
         accept = [float(equal) for equal in same] if draws.drawn is None else [float(p[i, x]) for i, x in enumerate(draft)]
     outcome = Outcome(draft, accepted, next_token, None, judges_all=False)
-    outcome.accept_probs = outcome.expected_accepts = accept  # copied tokens, and tokens compared with a choice, are certain
     indices, tokens = [*range(k), accepted], [*draft, next_token]
-    outcome.target_probs = [float(p[index, token]) for index, token in zip(indices, tokens, strict=True)]
-    outcome.target_entropies = torch.special.entr(p[indices]).sum(dim=-1).tolist()
-    outcome.target_tops = tops = _tops(p[indices], text_of)
+    outcome.values = values = {
+        "accept_prob": accept,
+        "expected_accept": accept,  # copied tokens, and tokens compared with a choice, are certain
+        "target_prob": [float(p[index, token]) for index, token in zip(indices, tokens, strict=True)],
+        "target_entropy": torch.special.entr(p[indices]).sum(dim=-1).tolist(),
+        "target_top": (tops := _tops(p[indices], text_of)),
+    }
     if q_logits is not None:
         q = q_logits.softmax(dim=-1)
-        outcome.draft_probs = [float(q[index, token]) for index, token in enumerate(draft)]
-        outcome.draft_entropies = torch.special.entr(q).sum(dim=-1).tolist()
-        outcome.draft_tops = _tops(q, text_of)
+        values |= {
+            "draft_prob": [float(q[index, token]) for index, token in enumerate(draft)],
+            "draft_entropy": torch.special.entr(q).sum(dim=-1).tolist(),
+            "draft_top": (draft_tops := _tops(q, text_of)),
+            "draft_top_target": _looked_up(p, draft_tops),
+            "target_top_draft": _looked_up(q, tops[:k]),
+        }
         if draws.ratios is not None:
-            outcome.expected_accepts = overlap(p[:k], q).tolist()
-        outcome.draft_tops_target, outcome.target_tops_draft = _looked_up(p, outcome.draft_tops), _looked_up(q, tops[:k])
+            values["expected_accept"] = overlap(p[:k], q).tolist()
     if draws.uniforms is not None:
-        outcome.uniforms = draws.uniforms.flatten().tolist()
+        values["uniform"] = draws.uniforms.flatten().tolist()
         if accepted < k and draws.drawn_from is not None:
             outcome.residual_top = _tops(draws.drawn_from, text_of)[0]
     return outcome
@@ -278,7 +281,7 @@ def _trace(started: Event, steps: Sequence[_Step], reason: FinishReason, ended_a
 def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of transformers under this library's names; others under `generation_config`."""
     config = recorder.config
-    sampled, judged = bool(config.do_sample), any(step.outcome.uniforms for step in recorder.steps)
+    sampled, judged = bool(config.do_sample), any(step.outcome.values.get("uniform") for step in recorder.steps)
     max_tokens = config.max_length - num_prompt_tokens
     min_tokens = max(config.min_new_tokens or 0, (config.min_length or 0) - num_prompt_tokens)
     end = config._eos_token_tensor

@@ -47,7 +47,7 @@ def test_a_draft_with_another_tokenizer_is_translated(tmp_path):
     target = save(llama(byte_level(), 0), byte_level(), tmp_path / "target")
     draft = save(llama(unigram(), 1), unigram(), tmp_path / "draft")
     pair = load_pair(target, draft, device="cpu")
-    assert pair.translation.num_shared_tokens > 100
+    assert pair.translation.counts["shared"] > 100
     params = SamplingParams(max_tokens=12, temperature=0)
     decoder = SpeculativeDecoder(pair)
     found = decoder.generate("The fox", params)

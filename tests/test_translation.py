@@ -32,7 +32,7 @@ def test_shared_tokens_stand_for_the_same_bytes_and_each_for_one(ours, theirs):
     assert special == [target.eos_token_id] or {ours, theirs} == {"unigram", "legacy"}
     for token, other in there.to_draft.items():
         assert there.target_bytes.get(token) == back.target_bytes.get(other)
-    assert 0.1 < there.num_shared_tokens / len(target) < 1
+    assert 0.1 < there.counts["shared"] / len(target) < 1
     assert there.counts == {"shared": len(there.to_draft), "target": len(target), "draft": len(draft)}
 
 

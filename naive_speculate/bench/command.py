@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from naive_speculate.arguments import Parser, number, positive, window
+from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, window
 from naive_speculate.bench.comparison import Comparison, choose_threads
 from naive_speculate.bench.measure import Line
 from naive_speculate.bench.report import save_plots, show
@@ -24,6 +24,7 @@ from naive_speculate.bench.ways import Transformers
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
 from naive_speculate.models import BUNDLED_PAIR, load_pair
+from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 
 PROMPTS = (
@@ -44,14 +45,11 @@ _WIDTH = 160  # of tables written to a file or a pipe
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate bench", description=__doc__)
+    add_models(parser)
     add = parser.add_argument
-    add("--target", metavar="M", help="Hub id or local folder (default: the bundled pair)")
-    add("--draft", metavar="M", help="Hub id or local folder")
-    add("--head", metavar="M", help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)")
-    add("--device", default="auto", help="auto, cpu, cuda …")
-    add("--dtype", default="auto", help="auto, float32, bfloat16 …")
-    add("--executor", default="auto", help="auto, onnx, torch or transformers")
-    add("--prompts", type=Path, metavar="FILE", help="one prompt per line (default: eight beginnings of stories)")
+    add(
+        "--prompts", type=lines_of_file, default=PROMPTS, metavar="FILE", help="one prompt per line (default: eight beginnings)"
+    )
     add("--new-tokens", type=positive, default=96, metavar="N", help="tokens to generate (default 96)")
     add("--max-draft-tokens", type=positive, default=8, metavar="K", help="largest window (default 8)")
     add("--quick", action="store_true", help="only the greedy comparison, with half the prompts")
@@ -124,8 +122,8 @@ def _bench_suite(options: argparse.Namespace, console: Console) -> int:
             task = progress.add_task("measuring", total=runs)
             return lambda category: progress.update(task, advance=1, description=category)
 
-        how_to_decode = (drafters, options.num_draft_tokens, options.temperature, options.max_tokens)
-        report = measure_suite(pair, options.suite, questions, *how_to_decode, started)
+        params = SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens)
+        report = measure_suite(pair, options.suite, questions, drafters, options.num_draft_tokens, params, started)
     on_cpu = report["device"] == "cpu"
     report |= {"machine": platform.machine(), "threads": threads if on_cpu else None}
     if options.json:
@@ -149,7 +147,7 @@ def _compare(options: argparse.Namespace, console: Console) -> tuple[dict[str, A
     if pair.draft is None:
         raise ValueError("a draft model is needed: give --draft")
     decoder = SpeculativeDecoder(pair)
-    prompts = [decoder.admission.encode(text) for text in _prompts(options.prompts)]
+    prompts = [decoder.admission.encode(text) for text in options.prompts]
     if options.quick:
         prompts = prompts[: max(1, len(prompts) // 2)]
     peer = Transformers(*_load_for_transformers(options), options.new_tokens)
@@ -157,15 +155,6 @@ def _compare(options: argparse.Namespace, console: Console) -> tuple[dict[str, A
     comparison = Comparison(decoder, peer, prompts, options.new_tokens, options.max_draft_tokens, options.quick)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         return comparison.run(progress)
-
-
-def _prompts(path: Path | None) -> list[str]:
-    if path is None:
-        return list(PROMPTS)
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    if not lines:
-        raise ValueError(f"--prompts {path}: the file has no lines")
-    return lines
 
 
 def _load_for_transformers(options: argparse.Namespace) -> tuple[Any, Any]:

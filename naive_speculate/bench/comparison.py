@@ -1,57 +1,45 @@
 """Compares this decoder with transformers' generation on one pair and the same prompts, and measures what its steps cost."""
 
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle, islice, product
+from statistics import median
 from typing import Any
 
 import torch
 from rich.progress import Progress
 
-from naive_speculate.bench.measure import (
-    Costs,
-    Line,
-    Tick,
-    by_batch,
-    by_context,
-    compare,
-    event_overhead,
-    fastest_drafter,
-    forward_costs,
-    memory_mib,
-    step_costs,
-)
+from naive_speculate.bench.measure import Costs, Line, compare, fastest_drafter, forward_costs, memory_mib
 from naive_speculate.bench.ways import Transformers, Way, our_way
+from naive_speculate.costs import CostTable
+from naive_speculate.events import EventKind
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
 
 STRATEGIES = ("greedy_match", "block_verification", "typical_acceptance")
 CONTEXTS, BATCHES = (100, 250, 500, 1000), (1, 2, 4, 8, 16)
 MODES = {"greedy": 0.0, "temperature 0.8": 0.8}
-_COST_CONTEXT = 100
+_COST_CONTEXT, _CONTEXT_TOKENS = 100, 20
 _MIDDLE = 4
+Grid = dict[int, dict[int, float]]  # by window, then by size
 
 
-@dataclass(frozen=True)
+@dataclass
 class Comparison:
-    """What is compared.
+    """What is compared."""
 
-    Attributes:
-        decoder: This decoder; its pair has a draft model.
-        peer: transformers' generation with the same weights.
-        prompts: Token ids of each prompt.
-        new_tokens: Tokens to generate.
-        max_window: Largest window.
-        quick: Whether to decode greedily only, and to leave out contexts, batches and events.
-    """
-
-    decoder: SpeculativeDecoder
-    peer: Transformers
-    prompts: Sequence[list[int]]
-    new_tokens: int
-    max_window: int
-    quick: bool
+    decoder: SpeculativeDecoder  # this decoder; its pair has a draft model
+    peer: Transformers  # transformers' generation with the same weights
+    prompts: Sequence[list[int]]  # token ids of each prompt
+    new_tokens: int  # tokens to generate
+    max_window: int  # largest window
+    quick: bool  # whether to decode greedily only, and to leave out contexts, batches and events
+    tick: Callable[[], None] = lambda: None  # called after each measurement
 
     @property
     def middle(self) -> int:
@@ -62,7 +50,7 @@ class Comparison:
         """Measure everything; returns the report and its lines by mode."""
         pair = self.decoder.pair
         task = progress.add_task("measuring", total=None)
-        tick = partial(progress.advance, task)
+        self.tick = partial(progress.advance, task)
         costs = forward_costs(pair.target, pair.draft, _COST_CONTEXT, self.max_window + 1)  # type: ignore[arg-type]
         lines = {}
         for mode, temperature in MODES.items():
@@ -72,13 +60,16 @@ class Comparison:
             ways = self._ways(temperature)
             for way in ways:
                 way.decode(self.prompts[0], 0)
-            lines[mode] = compare(ways, self.prompts, costs, tick)
+            lines[mode] = compare(ways, self.prompts, costs, self.tick)
         progress.update(task, description="contexts, batches, events")
-        return self._report(lines, costs, tick), lines
+        return self._report(lines, costs), lines
+
+    def _params(self, temperature: float = 0.0) -> SamplingParams:
+        return SamplingParams(temperature=temperature, max_tokens=self.new_tokens, ignore_eos=True)
 
     def _ways(self, temperature: float) -> list[Way]:
         """This decoder plain, with every window, drafter and strategy; then transformers."""
-        ours = partial(our_way, self.decoder, temperature=temperature, new_tokens=self.new_tokens)
+        ours = partial(our_way, self.decoder, params=self._params(temperature))
         windows = list(range(1, self.max_window + 1))
         drafters = [name for name, kind in DRAFTERS.items() if name != "model" and kind.obstacle(self.decoder.pair) is None]
         every: list[int | str] = [0, *windows, "auto"]
@@ -87,9 +78,8 @@ class Comparison:
             ways += [ours(self.middle, verify_strategy=name) for name in STRATEGIES]
         return ways + [self.peer.way(k, temperature) for k in (0, *windows)]
 
-    def _report(self, lines: dict[str, list[Line]], costs: Costs, tick: Tick) -> dict[str, Any]:
-        decoder, pair, prompts = self.decoder, self.decoder.pair, self.prompts
-        costs_of = partial(step_costs, decoder, prompts, self.max_window, self.new_tokens, tick)
+    def _report(self, lines: dict[str, list[Line]], costs: Costs) -> dict[str, Any]:
+        decoder, pair = self.decoder, self.decoder.pair
         report: dict[str, Any] = {
             "target": pair.names["target"],
             "draft": pair.names["draft"],
@@ -99,27 +89,106 @@ class Comparison:
             "machine": platform.machine(),
             "threads": f"transformers in {self.peer.threads} threads",
             "new_tokens": self.new_tokens,
-            "num_prompts": len(prompts),
+            "num_prompts": len(self.prompts),
             "decoding": {mode: [line.to_dict() for line in found] for mode, found in lines.items()},
             "forwards": {"context": costs.context, "draft_ms": costs.draft_ms, "verify_ms": costs.verify_ms},
             "costs": {"draft": costs.draft, "verify": costs.verify},
-            "step_costs": costs_of("model").to_dict(),
-            "by_context": {},
-            "by_batch": {},
-            "event_overhead": {},
+            "step_costs": self._step_costs("model").to_dict(),
+            "by_context": {} if self.quick else self._by_context(),
+            "by_batch": {} if self.quick else self._by_batch(),
+            "event_overhead": {} if self.quick else self._event_overhead(),
+            "memory_mib": memory_mib(decoder.admission.device),
         }
-        if not self.quick:
-            limit, both = decoder.admission.max_positions, (0, self.middle)
-            contexts = [length for length in CONTEXTS if limit is None or length + 20 <= limit]
-            text = [token for prompt in prompts for token in prompt]
-            report["by_context"] = by_context(decoder, text, contexts, both, tick)
-            report["by_batch"] = by_batch(decoder, prompts, BATCHES, both, self.new_tokens, tick)
-            report["event_overhead"] = event_overhead(decoder, prompts, self.middle, self.new_tokens, tick)
-        report["memory_mib"] = memory_mib(decoder.admission.device)
         if DRAFTERS["head"].obstacle(pair) is None:
-            measured = {"head": costs_of("head").to_dict(), "fastest_drafter": fastest_drafter(lines, self.middle)}
-            report["step_costs"] |= measured
+            fastest = fastest_drafter(lines, self.middle)
+            report["step_costs"] |= {"head": self._step_costs("head").to_dict(), "fastest_drafter": fastest}
         return report
+
+    def _steps(self, prompt: list[int], num_tokens: int, window: int, drafter: str = "model") -> list[Any]:
+        """The steps of a greedy run, without the first, which processes the prompt."""
+        params = replace(self._params(), max_tokens=num_tokens)
+        result = self.decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
+        return [event for event in result.trace if event.kind == EventKind.STEP][1:]
+
+    def _step_costs(self, drafter: str) -> CostTable:
+        """Costs of whole steps in plain steps, including all work around the forwards; "auto" uses them.
+
+        The cost of a draft token is the slope of the draft phase over the windows; the rest of a step is verification. If one
+        call drafts a window, the call's own cost is separate. Steps with a shorter window are left out.
+        """
+        drafting: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
+        whole: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
+        for prompt, window in product(self.prompts, range(self.max_window + 1)):
+            steps = [step for step in self._steps(prompt, self.new_tokens, window, drafter) if step.num_draft == window]
+            drafting[window] += [step.draft_seconds or 0.0 for step in steps]
+            whole[window] += [step.total_seconds or 0.0 for step in steps]
+            self.tick()
+        plain, windows = median(whole[0]), [window for window in range(1, self.max_window + 1) if whole[window]]
+        if not windows:
+            raise ValueError(f"new_tokens={self.new_tokens} is too few to measure steps")
+        first, last = median(drafting[1]), windows[-1]
+        draft = (median(drafting[last]) - first) / (last - 1) if last > 1 else first
+        verify = [1.0]
+        for window in windows:
+            verify.append(max(verify[-1], (median(whole[window]) - window * draft) / plain))
+        drafting_model = {"model": self.decoder.pair.drafting, "head": self.decoder.pair.head}.get(drafter)
+        at_once = getattr(drafting_model, "drafts_windows", False)
+        return CostTable(draft / plain, tuple(verify), max(0.0, first - draft) / plain if at_once else None)
+
+    def _by_context(self) -> Grid:
+        """Median milliseconds of a step by window, then by context length."""
+        limit, text = self.decoder.admission.max_positions, [token for prompt in self.prompts for token in prompt]
+
+        def milliseconds(window: int, length: int) -> list[float]:
+            prompt = (text * (length // len(text) + 1))[:length]
+            return [1e3 * (step.total_seconds or 0.0) for step in self._steps(prompt, _CONTEXT_TOKENS, window)]
+
+        return self._medians(milliseconds, [length for length in CONTEXTS if limit is None or length + 20 <= limit], repeats=5)
+
+    def _by_batch(self) -> Grid:
+        """Tokens per second of all rows together; by window, then by batch size.
+
+        Every size decodes the same requests, three times the largest batch. As on a server, a new request takes the row of a
+        finished one, so the batch is full until near the end.
+        """
+        count = 3 * max(BATCHES)
+        params = self._params()
+
+        def speed(window: int, size: int) -> list[float]:
+            engine = LocalEngine(self.decoder, max_rows=size)
+            began = time.perf_counter()
+            requests = [Request(p, params, num_draft_tokens=window, detail="none") for p in islice(cycle(self.prompts), count)]
+            for stream in [engine.submit(request) for request in requests]:
+                for _events in stream:
+                    pass
+            seconds = time.perf_counter() - began
+            engine.close()
+            return [count * self.new_tokens / seconds]
+
+        return self._medians(speed, BATCHES, repeats=3)
+
+    def _medians(self, measure: Callable[[int, int], list[float]], sizes: Sequence[int], repeats: int) -> Grid:
+        """Medians of the measurements, plain and with the middle window, for each size, made alternately."""
+        windows = (0, self.middle)
+        found: dict[int, dict[int, list[float]]] = {window: {size: [] for size in sizes} for window in windows}
+        for _, size, window in product(range(repeats), sizes, windows):
+            found[window][size] += measure(window, size)
+            self.tick()
+        return {window: {size: median(values) for size, values in row.items()} for window, row in found.items()}
+
+    def _event_overhead(self, repeats: int = 3) -> dict[str, float]:
+        """Extra time of events with more detail, relative to none: medians over adjacent runs."""
+        details = ("none", "probs", "full")
+        ways = {detail: our_way(self.decoder, self.middle, self._params(0.8), detail=detail) for detail in details}
+        ratios: dict[str, list[float]] = {"probs": [], "full": []}
+        for repeat, (seed, prompt) in product(range(repeats), enumerate(self.prompts)):
+            seconds = {}
+            for detail, way in ways.items():
+                seconds[detail] = way.decode(prompt, seed + repeat).seconds
+                self.tick()
+            for detail, found in ratios.items():
+                found.append(seconds[detail] / seconds["none"] - 1)
+        return {detail: median(found) for detail, found in ratios.items()}
 
 
 def choose_threads(peer: Transformers, prompt: list[int]) -> None:

@@ -4,53 +4,36 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import cycle, islice, product
 from statistics import fmean, median
 from typing import Any
 
 import torch
 
-from naive_speculate.bench.ways import Run, Way, our_way
-from naive_speculate.costs import CostTable
-from naive_speculate.events import EventKind
+from naive_speculate.bench.ways import Run, Way
 from naive_speculate.infer.protocols import BatchLanguageModel
-from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.serving import LocalEngine, Request
-from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.theory import speedup
 
-Tick = Callable[[], None]
 _DRAFTS_IN_A_ROW = 4
-_CONTEXT_TOKENS = 20
 
 
 @dataclass(frozen=True)
 class Line:
-    """The figures of one way over all prompts.
-
-    Attributes:
-        tokens_per_second: Median over the prompts, prompt processing included.
-        over_plain: Speed relative to this decoder's plain decoding.
-        tokens_per_forward: Tokens per target forward.
-        acceptance: Accepted ÷ drafted.
-        alpha: Accepted ÷ (accepted + rejected).
-        draft_ms, verify_ms, step_ms: Medians over the prompts of the mean step.
-        predicted: `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts.
-        same_as_plain: Share of prompts with the same tokens as this decoder's plain decoding (a check at temperature 0).
-    """
+    """The figures of one way over all prompts."""
 
     name: str
     num_draft_tokens: int | str
     ours: bool
-    tokens_per_second: float
-    over_plain: float
-    tokens_per_forward: float
-    acceptance: float | None = None
-    alpha: float | None = None
+    tokens_per_second: float  # median over the prompts, prompt processing included
+    over_plain: float  # speed relative to this decoder's plain decoding
+    tokens_per_forward: float  # tokens per target forward
+    acceptance: float | None = None  # accepted ÷ drafted
+    alpha: float | None = None  # accepted ÷ (accepted + rejected)
+    # draft_ms, verify_ms, step_ms: medians over the prompts of the mean step
     draft_ms: float | None = None
     verify_ms: float | None = None
     step_ms: float | None = None
-    predicted: float | None = None
+    predicted: float | None = None  # `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts
+    # share of prompts with the same tokens as this decoder's plain decoding (a check at temperature 0)
     same_as_plain: float = 0.0
 
     @property
@@ -82,7 +65,7 @@ class Costs:
         return [ms / self.verify_ms[0] for ms in self.verify_ms]
 
 
-def compare(ways: Sequence[Way], prompts: Sequence[list[int]], costs: Costs | None, tick: Tick) -> list[Line]:
+def compare(ways: Sequence[Way], prompts: Sequence[list[int]], costs: Costs | None, tick: Callable[[], None]) -> list[Line]:
     """Decode every prompt every way, alternately. The first way must be this decoder's plain decoding."""
     runs: list[list[Run]] = [[] for _ in ways]
     for seed, prompt in enumerate(prompts):
@@ -111,118 +94,12 @@ def forward_costs(
     return Costs(context, ms[0], ms[1:])
 
 
-def step_costs(
-    decoder: SpeculativeDecoder, prompts: Sequence[list[int]], max_window: int, new_tokens: int, tick: Tick, drafter: str
-) -> CostTable:
-    """Costs of whole steps in plain steps, including all work around the forwards; "auto" uses them.
-
-    The cost of a draft token is the slope of the draft phase over the windows; the rest of a step is verification. If one call
-    drafts a window, the call's own cost is separate. The first step of a run, which processes the prompt, and steps with a
-    shorter window are left out.
-    """
-    params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
-    drafting: dict[int, list[float]] = {window: [] for window in range(max_window + 1)}
-    whole: dict[int, list[float]] = {window: [] for window in range(max_window + 1)}
-    for prompt, window in product(prompts, range(max_window + 1)):
-        result = decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
-        steps = [event for event in result.trace if event.kind == EventKind.STEP][1:]
-        drafting[window] += [e.draft_seconds or 0.0 for e in steps if e.num_draft == window]
-        whole[window] += [e.total_seconds or 0.0 for e in steps if e.num_draft == window]
-        tick()
-    plain, windows = median(whole[0]), [window for window in range(1, max_window + 1) if whole[window]]
-    if not windows:
-        raise ValueError(f"new_tokens={new_tokens} is too few to measure steps")
-    last = windows[-1]
-    first = median(drafting[1])
-    draft = (median(drafting[last]) - first) / (last - 1) if last > 1 else first
-    verify = [1.0]
-    for window in windows:
-        verify.append(max(verify[-1], (median(whole[window]) - window * draft) / plain))
-    drafting_model = {"model": decoder.pair.drafting, "head": decoder.pair.head}.get(drafter)
-    at_once = getattr(drafting_model, "drafts_windows", False)
-    return CostTable(draft / plain, tuple(verify), max(0.0, first - draft) / plain if at_once else None)
-
-
 def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
     """The fastest of the trained drafters with this window, on average over all modes."""
     every = [line for found in lines.values() for line in found]
     names = {"model": f"k = {window}", "head": f"head, k = {window}", "suffix+head": f"suffix+head, k = {window}"}
     speeds = {drafter: fmean(line.over_plain for line in every if line.name == name) for drafter, name in names.items()}
     return max(speeds, key=speeds.__getitem__)
-
-
-def by_context(
-    decoder: SpeculativeDecoder, text: list[int], lengths: Sequence[int], windows: Sequence[int], tick: Tick, repeats: int = 5
-) -> dict[int, dict[int, float]]:
-    """Median milliseconds of a step by window, then by context length."""
-    params = SamplingParams(temperature=0.0, max_tokens=_CONTEXT_TOKENS, ignore_eos=True)
-
-    def steps(window: int, length: int) -> list[float]:
-        prompt = (text * (length // len(text) + 1))[:length]
-        result = decoder.generate(prompt, params, num_draft_tokens=window, detail="none")
-        seconds = [event.total_seconds or 0.0 for event in result.trace if event.kind == EventKind.STEP]
-        return [second * 1e3 for second in seconds[1:]]  # the first processed the prompt
-
-    return _medians(steps, windows, lengths, repeats, tick)
-
-
-def by_batch(
-    decoder: SpeculativeDecoder,
-    prompts: Sequence[list[int]],
-    sizes: Sequence[int],
-    windows: Sequence[int],
-    new_tokens: int,
-    tick: Tick,
-    repeats: int = 3,
-) -> dict[int, dict[int, float]]:
-    """Tokens per second of all rows together; by window, then by batch size.
-
-    Every size decodes the same requests, three times the largest batch. As on a server, a new request takes the row of a
-    finished one, so the batch is full until near the end.
-    """
-    count = 3 * max(sizes)
-    params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
-
-    def speed(window: int, size: int) -> list[float]:
-        engine = LocalEngine(decoder, max_rows=size)
-        began = time.perf_counter()
-        requests = [Request(prompt, params, num_draft_tokens=window, detail="none") for prompt in islice(cycle(prompts), count)]
-        for stream in [engine.submit(request) for request in requests]:
-            for _events in stream:
-                pass
-        seconds = time.perf_counter() - began
-        engine.close()
-        return [count * new_tokens / seconds]
-
-    return _medians(speed, windows, sizes, repeats, tick)
-
-
-def _medians(
-    measure: Callable[[int, int], list[float]], windows: Sequence[int], sizes: Sequence[int], repeats: int, tick: Tick
-) -> dict[int, dict[int, float]]:
-    """Medians of the measurements for each window and size, made alternately."""
-    found: dict[int, dict[int, list[float]]] = {window: {size: [] for size in sizes} for window in windows}
-    for _, size, window in product(range(repeats), sizes, windows):
-        found[window][size] += measure(window, size)
-        tick()
-    return {window: {size: median(values) for size, values in row.items()} for window, row in found.items()}
-
-
-def event_overhead(
-    decoder: SpeculativeDecoder, prompts: Sequence[list[int]], window: int, new_tokens: int, tick: Tick, repeats: int = 3
-) -> dict[str, float]:
-    """Extra time of events with more detail, relative to none: medians over adjacent runs."""
-    ways = {detail: our_way(decoder, window, 0.8, new_tokens, detail=detail) for detail in ("none", "probs", "full")}
-    ratios: dict[str, list[float]] = {"probs": [], "full": []}
-    for repeat in range(repeats):
-        for seed, prompt in enumerate(prompts):
-            seconds = {}
-            for detail, way in ways.items():
-                seconds[detail] = way.decode(prompt, seed + repeat).seconds
-                tick()
-            for detail, found in ratios.items():
-                found.append(seconds[detail] / seconds["none"] - 1)
-    return {detail: median(found) for detail, found in ratios.items()}
 
 
 def peak_bytes() -> int | None:
@@ -262,8 +139,8 @@ def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: Costs | 
         name=way.name,
         num_draft_tokens=k,
         ours=way.ours,
-        tokens_per_second=median(len(run.token_ids) / run.seconds for run in runs),
-        over_plain=median((len(run.token_ids) / run.seconds) / (len(other.token_ids) / other.seconds) for run, other in pairs),
+        tokens_per_second=median(run.speed for run in runs),
+        over_plain=median(run.speed / other.speed for run, other in pairs),
         tokens_per_forward=sum(len(run.token_ids) for run in runs) / max(1, sum(run.target_forwards for run in runs)),
         acceptance=accepted / drafted if drafted else None,
         alpha=alpha,

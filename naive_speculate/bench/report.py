@@ -30,11 +30,7 @@ def show(report: dict[str, Any], lines: dict[str, list[Line]], console: Console)
 
 
 def save_plots(report: dict[str, Any], lines: dict[str, list[Line]], folder: Path) -> list[Path]:
-    """Save plots; returns their paths.
-
-    Raises:
-        ValueError: If matplotlib is not installed.
-    """
+    """Save plots; returns their paths. Raises `ValueError` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -7,7 +7,7 @@ drafter; the order rotates with every question. Times include the prompt.
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,8 +21,7 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.request import Request
 
-NONE = "none"
-"""The drafter name of plain decoding, which is always measured."""
+NONE = "none"  # the drafter name of plain decoding, which is always measured
 _WARM_UP = 8
 _DRAWS, _EDGE = 1000, 0.025
 
@@ -46,12 +45,8 @@ class Answers:
 
 
 def read_suite(path: Path, limit: int | None = None) -> list[Question]:
-    """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each category.
-
-    Raises:
-        ValueError: Naming the line that is not such a question, or the file if it has none.
-        OSError: If it cannot be read.
-    """
+    """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each category. Raises `ValueError`,
+    naming the line that is not such a question, or the file if it has none; `OSError` if it cannot be read."""
     found: list[Question] = []
     seen: dict[str, int] = {}
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
@@ -76,11 +71,7 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
 
 
 def drafters_of(given: str | None) -> list[str] | None:
-    """The drafters in a comma-separated list; None if no list is given.
-
-    Raises:
-        ValueError: If one is not registered.
-    """
+    """The drafters in a comma-separated list; None if no list is given. Raises `ValueError` if one is not registered."""
     if given is None:
         return None
     names = [name.strip() for name in given.split(",")]
@@ -96,11 +87,8 @@ def drafters_for(pair: ModelPair) -> list[str]:
 
 
 def encode(decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question]) -> list[list[int]]:
-    """The questions as token ids, in the tokenizer's chat template where it has one.
-
-    Raises:
-        ValueError: Naming the line of a question that the pair cannot decode.
-    """
+    """The questions as token ids, in the tokenizer's chat template where it has one. Raises `ValueError`, naming the line of a
+    question that the pair cannot decode."""
     prompts, chat = [], decoder.admission.has_chat_template
     for question in questions:
         try:
@@ -112,20 +100,14 @@ def encode(decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question
 
 
 def ways_of(
-    decoder: SpeculativeDecoder, drafters: Sequence[str], num_draft_tokens: int | str, temperature: float, max_tokens: int
+    decoder: SpeculativeDecoder, drafters: Sequence[str], num_draft_tokens: int | str, params: SamplingParams
 ) -> dict[str, Way]:
-    """Plain decoding and the drafters, by name.
-
-    Raises:
-        ValueError: If the pair lacks what a drafter needs, or a number is out of range.
-    """
-    params = SamplingParams(temperature=temperature, max_tokens=max_tokens)
+    """Plain decoding and the drafters, by name. Raises `ValueError` if the pair lacks what a drafter needs, or a number is out
+    of range."""
     for drafter in drafters:
         decoder.prepare(Request([0], params, num_draft_tokens=num_draft_tokens, drafter=drafter))
-    plain = {NONE: our_way(decoder, 0, temperature, max_tokens, ignore_eos=False)}
-    return plain | {
-        name: our_way(decoder, num_draft_tokens, temperature, max_tokens, drafter=name, ignore_eos=False) for name in drafters
-    }
+    drafting = {name: our_way(decoder, num_draft_tokens, params, name) for name in drafters}
+    return {NONE: our_way(decoder, 0, params), **drafting}
 
 
 def decode_all(
@@ -157,13 +139,9 @@ def decode_all(
 
 def figures(ways: dict[str, Way], answers: Answers, temperature: float) -> dict[str, Any]:
     """Figures by category and drafter, and overall."""
-    categories = list(dict.fromkeys(question.category for question in answers.questions))
-    by_category = {
-        category: [
-            runs for question, runs in zip(answers.questions, answers.runs, strict=True) if question.category == category
-        ]
-        for category in categories
-    }
+    by_category: dict[str, list[dict[str, Run]]] = {}
+    for question, runs in zip(answers.questions, answers.runs, strict=True):
+        by_category.setdefault(question.category, []).append(runs)
     return {
         "categories": {category: _figures(ways, runs, temperature) for category, runs in by_category.items()},
         "overall": _figures(ways, answers.runs, temperature),
@@ -176,7 +154,7 @@ def _figures(ways: dict[str, Way], every: Sequence[dict[str, Run]], temperature:
         runs = [one[name] for one in every]
         line = line_of(way, runs, plain)
         steps = summarize(event for run in runs for event in run.steps)
-        ratios = [_rate(run) / _rate(other) for run, other in zip(runs, plain, strict=True)]
+        ratios = [run.speed / other.speed for run, other in zip(runs, plain, strict=True)]
         found[name] = {
             "questions": len(runs),
             "tokens_per_step": line.tokens_per_forward,
@@ -201,25 +179,21 @@ def interval(values: Sequence[float]) -> list[float] | None:
     return [draws[round(_EDGE * _DRAWS)], draws[-1 - round(_EDGE * _DRAWS)]]
 
 
-def _rate(run: Run) -> float:
-    return len(run.token_ids) / run.seconds
-
-
 def measure_suite(
     pair: ModelPair,
     path: Path,
     questions: Sequence[Question],
     drafters: Sequence[str] | None,
     num_draft_tokens: int | str,
-    temperature: float,
-    max_tokens: int,
+    params: SamplingParams,
     started: Callable[[int], Callable[[str], None]],
 ) -> dict[str, Any]:
     """The whole report; `started` is called with the number of runs, and its result after each run, with the category."""
     decoder = SpeculativeDecoder(pair)
     names = drafters_for(pair) if drafters is None else drafters
-    ways = ways_of(decoder, names, num_draft_tokens, temperature, max_tokens)
-    warm_ups = ways_of(decoder, names, num_draft_tokens, temperature, min(_WARM_UP, max_tokens))
+    ways = ways_of(decoder, names, num_draft_tokens, params)
+    few = replace(params, max_tokens=min(_WARM_UP, params.max_tokens or _WARM_UP))
+    warm_ups = ways_of(decoder, names, num_draft_tokens, few)
     prompts = encode(decoder, path, questions)
     answers = decode_all(ways, warm_ups, questions, prompts, started(len(ways) * len(questions)))
     return {
@@ -229,8 +203,8 @@ def measure_suite(
         "executor": getattr(pair.target, "executor", "transformers"),
         "chat": decoder.admission.has_chat_template,
         "num_draft_tokens": num_draft_tokens,
-        "max_tokens": max_tokens,
-        "temperature": temperature,
+        "max_tokens": params.max_tokens,
+        "temperature": params.temperature,
         "interrupted": answers.interrupted,
-        **figures(ways, answers, temperature),
+        **figures(ways, answers, params.temperature),
     }

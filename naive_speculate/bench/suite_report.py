@@ -16,16 +16,7 @@ _NAMES, _WIDTH, _BAR, _GAP = 250, 800, 16, 14
 def show_suite(report: dict[str, Any], console: Console) -> None:
     """Print the table, one row per category and drafter."""
     console.print(summary_line(report))
-    headings = (
-        "questions",
-        "tokens/step",
-        "accepted by index",
-        "conditional",
-        "tokens/s",
-        "× plain",
-        "95%",
-        "same text",
-    )
+    headings = ("questions", "tokens/step", "accepted by index", "conditional", "tokens/s", "× plain", "95%", "same text")
     table = Table(Column("category", no_wrap=True), Column("drafter", no_wrap=True))
     for heading in headings:
         table.add_column(heading, justify="right")

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,21 +17,18 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 
 @dataclass(frozen=True)
 class Run:
-    """One prompt decoded one way.
+    """One prompt decoded one way."""
 
-    Attributes:
-        token_ids: The output.
-        seconds: Wall time of the whole call, prompt included.
-        target_forwards: Forwards of the target after the prompt's.
-        metrics: This decoder's figures; None for transformers.
-        steps: This decoder's step events.
-    """
+    token_ids: list[int]  # the output
+    seconds: float  # wall time of the whole call, prompt included
+    target_forwards: int  # forwards of the target after the prompt's
+    metrics: Metrics | None  # this decoder's figures; None for transformers
+    steps: Sequence[Event] = ()  # this decoder's step events
 
-    token_ids: list[int]
-    seconds: float
-    target_forwards: int
-    metrics: Metrics | None
-    steps: Sequence[Event] = ()
+    @property
+    def speed(self) -> float:
+        """Tokens per second."""
+        return len(self.token_ids) / self.seconds
 
 
 Decode = Callable[[list[int], int], Run]
@@ -39,48 +36,32 @@ Decode = Callable[[list[int], int], Run]
 
 @dataclass(frozen=True)
 class Way:
-    """A way to decode: `decode(prompt token ids, seed)`.
+    """A way to decode: `decode(prompt token ids, seed)`."""
 
-    Attributes:
-        name: Its name in tables.
-        num_draft_tokens: Draft tokens per step, "auto", or 0 for plain decoding.
-        ours: Whether it is this decoder.
-        drafter: The drafter of this decoder.
-    """
-
-    name: str
-    num_draft_tokens: int | str
-    ours: bool
+    name: str  # its name in tables
+    num_draft_tokens: int | str  # draft tokens per step, "auto", or 0 for plain decoding
+    ours: bool  # whether it is this decoder
     decode: Decode
-    drafter: str = "model"
+    drafter: str = "model"  # the drafter of this decoder
 
 
 def our_way(
-    decoder: SpeculativeDecoder,
-    num_draft_tokens: int | str,
-    temperature: float,
-    new_tokens: int,
-    verify_strategy: str = "speculative_sampling",
-    detail: str = "none",
-    drafter: str = "model",
-    ignore_eos: bool = True,
+    decoder: SpeculativeDecoder, num_draft_tokens: int | str, params: SamplingParams, drafter: str = "model", **options: Any
 ) -> Way:
-    """This decoder, by default without details in events, since transformers computes none."""
+    """This decoder, with parameters and options of its `generate`, without details in events unless they are options."""
+    options = {"num_draft_tokens": num_draft_tokens, "drafter": drafter, "detail": "none"} | options
 
     def decode(prompt: list[int], seed: int) -> Run:
-        chosen = seed if temperature else None  # with a seed, "auto" would not learn the costs of this machine
-        params = SamplingParams(temperature=temperature, max_tokens=new_tokens, seed=chosen, ignore_eos=ignore_eos)
+        seeded = replace(params, seed=seed if params.temperature else None)  # with a seed, "auto" learns no costs
         began = time.perf_counter()
-        result = decoder.generate(
-            prompt, params, num_draft_tokens=num_draft_tokens, verify_strategy=verify_strategy, drafter=drafter, detail=detail
-        )
+        result = decoder.generate(prompt, seeded, **options)
         seconds = time.perf_counter() - began
         steps = [event for event in result.trace if event.kind == EventKind.STEP]
         return Run(list(result.token_ids), seconds, result.metrics.num_spec_steps, result.metrics, steps)
 
     name = "plain" if num_draft_tokens == 0 else f"k = {num_draft_tokens}"
-    if verify_strategy != "speculative_sampling":
-        name = f"{verify_strategy.replace('_', ' ')}, {name}"
+    if strategy := options.get("verify_strategy"):
+        name = f"{strategy.replace('_', ' ')}, {name}"
     if drafter != "model":
         name = f"{drafter.replace('_', ' ')}, {name}"
     return Way(name, num_draft_tokens, True, decode, drafter)

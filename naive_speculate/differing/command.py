@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from naive_speculate.arguments import Parser, positive
+from naive_speculate.arguments import Parser, positive, text_file
 from naive_speculate.differing.compare import HALF, Difference, Verdict, differ
 from naive_speculate.text import visible
 
@@ -22,19 +21,14 @@ def _parser() -> Parser:
         epilog="Exit status: 0 if both texts are right (the same, or a near tie), 1 otherwise, 2 for bad input.",
     )
     add = parser.add_argument
-    add("a", metavar="A.txt", type=Path, help="one text, without the prompt")
-    add("b", metavar="B.txt", type=Path, help="the other")
+    add("a", metavar="A.txt", type=text_file, help="one text, without the prompt")
+    add("b", metavar="B.txt", type=text_file, help="the other")
     add("--target", required=True, metavar="M", help="Hub id, local folder, GGUF file or smollm2")
-    add("--prompt-file", required=True, type=Path, metavar="P", help="file with the prompt of both")
+    add("--prompt-file", required=True, type=text_file, metavar="P", help="file with the prompt of both")
     add("--chat", action="store_true", help="the prompt is a user turn in the chat template")
     add("--greedy", action="store_true", help="both texts were decoded at temperature 0")
-    add(
-        "--num-draft-tokens",
-        type=positive,
-        default=5,
-        metavar="K",
-        help="verification computes K + 1 rows (default: %(default)s)",
-    )
+    help = "verification computes K + 1 rows (default: %(default)s)"
+    add("--num-draft-tokens", type=positive, default=5, metavar="K", help=help)
     add("--dtype", choices=HALF, default="bfloat16", help="half precision to compare with float32 (default: %(default)s)")
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
     add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
@@ -42,28 +36,16 @@ def _parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare two files; returns the exit status.
-
-    Raises:
-        ValueError: If an input is bad.
-        OSError: If a file cannot be read.
-    """
+    """Compare two files; returns the exit status. Raises `ValueError` if an input is bad; `OSError` if a file cannot be
+    read."""
     args = _parser().parse_args(arguments)
-    prompt, a, b = (_read(path) for path in (args.prompt_file, args.a, args.b))
-    options = {"num_draft_tokens": args.num_draft_tokens, "dtype": args.dtype, "device": args.device}
-    found = differ(args.target, prompt, a, b, chat=args.chat, greedy=args.greedy, **options)
+    options = {name: getattr(args, name) for name in ("num_draft_tokens", "dtype", "chat", "greedy", "device")}
+    found = differ(args.target, args.prompt_file, args.a, args.b, **options)
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         show(found, Console(highlight=False))
     return 0 if found.verdict in BOTH_RIGHT else 1
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8 text") from None
 
 
 def show(found: Difference, console: Console) -> None:

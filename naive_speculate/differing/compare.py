@@ -9,6 +9,7 @@ moves such margins in this text.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +39,14 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Margin:
-    """The two tokens' log-probabilities at the divergence, in one computation.
+    """The two tokens' log-probabilities at the divergence, in one computation."""
 
-    Attributes:
-        dtype: Of weights and computation.
-        num_rows: Tokens in the forward: 1 for plain decoding, k + 1 for verification.
-        log_prob_a, log_prob_b: Of the two texts' tokens, natural logarithms.
-        top: The two most probable tokens' texts.
-    """
-
-    dtype: str
-    num_rows: int
+    dtype: str  # of weights and computation
+    num_rows: int  # tokens in the forward: 1 for plain decoding, k + 1 for verification
+    # log_prob_a, log_prob_b: of the two texts' tokens, natural logarithms
     log_prob_a: float
     log_prob_b: float
-    top: tuple[str, str]
+    top: tuple[str, str]  # the two most probable tokens' texts
 
     @property
     def margin(self) -> float:
@@ -61,19 +56,12 @@ class Margin:
 
 @dataclass(frozen=True)
 class Reading:
-    """How one text fits the target.
+    """How one text fits the target."""
 
-    Attributes:
-        prompt: The form of the prompt under which the text fits best.
-        greedy: The share of tokens that are the target's most probable ones, up to rounding.
-        temperature: The temperature under which the text is most probable; 0 if it is greedy.
-        rarest: The probability that a sample at that temperature has a token as improbable as this text's rarest one.
-    """
-
-    prompt: str
-    greedy: float
-    temperature: float
-    rarest: float
+    prompt: str  # the form of the prompt under which the text fits best
+    greedy: float  # the share of tokens that are the target's most probable ones, up to rounding
+    temperature: float  # the temperature under which the text is most probable; 0 if it is greedy
+    rarest: float  # the probability that a sample at that temperature has a token as improbable as this text's rarest one
 
     @property
     def plausible(self) -> bool:
@@ -83,27 +71,19 @@ class Reading:
 
 @dataclass(frozen=True)
 class Difference:
-    """What `differ` found.
+    """What `differ` found."""
 
-    Attributes:
-        verdict: Why the texts differ.
-        explanation: The same in a few sentences.
-        index: Number of tokens that the texts share; None if they are the same.
-        before: The end of the shared text.
-        token_a, token_b: The first tokens that differ.
-        margins: At the divergence: float32 and half precision, one row and k + 1 rows.
-        rounding: The largest change of a margin between the two dtypes at the last positions before the divergence, in nats.
-        a, b: How each text fits the target.
-    """
-
-    verdict: Verdict
-    explanation: str
-    index: int | None = None
-    before: str = ""
+    verdict: Verdict  # why the texts differ
+    explanation: str  # the same in a few sentences
+    index: int | None = None  # number of tokens that the texts share; None if they are the same
+    before: str = ""  # the end of the shared text
+    # token_a, token_b: the first tokens that differ
     token_a: str = ""
     token_b: str = ""
-    margins: tuple[Margin, ...] = ()
+    margins: tuple[Margin, ...] = ()  # at the divergence: float32 and half precision, one row and k + 1 rows
+    # the largest change of a margin between the two dtypes at the last positions before the divergence, in nats
     rounding: float = 0.0
+    # a, b: how each text fits the target
     a: Reading | None = None
     b: Reading | None = None
 
@@ -160,19 +140,19 @@ def differ(
     """
     if dtype not in HALF:
         raise ValueError(f"dtype must be {' or '.join(HALF)}, got {dtype!r:.40}")
-    _check(prompt, num_draft_tokens)
-    if a == b:
-        return Difference(Verdict.SAME, "The texts are the same.")
+    if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
+        return same
     full = Scores(load_pair(target, device=device, dtype="float32"))
-    half = Scores(load_pair(target, device=device, dtype=dtype))
-    return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, dtype=dtype, chat=chat, greedy=greedy)
+    half = Scores(load_pair(target, device=device, dtype=dtype), dtype)
+    return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, chat=chat, greedy=greedy)
 
 
-def _check(prompt: str, num_draft_tokens: int) -> None:
+def _checked(prompt: str, a: str, b: str, num_draft_tokens: int) -> Difference | None:
     if num_draft_tokens < 1:
         raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
     if not prompt:
         raise ValueError("prompt is empty")
+    return Difference(Verdict.SAME, "The texts are the same.") if a == b else None
 
 
 def compare(
@@ -183,23 +163,17 @@ def compare(
     b: str,
     *,
     num_draft_tokens: int = 5,
-    dtype: str = "bfloat16",
     chat: bool = False,
     greedy: bool = False,
 ) -> Difference:
-    """`differ` with a target that is loaded already, in float32 and in half precision.
-
-    Raises:
-        ValueError: As `differ`.
-    """
-    _check(prompt, num_draft_tokens)
-    if a == b:
-        return Difference(Verdict.SAME, "The texts are the same.")
+    """`differ` with a target that is loaded already, in float32 and in half precision. Raises `ValueError` as `differ`."""
+    if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
+        return same
     if full.pair.tokenizer is None:
         raise ValueError("target has no tokenizer")
     forms = _forms(full.pair.tokenizer, prompt, chat)
     read_a, read_b = map(list, zip(*(_read(full, *form, (a, b)) for form in forms), strict=True))
-    return _compare(full, half, dtype, num_draft_tokens + 1, read_a, read_b, greedy)
+    return _compare(full, half, num_draft_tokens + 1, read_a, read_b, greedy)
 
 
 def _forms(tokenizer: Any, prompt: str, chat: bool) -> list[tuple[str, str, bool]]:
@@ -234,9 +208,7 @@ def _read(scores: Scores, form: str, prompt: str, special: bool, texts: Sequence
     return [_Text(form, whole[:start], whole[start:], scores.whole(whole)[start - 1 : -1]) for whole in wholes]
 
 
-def _compare(
-    full: Scores, half: Scores, dtype: str, num_rows: int, read_a: list[_Text], read_b: list[_Text], greedy: bool
-) -> Difference:
+def _compare(full: Scores, half: Scores, num_rows: int, read_a: list[_Text], read_b: list[_Text], greedy: bool) -> Difference:
     first_a, first_b = read_a[0], read_b[0]
     index = num_shared(first_a.answer, first_b.answer)
     prefix = first_a.prompt + first_a.answer[:index]
@@ -248,9 +220,7 @@ def _compare(
     readings = []
     for forms in (read_a, read_b):
         readings.append(_reading(max(forms, key=lambda text: text.greedy(rounding)), rounding))  # the first of equals
-    margins: tuple[Margin, ...] = ()
-    if None not in ids:
-        margins = margins_at(full, half, prefix, ids, vocabulary, num_rows=num_rows, dtype=dtype)
+    margins = () if None in ids else margins_at(full, half, prefix, ids, num_rows)
     verdict, explanation = _judge(margins, rounding, readings, names, greedy)
     before = "".join(vocabulary.texts(prefix[-24:]))
     return Difference(verdict, explanation, index, before, names[0], names[1], margins, rounding, *readings)
@@ -273,25 +243,16 @@ def _rounding(full: Scores, half: Scores, prefix: Sequence[int], last: int = 64)
 
 
 def margins_at(
-    full: Scores,
-    half: Scores,
-    prefix: Sequence[int],
-    ids: Sequence[int | None],
-    vocabulary: Vocabulary,
-    *,
-    num_rows: int,
-    dtype: str,
+    full: Scores, half: Scores, prefix: Sequence[int], ids: Sequence[int | None], num_rows: int
 ) -> tuple[Margin, ...]:
     """The margin between two tokens after a prefix: in float32 and in half precision, with one row and with `num_rows`."""
-    rows = [(name, n, s.last(prefix, n)) for name, s in (("float32", full), (dtype, half)) for n in (1, num_rows)]
-    return tuple(_margin(name, n, logits, ids, vocabulary) for name, n, logits in rows)
-
-
-def _margin(dtype: str, num_rows: int, logits: torch.Tensor, ids: Sequence[int | None], vocabulary: Vocabulary) -> Margin:
-    log_probs = torch.log_softmax(logits, -1)
-    a, b = (float(log_probs[token]) for token in ids if token is not None)
-    first, second = (vocabulary.text_of(token) for token in logits.topk(2).indices.tolist())
-    return Margin(dtype, num_rows, a, b, (first, second))
+    text_of, margins = Vocabulary(full.pair.tokenizer).text_of, []
+    for scores, n in product((full, half), (1, num_rows)):
+        logits = scores.last(prefix, n)
+        a, b = (float(torch.log_softmax(logits, -1)[token]) for token in ids if token is not None)
+        first, second = map(text_of, logits.topk(2).indices.tolist())
+        margins.append(Margin(scores.dtype, n, a, b, (first, second)))
+    return tuple(margins)
 
 
 def _judge(

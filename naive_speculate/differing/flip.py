@@ -14,41 +14,24 @@ BEFORE = 16
 
 @dataclass(frozen=True)
 class Flip:
-    """A position where one row and several rows have different most probable tokens in half precision.
+    """A position where one row and several rows have different most probable tokens in half precision."""
 
-    Attributes:
-        before: The end of the text before it.
-        one, many: The most probable token with one row, and with `num_rows`.
-        num_rows: k + 1.
-        margins: As in `Difference`; A is `one`, B is `many`.
-    """
-
-    before: str
+    before: str  # the end of the text before it
+    # one, many: the most probable token with one row, and with `num_rows`
     one: str
     many: str
-    num_rows: int
-    margins: tuple[Margin, ...]
+    num_rows: int  # k + 1
+    margins: tuple[Margin, ...]  # as in `Difference`; A is `one`, B is `many`
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self) | {"margins": [asdict(m) | {"margin": m.margin} for m in self.margins]}
 
 
-def find_flip(
-    full: Scores, half: Scores, token_ids: Sequence[int], start: int, *, num_rows: int = 5, dtype: str = "bfloat16"
-) -> Flip | None:
-    """The first flip among the positions where float32's two most probable tokens are closest; None if there is none.
-
-    Args:
-        full, half: The same target in float32 and in half precision.
-        token_ids: A text of at least two tokens.
-        start: The first position to examine, 1 or more.
-        num_rows: Rows of a verification, k + 1.
-        dtype: The name of the half precision.
-
-    Raises:
-        ValueError: If `start` or `num_rows` is out of range.
-    """
+def find_flip(full: Scores, half: Scores, token_ids: Sequence[int], start: int, *, num_rows: int = 5) -> Flip | None:
+    """The first flip among the positions, from `start` (1 or more) on, where float32's two most probable tokens are closest;
+    None if there is none. `full` and `half` are the same target in float32 and in half precision; `num_rows` is
+    k + 1. Raises `ValueError` if `start` or `num_rows` is out of range."""
     if not 1 <= start < len(token_ids):
         raise ValueError(f"start must be from 1 to {len(token_ids) - 1}, got {start}")
     if num_rows < 2:
@@ -59,7 +42,7 @@ def find_flip(
         prefix = list(token_ids[: start + position])
         one, many = (int(half.last(prefix, rows).argmax()) for rows in (1, num_rows))
         if one != many:
-            margins = margins_at(full, half, prefix, (one, many), vocabulary, num_rows=num_rows, dtype=dtype)
+            margins = margins_at(full, half, prefix, (one, many), num_rows)
             before = "".join(vocabulary.texts(prefix[-BEFORE:]))
             return Flip(before, vocabulary.text_of(one), vocabulary.text_of(many), num_rows, margins)
     return None

@@ -10,14 +10,10 @@ from naive_speculate.pair import ModelPair
 
 
 class Scores:
-    """Computes logits with one copy of the target.
+    """Computes logits with one copy of a pair's target, in this dtype."""
 
-    Args:
-        pair: Its target is used.
-    """
-
-    def __init__(self, pair: ModelPair) -> None:
-        self.pair = pair
+    def __init__(self, pair: ModelPair, dtype: str = "float32") -> None:
+        self.pair, self.dtype = pair, dtype
         self.device = getattr(pair.target, "device", torch.device("cpu"))
 
     def whole(self, token_ids: Sequence[int]) -> torch.Tensor:
@@ -39,12 +35,8 @@ class Scores:
 
 
 def fitted_temperature(logits: torch.Tensor, token_ids: torch.Tensor) -> float:
-    """The temperature under which the tokens are most probable; 0 if each is the most probable one.
-
-    Args:
-        logits: Shape `[num_tokens, vocab_size]`.
-        token_ids: The tokens that were drawn there, int64, shape `[num_tokens]`.
-    """
+    """The temperature under which the tokens are most probable; 0 if each is the most probable one. `logits`: shape
+    `[num_tokens, vocab_size]`; `token_ids`: the tokens that were drawn there, int64, shape `[num_tokens]`."""
     if not len(token_ids) or torch.equal(logits.argmax(-1), token_ids):
         return 0.0
     candidates = torch.logspace(-1.3, 1.3, 53)
@@ -54,13 +46,8 @@ def fitted_temperature(logits: torch.Tensor, token_ids: torch.Tensor) -> float:
 
 def rarest(logits: torch.Tensor, token_ids: torch.Tensor, temperature: float) -> float:
     """How rare the least likely token is in samples of this length: the probability of tokens as improbable as it is, times the
-    number of tokens (Bonferroni), at most 1.
-
-    Args:
-        logits: Shape `[num_tokens, vocab_size]`.
-        token_ids: The tokens, int64, shape `[num_tokens]`.
-        temperature: Of the samples, positive.
-    """
+    number of tokens (Bonferroni), at most 1. `logits`: shape `[num_tokens, vocab_size]`; `token_ids`: the tokens, int64, shape
+    `[num_tokens]`; `temperature`: of the samples, positive."""
     probs = torch.softmax(logits.double() / temperature, -1)
     chosen = probs.gather(-1, token_ids[:, None])
     tails = probs.where(probs <= chosen, 0).sum(-1)

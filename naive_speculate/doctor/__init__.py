@@ -1,9 +1,8 @@
 """Diagnoses an engine's speculative decoding from its logs and metrics: `python -m naive_speculate doctor < log`."""
 
-from naive_speculate.doctor.costs import estimated, given
-from naive_speculate.doctor.diagnosis import Diagnosis, Window, diagnose
+from naive_speculate.doctor.diagnosis import diagnose
 from naive_speculate.doctor.formats import read
-from naive_speculate.doctor.reading import Reading
-from naive_speculate.doctor.suspects import Suspect
+from naive_speculate.doctor.given_costs import estimated, given
+from naive_speculate.doctor.reading import Diagnosis, Reading, Suspect, Window
 
 __all__ = ["Diagnosis", "Reading", "Suspect", "Window", "diagnose", "estimated", "given", "read"]

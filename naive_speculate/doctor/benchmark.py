@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from naive_speculate.doctor.json_objects import objects, whole_number
-from naive_speculate.doctor.reading import Reading, mean, weighted_rates
+from naive_speculate.doctor.reading import Format, Reading, mean, weighted_rates
 
 SOURCE = "vllm bench serve (def9ce85ba10), examples/offline_inference/spec_decode.py; SGLang's bench_serving"
 _NAMES = {
@@ -74,22 +74,18 @@ def read_summary(text: str) -> Reading | None:
         return None
     speeds = _speeds(runs, [block for block in blocks if not block.drafts])
     running = mean(block.figures["running"] for block in runs if "running" in block.figures)
-    common: dict[str, Any] = {
-        "engine": "SGLang" if "accept length" in text.lower() and not any(block.rates for block in runs) else "vLLM",
-        "format": "summary of a run" if len(runs) == 1 else "summaries of runs",
-        "source": SOURCE,
-        "requests_running": running,
-        **speeds,
-    }
+    common: dict[str, Any] = {"requests_running": running, **speeds}
+    by_sglang = "accept length" in text.lower() and not any(block.rates for block in runs)
+    form = Format("SGLang" if by_sglang else "vLLM", "summary of a run" if len(runs) == 1 else "summaries of runs", SOURCE)
     if all(name in block.figures for block in runs for name in _COUNTS):
         steps, drafted, accepted = (sum(whole_number(block.figures[name], name) for block in runs) for name in _COUNTS)
         parts = [(block.figures["steps"], tuple(block.rates)) for block in runs]
         rates = weighted_rates(parts) if all(block.rates for block in runs) else ()
-        return Reading.counted(accepted, drafted, steps or None, rates=rates, **common)
-    return _incomplete(runs, common)
+        return form.counted(accepted, drafted, steps or None, rates=rates, **common)
+    return _incomplete(form, runs, common)
 
 
-def _incomplete(runs: list[_Block], common: dict[str, Any]) -> Reading | None:
+def _incomplete(form: Format, runs: list[_Block], common: dict[str, Any]) -> Reading | None:
     """Runs without all counts: the means of their figures."""
     lengths = [block.length - 1 for block in runs]
     widths = [
@@ -101,7 +97,7 @@ def _incomplete(runs: list[_Block], common: dict[str, Any]) -> Reading | None:
     rates = weighted_rates([(1.0, tuple(block.rates)) for block in runs]) if all(block.rates for block in runs) else ()
     if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
         width = float(len(rates))  # the printed figures have two decimals
-    return Reading(
+    return form.reading(
         accepted_per_step=mean(lengths),
         drafted_per_step=width,
         rates=rates,

@@ -11,8 +11,8 @@ from typing import Any
 
 from rich.console import Console
 
-from naive_speculate.arguments import Parser, number, positive
-from naive_speculate.doctor import costs
+from naive_speculate.arguments import Parser, number, numbers, parsed, positive
+from naive_speculate.doctor import given_costs as costs
 from naive_speculate.doctor.diagnosis import diagnose
 from naive_speculate.doctor.formats import KNOWN, decoded, read
 from naive_speculate.doctor.report import show
@@ -26,35 +26,21 @@ class _Console(Console):
         raise
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, or several with commas between them, got {text!r:.60}") from None
-
-
-def _speed(text: str) -> float:
-    speed = number(text)
-    if not 0 < speed < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r:.60}")
-    return speed
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="naive_speculate doctor",
         description="Diagnoses an engine's speculative decoding from its log on standard input.",
         epilog=f"Supported: {KNOWN}.",
     )
-    add = parser.add_argument
+    add, speed = parser.add_argument, parsed(float, "a positive number", lambda found: 0 < found < math.inf)
     add("--draft-cost", type=number, metavar="C", help="time of a draft forward ÷ time of a target forward over one token")
     help = "time of a target forward over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one number (default: 1)"
-    add("--verify-cost", type=_numbers, metavar="V,V…", help=help)
+    add("--verify-cost", type=numbers, metavar="V,V…", help=help)
     add("--draft-size", metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost")
     add("--target-size", metavar="N", help="parameters of the target; for a mixture of experts the active ones")
     add("--num-draft-tokens", type=positive, metavar="K", help="the window, if the log does not contain it")
-    add("--speed", type=_speed, metavar="N", help="tokens per second with drafting, if the log does not contain them")
-    add("--plain-speed", type=_speed, metavar="N", help="tokens per second without drafting, on the same prompts")
+    add("--speed", type=speed, metavar="N", help="tokens per second with drafting, if the log does not contain them")
+    add("--plain-speed", type=speed, metavar="N", help="tokens per second without drafting, on the same prompts")
     add("--profile", metavar="FILE", help="write the acceptance rates by index, and by category if known, to FILE as JSON")
     add("--json", action="store_true", help="print the diagnosis as a JSON object and nothing else")
     return parser
@@ -69,11 +55,8 @@ def _write(path: str, profile: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read standard input and print the diagnosis.
-
-    Raises:
-        ValueError: If no format is recognised, or an option is out of range.
-    """
+    """Read standard input and print the diagnosis. Raises `ValueError` if no format is recognised, or an option is out of
+    range."""
     args = _parser().parse_args(arguments)
     verify = args.verify_cost or (1.0,)
     sizes = args.draft_size, args.target_size
@@ -83,12 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise ValueError("give either --draft-cost, or --draft-size and --target-size")
     if args.draft_cost is None and not any(sizes) and args.verify_cost:
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
-    table, basis = None, "as given"
-    if args.draft_cost is not None:
-        table = costs.given(args.draft_cost, verify)
-    elif any(sizes):
-        table = costs.estimated(*sizes, verify)
-        basis = f"an estimate from {sizes[0]} ÷ {sizes[1]}, counting only the reading of weights"
+    table, basis = None if args.draft_cost is None else costs.given(args.draft_cost, verify), "as given"
+    if any(sizes):
+        table, basis = costs.estimated(*sizes, verify), costs.size_basis(*sizes)
     reading = read(decoded(sys.stdin.buffer.read()))
     given = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
     reading = replace(reading, **{name: speed for name, speed in given.items() if speed is not None})

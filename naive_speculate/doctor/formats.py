@@ -1,11 +1,11 @@
 """Recognises the engine and format of a text, in any encoding."""
 
-import codecs
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from naive_speculate.doctor import benchmark, llamacpp, llamacpp_steps, sglang, sglang_meta, vllm
+from naive_speculate.doctor import benchmark, llamacpp, llamacpp_steps, sglang, vllm
 from naive_speculate.doctor.prometheus import read_prometheus
 from naive_speculate.doctor.reading import Reading
 from naive_speculate.doctor.suspects import experts
@@ -15,7 +15,7 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
     vllm.read_log,
     vllm.read_request,
     benchmark.read_summary,
-    sglang_meta.read_meta_info,
+    sglang.read_meta_info,
     sglang.read_log,
     sglang.read_gauges,
     llamacpp_steps.read_steps,
@@ -30,30 +30,13 @@ KNOWN = (
     "meta_info, its “Decode batch” log line and its Prometheus text; llama.cpp's lines of each step, its “draft acceptance” "
     "and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus text"
 )
+# A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
-"""A terminal's control sequences, also as escaped in JSON."""
-
-_MARKS = (  # UTF-32's little-endian mark begins with UTF-16's
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-_ZEROS: dict[tuple[bool, ...], str] = {  # which bytes of four are zero in mostly Latin text
-    (False, True, True, True): "utf-32-le",
-    (True, True, True, False): "utf-32-be",
-    (False, True, False, True): "utf-16-le",
-    (True, False, True, False): "utf-16-be",
-}
-_SAMPLE = 4096
 
 
 def decoded(data: bytes) -> str:
     """A log's text: UTF-8, UTF-16 or UTF-32 of either byte order, with a byte-order mark or without."""
-    marked = next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
-    sample = data[: min(_SAMPLE, len(data) // 4 * 4)]
-    zeros = tuple(sample[byte::4].count(0) * 8 > len(sample) for byte in range(4))  # more than half of them
-    return data.decode(marked or _ZEROS.get(zeros, "utf-8"), errors="replace")
+    return data.decode(json.detect_encoding(data), errors="replace")
 
 
 def read(text: str) -> Reading:
@@ -75,10 +58,6 @@ def read(text: str) -> Reading:
     if not found:
         what = "is empty" if not text.strip() else f"has none of the supported formats, it begins {text.strip()[:40]!r}"
         raise ValueError(f"the text {what}; supported: {KNOWN}")
-    best = max(found, key=_information)
+    known = [(len(one.rates) > 1, one.accepted_per_step is not None, one.drafted_per_step is not None) for one in found]
+    best = found[known.index(max(known))]
     return replace(best, experts=experts(text))
-
-
-def _information(reading: Reading) -> tuple[bool, ...]:
-    """Which figures a reading has, the most valuable first."""
-    return len(reading.rates) > 1, reading.accepted_per_step is not None, reading.drafted_per_step is not None

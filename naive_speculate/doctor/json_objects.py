@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 MAX_DEPTH = 40
-LONGEST = 200_000
-"""Most characters of a Python print that spans several lines."""
-PATIENCE, LINES = 8, 20
-"""Bounds of the work: failed looks per character on average, and attempts over several lines."""
+LONGEST = 200_000  # most characters of a Python print that spans several lines
+PATIENCE, LINES = 8, 20  # bounds of the work: failed looks per character on average, and attempts over several lines
 _BRACES = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[{}]""")
 
 

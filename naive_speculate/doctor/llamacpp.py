@@ -10,13 +10,17 @@ from itertools import zip_longest
 from typing import Any
 
 from naive_speculate.doctor.json_objects import objects, whole_number
-from naive_speculate.doctor.reading import Reading, rates_in, weighted_rates
+from naive_speculate.doctor.reading import Format, Reading, rates_in, weighted_rates
 
-TIMINGS = "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)"
-ROUNDS = "mlx_vlm/server, timings (mlx-vlm#1788, #2324)"
-SERVER_LOG = "tools/server/server-context.cpp, server_slot::print_timings (2026)"
-STATISTICS = "common/speculative.cpp, common_speculative_print_stats (001d906a6d86)"
-EXAMPLE = "examples/speculative-simple/speculative-simple.cpp (08d0baaca674)"
+_TIMINGS = Format("llama.cpp", "server `timings`", "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)")
+_ROUNDS = Format("mlx-vlm", "server `timings` that count rounds", "mlx_vlm/server, timings (mlx-vlm#1788, #2324)")
+_LOG = Format(
+    "llama.cpp", "server log “draft acceptance”", "tools/server/server-context.cpp, server_slot::print_timings (2026)"
+)
+_LINE = Format("llama.cpp", "“statistics” line", "common/speculative.cpp, common_speculative_print_stats (001d906a6d86)")
+_EXAMPLE = Format(
+    "llama.cpp", "`n_drafted` and `n_accept`", "examples/speculative-simple/speculative-simple.cpp (08d0baaca674)"
+)
 _MEAN = r"(?:mean|avg) (?:acc(?:ept(?:ance|ed)?)? )?len(?:gth)?"
 _RATES = r"acc(?:ept(?:ance)?)?(?: rate)?(?:/| per )pos(?:ition)?"
 _STATISTICS = re.compile(
@@ -33,7 +37,7 @@ _REQUEST = re.compile(
     rf"(?:, *{_MEAN} *[=:] *([\d.]+))?"
     rf"|(?<!#){_RATES} *[=:] *\(([\d., ]*)\)"
 )
-_ROUNDS = re.compile(
+_ROUND_NAMES = re.compile(
     r"(?:(?:n|num|total|draft|drafting|spec|speculative|verify|decoding)_)*"
     r"(?:rounds|drafts|verifications|verify_ct|verify_steps|spec_steps)(?:_(?:n|num|ct|count|total))?"
 )
@@ -62,17 +66,10 @@ def read_timings(text: str) -> Reading | None:
     if len(rounds) < len(found):
         each = [_steps(timings) for timings in found.values()]
         steps = None if None in each else sum(of_one for of_one in each if of_one is not None)
-        return _without_rates("server `timings`", TIMINGS, drafted, accepted, steps, **_per_second(times))
-    return Reading.counted(
-        accepted,
-        drafted,
-        sum(rounds) or None,
-        engine="mlx-vlm" if any("draft_kind" in timings for timings in found.values()) else "llama.cpp",
-        format="server `timings` that count rounds",
-        source=ROUNDS,
-        unknown=("These timings have no rates per index.",),
-        **_per_second(times),
-    )
+        return _without_rates(_TIMINGS, drafted, accepted, steps, **_per_second(times))
+    named = _ROUNDS if any("draft_kind" in timings for timings in found.values()) else _ROUNDS._replace(engine="llama.cpp")
+    unknown = ("These timings have no rates per index.",)
+    return named.counted(accepted, drafted, sum(rounds) or None, unknown=unknown, **_per_second(times))
 
 
 def _steps(timings: dict[str, Any]) -> int | None:
@@ -87,7 +84,7 @@ def _steps(timings: dict[str, Any]) -> int | None:
 
 def _rounds(timings: dict[str, Any]) -> int | None:
     """The steps with draft tokens, if the timings count them."""
-    name = next((name for name, value in timings.items() if _ROUNDS.fullmatch(name) and value is not None), None)
+    name = next((name for name, value in timings.items() if _ROUND_NAMES.fullmatch(name) and value is not None), None)
     return None if name is None else whole_number(timings[name], name)
 
 
@@ -113,19 +110,10 @@ def read_server_log(text: str) -> Reading | None:
     if not drafted:
         return None
     if not parts:
-        return _without_rates("server log “draft acceptance”", SERVER_LOG, drafted, accepted, steps, **speeds(text))
-    return Reading.counted(
-        accepted,
-        drafted,
-        steps,
-        engine="llama.cpp",
-        format="server log “draft acceptance”",
-        source=SERVER_LOG,
-        rates=weighted_rates(parts),
-        derived=("The steps are derived from the mean length, which has two decimals.",),
-        unknown=(_P_MIN,),
-        **speeds(text),
-    )
+        return _without_rates(_LOG, drafted, accepted, steps, **speeds(text))
+    derived = ("The steps are derived from the mean length, which has two decimals.",)
+    rates = weighted_rates(parts)
+    return _LOG.counted(accepted, drafted, steps, rates=rates, derived=derived, unknown=(_P_MIN,), **speeds(text))
 
 
 def speeds(text: str) -> dict[str, Any]:
@@ -171,17 +159,8 @@ def read_statistics(text: str) -> Reading | None:
         parts.append((of_steps, rates))
         steps, drafted, accepted = steps + of_steps, drafted + int(of_drafter), accepted + int(of_accepted)
     first_only = "This version's line has a rate for the first index only (#acc drafts ÷ the steps)."
-    return Reading.counted(
-        accepted,
-        drafted,
-        steps,
-        engine="llama.cpp",
-        format="“statistics” line",
-        source=STATISTICS,
-        rates=weighted_rates(parts),
-        unknown=(_P_MIN, "The line counts since the start of a server's slot.", *(() if complete else (first_only,))),
-        **speeds(text),
-    )
+    unknown = (_P_MIN, "The line counts since the start of a server's slot.", *(() if complete else (first_only,)))
+    return _LINE.counted(accepted, drafted, steps, rates=weighted_rates(parts), unknown=unknown, **speeds(text))
 
 
 def read_example(text: str) -> Reading | None:
@@ -195,20 +174,12 @@ def read_example(text: str) -> Reading | None:
         return None
     drafted, accepted = sum(found["n_drafted"]), sum(found["n_accept"])
     steps = sum(found["n_predict"]) - accepted if len(found["n_predict"]) == runs else None
-    return _without_rates("`n_drafted` and `n_accept`", EXAMPLE, drafted, accepted, steps)
+    return _without_rates(_EXAMPLE, drafted, accepted, steps)
 
 
-def _without_rates(format: str, source: str, drafted: int, accepted: int, steps: float | None, **fields: Any) -> Reading:
+def _without_rates(form: Format, drafted: int, accepted: int, steps: float | None, **figures: Any) -> Reading:
     """Figures without rates and steps: each step gives the accepted draft tokens and one token of the target."""
     known = steps is not None and steps > 0
-    return Reading.counted(
-        accepted,
-        drafted,
-        steps if known else None,
-        engine="llama.cpp",
-        format=format,
-        source=source,
-        derived=(f"The steps are derived from the tokens that were not draft tokens. {_MIXED}",) if known else (),
-        unknown=(_NO_RATES, _P_MIN, *(() if known else ("The number of steps cannot be derived.",))),
-        **fields,
-    )
+    derived = (f"The steps are derived from the tokens that were not draft tokens. {_MIXED}",) if known else ()
+    unknown = (_NO_RATES, _P_MIN, *(() if known else ("The number of steps cannot be derived.",)))
+    return form.counted(accepted, drafted, steps if known else None, derived=derived, unknown=unknown, **figures)

@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from naive_speculate.doctor.course import Stretch
+from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.llamacpp import speeds
-from naive_speculate.doctor.reading import Reading
+from naive_speculate.doctor.reading import Format, Reading
 
-SOURCE = "tools/server/server-context.cpp, after verification (001d906a6d86)"
+_STEPS = Format("llama.cpp", "lines of each step", "tools/server/server-context.cpp, after verification (001d906a6d86)")
 _LINE = re.compile(
     r"(?:\bid\s+(?P<slot>\d+)\s*\|[^\n]{0,80}?)?"
     r"(?:\baccepted\s+(?P<accepted>\d+)\s*/\s*(?P<drafted>\d+)\s+draft tokens(?P<rest>[^\n]*)"
@@ -39,11 +39,7 @@ class _Step:
 
 
 def read_steps(text: str) -> Reading | None:
-    """All steps; None if there is none.
-
-    Raises:
-        ValueError: If a step accepts more tokens than it drafts.
-    """
+    """All steps; None if there is none. Raises `ValueError` if a step accepts more tokens than it drafts."""
     steps = _steps(text)
     drafted_known = any(step.drafted for step in steps)
     if drafted_known:
@@ -58,13 +54,10 @@ def read_steps(text: str) -> Reading | None:
     rates = tuple(sum(step.accepted > index for step in steps) / count for index in range(width))
     judged = tuple(sum(step.accepted >= index < step.drafted for step in steps) / count for index in range(width))
     replayed = any(step.replayed for step in steps)
-    return Reading.counted(
+    return _STEPS.counted(
         sum(step.accepted for step in steps),
         sum(step.drafted for step in steps) if drafted_known else None,
         count,
-        engine="llama.cpp",
-        format="lines of each step",
-        source=SOURCE,
         rates=rates,
         judged=judged if drafted_known else (),
         course=tuple(Stretch(step.position, 1, min(step.accepted, 1)) for step in steps),

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from naive_speculate.doctor.reading import Reading, mean
+from naive_speculate.doctor.reading import Format, Reading, mean
 
 _ENGINES = {
     "vllm": ("vLLM", "vllm/v1/spec_decode/metrics.py, SpecDecodingProm (ee4ceaae5953)", "num_requests_running"),
@@ -39,12 +39,8 @@ def read_prometheus(text: str) -> Reading | None:
 
 
 def samples(text: str, prefix: str, names: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
-    """The values of an engine's series by (name, labels), in the order of the text.
-
-    Args:
-        prefix: What its series' names begin with, such as "vllm".
-        names: The series to find, and what to call them.
-    """
+    """The values of an engine's series by (name, labels), in the order of the text. `prefix`: what its series' names begin
+    with, such as "vllm"; `names`: the series to find, and what to call them."""
     found: dict[tuple[str, str], list[str]] = {}
     for line in _LINE.finditer(text):
         if line["prefix"] == prefix and line["name"] in names:
@@ -69,13 +65,10 @@ def _reading(prefix: str, series: dict[tuple[str, str], list[float]]) -> Reading
     steps = totals["drafts"]
     indices = range(max(by_index) + 1) if by_index and steps else ()
     twice = any(len(values) > 1 for (name, _), values in series.items() if name != running)
-    return Reading.counted(
+    return Format(engine, "Prometheus counters", source).counted(
         int(totals["accepted_tokens"]),
         int(totals["draft_tokens"]),
         steps or None,
-        engine=engine,
-        format="Prometheus counters",
-        source=source,
         rates=tuple(by_index.get(index, 0.0) / steps for index in indices),
         requests_running=mean(value for (name, _), values in series.items() if name == running for value in values),
         derived=("The counters were scraped twice: the difference counts.",) if twice else (),

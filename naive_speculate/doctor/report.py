@@ -7,12 +7,12 @@ from rich.console import Console, Group
 from rich.table import Column, Table
 from rich.text import Text
 
-from naive_speculate.doctor.diagnosis import Diagnosis, Window, diagnose
+from naive_speculate.doctor.diagnosis import diagnose
+from naive_speculate.doctor.reading import Diagnosis, Window
 from naive_speculate.doctor.suspects import is_set
 
 BAR = 20
-EXAMPLES = (0.01, 0.05, 0.1, 0.2)
-"""Draft costs for which the best window is shown if none was given."""
+EXAMPLES = (0.01, 0.05, 0.1, 0.2)  # draft costs for which the best window is shown if none was given
 
 
 def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
@@ -24,7 +24,8 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
         console.print("", _rates(found), sep="\n")
     if found.windows:
         console.print("", _windows(found, basis), sep="\n")
-    console.print("", _suspects(found), sep="\n")
+    listed = [f"! {suspect.words}\n  Measure next: {suspect.next}" for suspect in found.suspects] or [no_problems(found)]
+    console.print("", Text("\n".join(listed)), sep="\n")
     if found.reading.derived or found.reading.unknown or found.alpha_assumes_one:
         console.print("", Text("\n").join(Text(line, style="dim") for line in caveats(found)), sep="\n")
 
@@ -107,12 +108,6 @@ def _row(window: Window, with_costs: bool) -> list[str]:
         cells.append("never" if window.break_even_alpha is None else f"{window.break_even_alpha:.3f}")
         cells.append("–" if window.speedup is None else f"{window.speedup:.2f}")
     return cells
-
-
-def _suspects(found: Diagnosis) -> Text:
-    if not found.suspects:
-        return Text(no_problems(found))
-    return Text("\n").join(Text(f"! {suspect.words}\n  Measure next: {suspect.next}") for suspect in found.suspects)
 
 
 def no_problems(found: Diagnosis) -> str:

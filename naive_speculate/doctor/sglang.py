@@ -1,21 +1,20 @@
-"""SGLang's log line "Decode batch" and its Prometheus gauges: means over the last few steps.
-
-`python/sglang/srt/managers/scheduler_metrics_mixin.py` (78ac30c2056f) logs,
-`python/sglang/srt/observability/metrics_collector.py` (44cedc2b9c7d) sets the gauges.
+"""SGLang's log line "Decode batch" and its Prometheus gauges, which are means over the last few steps, and the `meta_info` of a
+response (before 9155cf0e6eff in `tokenizer_manager.py`, c60799d0eb1b; its counters were renamed twice).
 """
 
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
-from naive_speculate.doctor.course import Stretch
+from naive_speculate.doctor.fading import Stretch
+from naive_speculate.doctor.json_objects import objects, whole_number
 from naive_speculate.doctor.prometheus import samples
-from naive_speculate.doctor.reading import Reading, mean
-from naive_speculate.doctor.sglang_meta import TREES
+from naive_speculate.doctor.reading import Format, Reading, by_category, mean, rates_of
 
-LOG_SOURCE = "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)"
+_LOG = Format("SGLang", "log line “Decode batch”", "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)")
 _VERIFIED = re.compile(r"speculative[-_]num[-_]draft[-_]tokens['\"]?\s*[=:\s]\s*(\d+)")
 _STEPS = re.compile(r"speculative[-_]num[-_]steps['\"]?\s*[=:\s]\s*(\d+)")
 _MEANINGS = (
@@ -26,13 +25,18 @@ _UNDECIDED = (
     "“accept rate” has two possible meanings, and the log does not decide: accepted ÷ drafted since April 2026 (sglang#23530), "
     "which is used here, and (accepted + 1) ÷ (drafted + 1) before."
 )
-GAUGE_SOURCE = "python/sglang/srt/observability/metrics_collector.py (44cedc2b9c7d)"
+_GAUGE = Format("SGLang", "Prometheus gauges", "python/sglang/srt/observability/metrics_collector.py (44cedc2b9c7d)")
 _NO_RATES = "This format has no counts and no rates per index; meta_info's histogram has them."
 _TREE = "The server drafts trees: the window is their depth, and {} tokens are verified per step."
-INTERVAL = 40
-"""Forwards that one line covers (`--decode-log-interval`)."""
-_HALF, _EXACT = 0.005, 1e-4
-"""Rounding errors of two decimals, and of gauges that were not rounded."""
+_META = Format(
+    "SGLang", "meta_info", "python/sglang/srt/managers/tokenizer_manager_components/spec_decoding_meta.py (9155cf0e6eff)"
+)
+TREES = "With topk above 1 SGLang drafts trees without reporting it; then it counts all branches as drafted."
+_ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
+_DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
+_HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+INTERVAL = 40  # forwards that one line covers (`--decode-log-interval`)
+_HALF, _EXACT = 0.005, 1e-4  # rounding errors of two decimals, and of gauges that were not rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +64,7 @@ def read_log(text: str) -> Reading | None:
         return None
     width, other, derived = _width(lines, _stated(text))
     plain = [line for line in found if line.running and line.length is None]
-    return Reading(
-        engine="SGLang",
-        format="log line “Decode batch”",
-        source=LOG_SOURCE,
+    return _LOG.reading(
         accepted_per_step=_mean_length(lines) - 1,
         drafted_per_step=width,
         other_drafted_per_step=other,
@@ -119,10 +120,7 @@ def read_gauges(text: str) -> Reading | None:
     width, other, derived = _width(lines, stated[:1] or _stated(text), meaning=_meaning(text), half=half)
     tree = depth >= 1 and verified >= 1 and verified != depth + 1
     reported = [mean(gauges["num_running_reqs"]) for gauges in workers if "num_running_reqs" in gauges]
-    return Reading(
-        engine="SGLang",
-        format="Prometheus gauges",
-        source=GAUGE_SOURCE,
+    return _GAUGE.reading(
         accepted_per_step=_mean_length(lines) - 1,
         drafted_per_step=float(stated[0]) if stated else width,
         other_drafted_per_step=None if stated else other,
@@ -164,14 +162,7 @@ def _stated(text: str) -> list[int]:
 def _width(
     lines: Sequence[_Line], stated: Sequence[int], *, meaning: int | None = None, half: float = _HALF
 ) -> tuple[float | None, float | None, tuple[str, ...]]:
-    """The window, the window under the rate's other meaning if that is undecided, and sentences on their source.
-
-    Args:
-        lines: The reports; without rates the window must be stated.
-        stated: Windows in the server's arguments.
-        meaning: The rate's meaning, an index of `_MEANINGS`, if the text states it.
-        half: Rounding error of lengths and rates.
-    """
+    """The window, the window under the rate's other meaning if that is undecided, and sentences on their source."""
     reports = [(line.running, line.length or 0.0, line.rate) for line in lines if line.rate is not None]
     if len(reports) < len(lines):
         return (stated[0], None, ("The window is from the server's arguments.",)) if stated else (None, None, ())
@@ -208,3 +199,49 @@ def _whole_number_in(low: float, high: float, near: float) -> int | None:
     """The positive whole number in a range nearest to `near`; None if there is none."""
     least = max(math.ceil(low), 1)
     return None if least > high else int(min(max(round(near), least), high))
+
+
+def read_meta_info(text: str) -> Reading | None:
+    """All requests together; None if there is none. Of a streamed request the last report counts."""
+    requests: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for number, (meta, outermost) in enumerate(objects(text, ("spec_verify_ct",))):
+        steps = whole_number(meta["spec_verify_ct"], "spec_verify_ct")
+        key = str(meta.get("id", number))
+        if steps and (key not in requests or steps >= requests[key][0]["spec_verify_ct"]):
+            requests[key] = meta, outermost
+    if not requests:
+        return None
+    whole = _requests([meta for meta, _ in requests.values()])
+    return replace(whole, categories=by_category(list(requests.values()), _requests))
+
+
+def _requests(found: list[dict[str, Any]]) -> Reading:
+    steps = accepted = drafted = 0
+    complete, histogram = True, [0]
+    for meta in found:
+        of_steps, counts = meta["spec_verify_ct"], _first(meta, _HISTOGRAM)
+        if isinstance(counts, list | tuple) and counts:
+            counts = [whole_number(count, "spec_accept_histogram") for count in counts]
+            if sum(counts) != of_steps:
+                raise ValueError(f"spec_accept_histogram counts {sum(counts)} steps, spec_verify_ct is {of_steps}")
+            histogram = [have + more for have, more in zip_longest(histogram, counts, fillvalue=0)]
+        else:
+            counts = None
+        named, proposed = _first(meta, _ACCEPTED), _first(meta, _DRAFTED)
+        if named is None and counts is None and "completion_tokens" not in meta:
+            raise ValueError("meta_info: spec_verify_ct is given without completion_tokens or a count of accepted drafts")
+        if named is None and counts:
+            named = sum(index * count for index, count in enumerate(counts))
+        elif named is None:
+            named = max(whole_number(meta["completion_tokens"], "completion_tokens") - of_steps, 0)
+        steps, accepted = steps + of_steps, accepted + whole_number(named, "accepted drafts")
+        complete = complete and proposed is not None
+        drafted += whole_number(proposed, "proposed drafts") if proposed is not None else 0
+    width = drafted / steps if complete else None
+    rates = rates_of(histogram, width) if sum(histogram) == steps else ()
+    unknown = (TREES, *(() if rates else ("There is no histogram, so the rates per index are unknown.",)))
+    return _META.counted(accepted, drafted if complete else None, steps, rates=rates, unknown=unknown)
+
+
+def _first(meta: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((meta[name] for name in names if meta.get(name) is not None), None)

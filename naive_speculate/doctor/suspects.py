@@ -2,19 +2,15 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from naive_speculate.doctor.course import Fade, drop, fade
-from naive_speculate.doctor.reading import Reading
+from naive_speculate.doctor.fading import Fade, drop, fade
+from naive_speculate.doctor.reading import Diagnosis, Reading, Suspect, all_whole
 
 NONE, LOW_FIRST, CLIFF, SMALL, GAIN = 0.1, 0.5, 0.75, 0.15, 1.03
-MANY_TOKENS = 256
-"""Above about this many tokens per forward, computing takes longer than reading the weights on current GPUs."""
-HIGH, FASTER = 1.5, 1.15
-"""Tokens per step from which drafting should pay, and the measured speedup that counts as one."""
-COSTLY = 0.35
-"""The drafter's share of a step from which it costs too much."""
+MANY_TOKENS = 256  # above about this many tokens per forward, computing takes longer than reading the weights on current GPUs
+HIGH, FASTER = 1.5, 1.15  # tokens per step from which drafting should pay, and the measured speedup that counts as one
+COSTLY = 0.35  # the drafter's share of a step from which it costs too much
 
 _EXPERTS = (
     r"\b\d+(?:\.\d+)?[BT]-A\d+(?:\.\d+)?B\b",
@@ -26,61 +22,17 @@ _EXPERTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A possible fault, with its evidence and what to check.
-
-    Attributes:
-        name: Its identifier.
-        words: Evidence and possible causes.
-        next: What to measure next.
-    """
-
-    name: str
-    words: str
-    next: str
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What a diagnosis derives from a reading.
-
-    Attributes:
-        alpha: Probability that a draft token is accepted.
-        conditional: Rates per index.
-        whole: Whether every window had a draft token at each index that has a rate.
-        width: Draft tokens per step.
-        tokens: Tokens per step.
-        best_k: The best window; None without costs.
-        gain: Speed of the best window relative to the current one.
-        speedup: Expected speedup of the current window; None without costs.
-        measured: Measured speedup; None if unknown.
-        draft_share: The drafter's share of a step's time, as measured or by the costs; None if unknown.
-    """
-
-    alpha: float | None
-    conditional: Sequence[float | None]
-    whole: bool
-    width: float | None
-    tokens: float | None
-    best_k: int | None
-    gain: float | None
-    speedup: float | None
-    measured: float | None
-    draft_share: float | None
-
-
 def experts(text: str) -> str:
     """What in a text shows that the target is a mixture of experts; empty if nothing does."""
     found = next((found for pattern in _EXPERTS if (found := re.search(pattern, text, re.IGNORECASE))), None)
     return found[0] if found else ""
 
 
-def suspects(reading: Reading, figures: Figures) -> tuple[Suspect, ...]:
+def suspects(found: Diagnosis) -> tuple[Suspect, ...]:
     """All possible faults, those of acceptance first."""
-    found = [*_acceptance(reading, figures), *_speed(reading, figures)]
-    dropped = any(suspect.name in ("drops_to_zero", "near_zero") for suspect in found)
-    return (*found, *_window(reading.rates, figures, dropped))
+    listed = [*_acceptance(found), *_speed(found)]
+    dropped = any(suspect.name in ("drops_to_zero", "near_zero") for suspect in listed)
+    return (*listed, *_window(found, dropped))
 
 
 def is_set(width: float) -> bool:
@@ -88,20 +40,19 @@ def is_set(width: float) -> bool:
     return abs(width - round(width)) < 0.05
 
 
-def _acceptance(reading: Reading, figures: Figures) -> Iterator[Suspect]:
+def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
+    reading, conditional, tokens = found.reading, found.conditional, found.mean_acceptance_length
     fades = fade(reading.course)
     if fades is not None:
         yield _fades(fades)
-    first = figures.conditional[0] if figures.conditional else figures.alpha
-    if first is None and figures.tokens is not None and figures.tokens - 1 < NONE:
-        first = figures.tokens - 1  # the window is unknown, but no index accepts more than this
+    first = conditional[0] if conditional else found.alpha
+    if first is None and tokens is not None and tokens - 1 < NONE:
+        first = tokens - 1  # the window is unknown, but no index accepts more than this
     if first is None or (fades is not None and fades.before >= LOW_FIRST):
         return
-    second = figures.conditional[1] if len(figures.conditional) > 1 else None
+    second = conditional[1] if len(conditional) > 1 else None
     subject = (
-        "The first draft token is accepted in {} of the steps"
-        if figures.conditional
-        else "{} of the judged draft tokens are accepted"
+        "The first draft token is accepted in {} of the steps" if conditional else "{} of the judged draft tokens are accepted"
     )
     zero = drop(reading.rates, reading.num_steps)
     if zero is not None:
@@ -110,7 +61,7 @@ def _acceptance(reading: Reading, figures: Figures) -> Iterator[Suspect]:
         yield _near_zero(subject.format(_percent(first)), second)
     elif first < LOW_FIRST:
         yield _mismatch(subject.format(_percent(first)))
-    elif zero is None and figures.whole and second is not None and second < CLIFF * first:
+    elif zero is None and second is not None and second < CLIFF * first and all_whole(reading.rates, found.num_draft_tokens):
         yield Suspect(
             "cliff",
             f"A sharp drop after the first draft token: it is accepted in {first:.0%} of the steps, the second in {second:.0%} "
@@ -183,9 +134,9 @@ def _mismatch(evidence: str) -> Suspect:
     return Suspect("mismatch", words, "the same prompts at temperature 0: if acceptance rises, sampling is the cause.")
 
 
-def _speed(reading: Reading, figures: Figures) -> Iterator[Suspect]:
+def _speed(found: Diagnosis) -> Iterator[Suspect]:
     """Causes of a low speedup other than acceptance."""
-    measured, tokens = figures.measured, figures.tokens
+    reading, measured, tokens, share = found.reading, found.measured_speedup, found.mean_acceptance_length, found.draft_share
     slow = measured is not None and measured < FASTER
     if measured is not None and slow and tokens is not None and tokens >= HIGH:
         yield Suspect(
@@ -196,10 +147,10 @@ def _speed(reading: Reading, figures: Figures) -> Iterator[Suspect]:
             "the time of a target forward over 1 and over k + 1 tokens, and of one draft forward; then k = 1.",
         )
     known = reading.draft_share is not None and measured is None
-    if figures.draft_share is not None and figures.draft_share >= COSTLY and (known or slow):
+    if share is not None and share >= COSTLY and (known or slow):
         yield Suspect(
             "draft_cost",
-            f"The drafter is expensive: it takes {figures.draft_share:.0%} of the time of a step. A draft model pays if it is "
+            f"The drafter is expensive: it takes {share:.0%} of the time of a step. A draft model pays if it is "
             "many times smaller than the target's active parameters, and runs on the same device with compiled graphs.",
             "one draft forward and one target forward; then a smaller drafter, a head, or n-gram drafting.",
         )
@@ -211,7 +162,7 @@ def _speed(reading: Reading, figures: Figures) -> Iterator[Suspect]:
             "(mlx-lm#1132, vllm#46295).",
             "the target's forward over 1, 2, 3 … tokens (--verify-cost), and k = 1. Larger batches wake all experts anyway.",
         )
-    requests, width = reading.requests_running, figures.width
+    requests, width = reading.requests_running, found.num_draft_tokens
     if requests is not None and width is not None and requests * (width + 1) > MANY_TOKENS:
         yield Suspect(
             "batch",
@@ -220,20 +171,20 @@ def _speed(reading: Reading, figures: Figures) -> Iterator[Suspect]:
             "forward relative to a plain one (--verify-cost), and draft less, or not at all under load.",
             "the same prompts with one request at a time.",
         )
-    if figures.speedup is not None and figures.speedup < 1:
-        words = f"Drafting does not pay with these costs: the expected speedup is {figures.speedup:.2f}."
+    if found.speedup is not None and found.speedup < 1:
+        words = f"Drafting does not pay with these costs: the expected speedup is {found.speedup:.2f}."
         yield Suspect("does_not_pay", words, "a smaller window, or a cheaper drafter.")
     elif slow and tokens is not None and tokens < HIGH:
         words = f"Drafting does not pay: {measured:.2f} times the speed of plain decoding, with {tokens:.2f} tokens per step."
         yield Suspect("does_not_pay", words, "acceptance by kind of prompt; it is too low here.")
 
 
-def _window(rates: Sequence[float], figures: Figures, dropped: bool) -> Iterator[Suspect]:
-    width, gain = figures.width, figures.gain
+def _window(found: Diagnosis, dropped: bool) -> Iterator[Suspect]:
+    rates, width, gain = found.unconditional, found.num_draft_tokens, found.gain
     if width is None:
         return
-    last = rates[-1] if figures.whole and width > 1 else None
-    best_k = figures.best_k if is_set(width) else None
+    last = rates[-1] if all_whole(rates, width) and width > 1 else None
+    best_k = found.best_k if is_set(width) else None
     better = best_k is not None and gain is not None and gain > GAIN
     if better and best_k is not None and best_k < width:
         words = f"k is too large: with these costs {best_k} is best, {gain:.2f} times as fast as the current {width:.3g}."

@@ -10,12 +10,14 @@ from dataclasses import replace
 from itertools import accumulate, zip_longest
 from typing import Any
 
-from naive_speculate.doctor.course import Stretch
+from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import objects, whole_number, whole_numbers
-from naive_speculate.doctor.reading import ROUNDING, Reading, by_category, mean, rates_in, rates_of, weighted_rates
+from naive_speculate.doctor.reading import ROUNDING, Format, Reading, by_category, mean, rates_in, rates_of, weighted_rates
 
-SOURCE = "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
-REQUEST_SOURCE = "the response's metrics.speculative_decoding (vllm#48915)"
+_LOG = Format(
+    "vLLM", "log line “SpecDecoding metrics”", "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
+)
+_REQUEST = Format("vLLM", "request metrics", "the response's metrics.speculative_decoding (vllm#48915)")
 _LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
 _RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d., ]+)")
 _RUNNING = re.compile(r"Running:\s*(\d+) reqs")  # vllm/v1/metrics/loggers.py, a line written at the same time
@@ -41,13 +43,10 @@ def read_log(text: str) -> Reading | None:
     if not parts:
         return None
     running = mean(int(number) for number in _RUNNING.findall(text) if int(number))
-    return Reading.counted(
+    return _LOG.counted(
         accepted,
         drafted,
         steps if counted else None,
-        engine="vLLM",
-        format="log line “SpecDecoding metrics”",
-        source=SOURCE,
         rates=weighted_rates(parts) if counted else (),
         requests_running=running,
         course=tuple(Stretch(None, of_steps, of_steps * rates[0]) for of_steps, rates in parts if rates),
@@ -74,22 +73,14 @@ def _requests(found: list[dict[str, Any]]) -> Reading:
     steps, drafted, accepted = (sum(whole_number(one.get(name), name) for one in found) for name in names)
     rates: tuple[float, ...] = ()
     judged: tuple[float, ...] = ()
-    histogram = _summed([_dense(one.get("acceptance_histogram")) for one in found])
+    histograms = [_dense(one.get("acceptance_histogram")) for one in found]
+    histogram = [sum(counts) for counts in zip_longest(*histograms, fillvalue=0)] or [0]
     if steps and sum(histogram) == steps:
         rates = rates_of(histogram, drafted / steps)
         judged = _judged([_by_length(one) for one in found], steps, len(rates))
-    return Reading.counted(
-        accepted,
-        drafted,
-        steps or None,
-        engine="vLLM",
-        format="request metrics",
-        source=REQUEST_SOURCE,
-        rates=rates,
-        judged=judged,
-        course=tuple(stretch for one in found for stretch in _course(one)),
-        unknown=() if rates else ("There is no histogram, so the rates per index are unknown.",),
-    )
+    course = tuple(stretch for one in found for stretch in _course(one))
+    unknown = () if rates else ("There is no histogram, so the rates per index are unknown.",)
+    return _REQUEST.counted(accepted, drafted, steps or None, rates=rates, judged=judged, course=course, unknown=unknown)
 
 
 def _dense(histogram: Any) -> list[int]:
@@ -99,10 +90,6 @@ def _dense(histogram: Any) -> list[int]:
         sparse = {int(key): whole_number(count, name) for key, count in histogram.items() if str(key).isdecimal()}
         return [sparse.get(key, 0) for key in range(min(max(sparse, default=0), 1000) + 1)]
     return whole_numbers(histogram, name)
-
-
-def _summed(histograms: list[list[int]]) -> list[int]:
-    return [sum(counts) for counts in zip_longest(*histograms, fillvalue=0)] or [0]
 
 
 def _by_length(one: dict[str, Any]) -> dict[int, list[int]]:

@@ -11,26 +11,17 @@ from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.text import Vocabulary
 
 _OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances")
-Values = list[tuple[str, list[Any]]]
-"""Fields of an event with their lists in an outcome: one entry per draft token, and one more for the target's."""
-_OF_TARGET = {"target_prob": "target_probs", "target_top": "target_tops", "target_entropy": "target_entropies"}
-_UNJUDGED = {"draft_prob": "draft_probs", "draft_top": "draft_tops", "draft_entropy": "draft_entropies"}
-_PROPOSED = _UNJUDGED | _OF_TARGET | {"expected_accept": "expected_accepts"}
-_PROPOSED |= {"sampled_accept": "sampled_accepts", "argmax_accept": "argmax_accepts"}
-_VERDICT = {"accept_prob": "accept_probs", "uniform": "uniforms", "threshold": "thresholds"}
-_VERDICT |= {"draft_top_target": "draft_tops_target", "target_top_draft": "target_tops_draft"}
+_UNJUDGED = ("draft_prob", "draft_top", "draft_entropy")
+_OF_TARGET = ("target_prob", "target_top", "target_entropy")
+_VERDICT = ("accept_prob", "uniform", "threshold", "draft_top_target", "target_top_draft")
 
 
 class Emitter:
     """Events of one sequence, in order.
 
     While a stop string may be forming, events from its first token on are held back; tokens of the string are then emitted as
-    discarded.
-
-    Args:
-        vocabulary: Names tokens.
-        started: The run's first event.
-        known: The tokens of a draft with another tokenizer; others are marked.
+    discarded. `vocabulary`: names tokens. `started`: the run's first event. `known`: the tokens of a draft with another
+    tokenizer; others are marked.
     """
 
     def __init__(self, vocabulary: Vocabulary, started: Event, known: Collection[int] | None = None) -> None:
@@ -57,8 +48,8 @@ class Emitter:
         if not outcome.token_ids:
             return []
         at, drafts, accepted, texts = record.ended_at - self._began, outcome.draft_token_ids, outcome.num_accepted, record.texts
-        proposed = _values(outcome, _PROPOSED)
-        judged = proposed + _values(outcome, _VERDICT)
+        judged = outcome.values
+        proposed = {name: values for name, values in judged.items() if name not in _VERDICT}
         events = [self._draft(EventKind.PROPOSED, at, record, index, proposed) for index in range(len(drafts))]
         if outcome.copied_from is not None:
             for index, event in enumerate(events):
@@ -72,9 +63,9 @@ class Emitter:
         if accepted < len(drafts):
             events.append(self._draft(EventKind.REJECTED, at, record, accepted, judged))
             events[-1].residual_top = outcome.residual_top
-            values = judged if outcome.judges_all else _values(outcome, _UNJUDGED)
+            known = {name: values for name, values in judged.items() if outcome.judges_all or name in _UNJUDGED}
             for index in range(accepted + 1, len(drafts)):
-                events.append(self._draft(EventKind.DISCARDED, at, record, index, values, reason="rejected"))
+                events.append(self._draft(EventKind.DISCARDED, at, record, index, known, reason="rejected"))
         if outcome.obstacle is None:
             events.append(self._next_token(at, record))
         own = {name: getattr(outcome, name) for name in _OF_STEP}
@@ -110,12 +101,14 @@ class Emitter:
             event.unknown_to_draft = True
         return event
 
-    def _draft(self, kind: EventKind, at: float, record: StepRecord, index: int, fields: Values, **own: str | None) -> Event:
+    def _draft(
+        self, kind: EventKind, at: float, record: StepRecord, index: int, known: dict[str, list[Any]], **own: str | None
+    ) -> Event:
         """A draft token's event, with these fields of the outcome and its own text or reason."""
         text = own.get("text", record.draft_texts[index])
         event = self._token(kind, at, record, index, record.outcome.draft_token_ids[index], text or "")
         event.reason = own.get("reason")
-        for name, values in fields:
+        for name, values in known.items():
             setattr(event, name, values[index])
         return event
 
@@ -131,8 +124,8 @@ class Emitter:
             text = self._vocabulary.text_of(outcome.next_token_id)
             event = self._token(EventKind.DISCARDED, at, record, index, outcome.next_token_id, text)
             event.reason = str(record.finish_reason)
-        for name, values in _values(outcome, _OF_TARGET):
-            setattr(event, name, values[len(outcome.draft_token_ids)])  # after those of the draft tokens
+        for name in outcome.values.keys() & _OF_TARGET:
+            setattr(event, name, outcome.values[name][len(outcome.draft_token_ids)])  # after those of the draft tokens
         return event
 
     def _add_logprobs(self, event: Event, outcome: Outcome, index: int) -> None:
@@ -169,9 +162,3 @@ class Emitter:
             else:
                 event.text = text[: at - begin]
             begin += len(text)
-
-
-def _values(outcome: Outcome, names: dict[str, str]) -> Values:
-    """The lists of an outcome that are present, by event field."""
-    found = ((name, getattr(outcome, of_all)) for name, of_all in names.items())
-    return [(name, values) for name, values in found if values is not None]

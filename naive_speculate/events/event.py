@@ -5,12 +5,11 @@ every kind; fields that do not apply are None and are left out of the JSON.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from operator import attrgetter
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter, with_config
 
 SCHEMA_VERSION = 1
 
@@ -29,8 +28,7 @@ class EventKind(StrEnum):
     FINISHED = "finished"
 
 
-TOKEN_KINDS = frozenset(EventKind) - {EventKind.STARTED, EventKind.STEP, EventKind.FINISHED}
-"""Kinds that concern one token."""
+TOKEN_KINDS = frozenset(EventKind) - {EventKind.STARTED, EventKind.STEP, EventKind.FINISHED}  # kinds that concern one token
 
 OUTPUT_KINDS = frozenset({EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS})
 """Kinds whose joined `text` is the generated text, and whose `token_id` are the generated tokens."""
@@ -45,8 +43,9 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
-_FINITE = with_config(ConfigDict(allow_inf_nan=False))
+_FINITE = with_config(ConfigDict(allow_inf_nan=False, ser_json_inf_nan="constants"))
 """For reading traces: JSON has no infinity, not even as a string."""
+LOWEST_LOGPROB = -9999.0  # the logarithm of probability 0 in JSON, as in vLLM's server
 
 
 @_FINITE
@@ -62,28 +61,12 @@ class TokenProb:
 @_FINITE
 @dataclass(slots=True)
 class Logprob:
-    """A token's log-probability under the raw distribution.
+    """A token's log-probability under the raw distribution."""
 
-    Attributes:
-        logprob: Natural logarithm of the probability.
-        rank: 1 for the most probable token.
-        token: The token's text.
-    """
-
-    logprob: float
-    rank: int
-    token: str
-
-
-LOWEST_LOGPROB = -9999.0
-"""The logarithm of probability 0 in JSON, as in vLLM's server."""
-
-
-def plain_logprobs(entry: Mapping[int, Logprob]) -> dict[str, Any]:
-    """Log-probabilities by token id as plain JSON values."""
-    return {
-        str(token): {"logprob": max(p.logprob, LOWEST_LOGPROB), "rank": p.rank, "token": p.token} for token, p in entry.items()
-    }
+    # natural logarithm of the probability
+    logprob: Annotated[float, PlainSerializer(lambda value: max(value, LOWEST_LOGPROB), when_used="json")]
+    rank: int  # 1 for the most probable token
+    token: str  # the token's text
 
 
 class TopTokens(list[TokenProb]):
@@ -105,29 +88,21 @@ class MeasuredSpeedup:
     """The speedup of drafting over plain decoding, measured by decoding a text both ways (see `speedup.py`).
 
     Costs are in target passes over one token.
-
-    Attributes:
-        value, low, high: Plain seconds per token ÷ seconds per token with drafts, and its 90% bootstrap interval.
-        plain_rate, rate: Tokens per second of each, without the prompt.
-        tokens_per_round: Mean tokens of a step with drafts.
-        num_draft_tokens: Mean draft tokens per step.
-        verify_cost: Verifying a step's draft tokens.
-        draft_cost: Drafting one token; None where nothing was drafted.
-        tokens: Number of timed tokens with drafts.
-        machine: The processor or GPU.
     """
 
+    # value, low, high: plain seconds per token ÷ seconds per token with drafts, and its 90% bootstrap interval
     value: _Cost
     low: _Cost
     high: _Cost
+    # plain_rate, rate: tokens per second of each, without the prompt
     plain_rate: _Rate
     rate: _Rate
-    tokens_per_round: _Cost
-    num_draft_tokens: _Cost
-    verify_cost: _Cost
-    draft_cost: _Cost | None
-    tokens: Annotated[int, Field(ge=0, le=10**9)]
-    machine: Annotated[str, Field(max_length=120)]
+    tokens_per_round: _Cost  # mean tokens of a step with drafts
+    num_draft_tokens: _Cost  # mean draft tokens per step
+    verify_cost: _Cost  # verifying a step's draft tokens
+    draft_cost: _Cost | None  # drafting one token; None where nothing was drafted
+    tokens: Annotated[int, Field(ge=0, le=10**9)]  # number of timed tokens with drafts
+    machine: Annotated[str, Field(max_length=120)]  # the processor or GPU
 
 
 @_FINITE
@@ -238,32 +213,17 @@ class Event:
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without fields that are None and without those named."""
-        out: dict[str, Any] = {}
-        for name, value in zip(_FIELD_NAMES, _values(self), strict=True):
-            if value is None or name in without:
-                continue
-            if name in _PLAIN:
-                value = _PLAIN[name](value)
-            elif isinstance(value, StrEnum):
-                value = value.value
-            out[name] = value
-        return out
+        return _EVENT.dump_python(self, mode="json", exclude_none=True, exclude=set(without))
 
 
-_FIELD_NAMES = tuple(f.name for f in fields(Event))
-_values = attrgetter(*_FIELD_NAMES)
+_EVENT, _LOGPROBS = TypeAdapter(Event), TypeAdapter(list[dict[int, Logprob] | None])
 
 
-def _plain_top(top: Sequence[TokenProb]) -> list[dict[str, Any]]:
-    return [{"token_id": t.token_id, "text": t.text, "prob": t.prob} for t in top]
+def parse(data: dict[str, Any]) -> Event:
+    """An event from plain JSON values. Raises pydantic's `ValidationError`."""
+    return _EVENT.validate_python(data)
 
 
-_PLAIN: dict[str, Callable[[Any], Any]] = {
-    "draft_top": _plain_top,
-    "target_top": _plain_top,
-    "residual_top": _plain_top,
-    "logprobs": plain_logprobs,
-    "speedup": asdict,
-    "prompt_logprobs": lambda entries: [None if entry is None else plain_logprobs(entry) for entry in entries],
-}
-"""Converters of fields that are not plain JSON values."""
+def plain_logprobs(entries: Sequence[Mapping[int, Logprob] | None]) -> list[Any]:
+    """Log-probabilities by token id as plain JSON values, one entry per token."""
+    return _LOGPROBS.dump_python([None if entry is None else dict(entry) for entry in entries], mode="json")

@@ -17,23 +17,15 @@ _NO_DIFFERENCE = 0.005
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAcceptance:
-    """Expected and observed acceptance of a run's draft tokens.
+    """Expected and observed acceptance of a run's draft tokens."""
 
-    Attributes:
-        judged: Draft tokens that the verifier judged.
-        kept: Accepted draft tokens.
-        expected: Expected number of accepted ones: Σ α over the judged tokens.
-        variance: Variance of the accepted number: Σ α(1 − α).
-        by_place: Mean α per index of the window, over the steps that reached it.
-        one_by_one: Whether tokens were judged one by one. Block verification judges windows as a whole; then `expected` is the
-            value for judging one by one, and the accepted number does not vary around it.
-    """
-
-    judged: int
-    kept: int
-    expected: float
-    variance: float
-    by_place: tuple[float, ...]
+    judged: int  # draft tokens that the verifier judged
+    kept: int  # accepted draft tokens
+    expected: float  # expected number of accepted ones: Σ α over the judged tokens
+    variance: float  # variance of the accepted number: Σ α(1 − α)
+    by_place: tuple[float, ...]  # mean α per index of the window, over the steps that reached it
+    # whether tokens were judged one by one. Block verification judges windows as a whole; then `expected` is the value for
+    # judging one by one, and the accepted number does not vary around it
     one_by_one: bool = True
 
     @property
@@ -72,11 +64,8 @@ class ExpectedAcceptance:
 
 
 def expected_acceptance(events: Iterable[Event], row: int | None = None) -> ExpectedAcceptance | None:
-    """Expected acceptance from the events so far, of one row or of all.
-
-    Returns:
-        ExpectedAcceptance: None where nothing was judged, or the events lack `expected_accept`.
-    """
+    """Expected acceptance from the events so far, of one row or of all. Returns None where nothing was judged, or the events
+    lack `expected_accept`."""
     drafted: dict[int, list[float | None]] = defaultdict(list)  # of the current step, by row
     alphas: list[list[float]] = []
     kept, one_by_one = 0, True
@@ -113,19 +102,12 @@ def expected_acceptance(events: Iterable[Event], row: int | None = None) -> Expe
 
 @dataclass(frozen=True, slots=True)
 class DraftSamplingRates:
-    """Both ways to draft with a model, compared at the indexes that a run judged.
+    """Both ways to draft with a model, compared at the indexes that a run judged."""
 
-    Attributes:
-        judged: Draft tokens that were judged.
-        sampled: Mean acceptance rate of tokens drawn from the draft model's distribution: Σ min(p, q).
-        argmax: Mean acceptance rate of its most probable tokens: p(argmax q).
-        used: What the run did, "sampled" or "argmax".
-    """
-
-    judged: int
-    sampled: float
-    argmax: float
-    used: str
+    judged: int  # draft tokens that were judged
+    sampled: float  # mean acceptance rate of tokens drawn from the draft model's distribution: Σ min(p, q)
+    argmax: float  # mean acceptance rate of its most probable tokens: p(argmax q)
+    used: str  # what the run did, "sampled" or "argmax"
 
     @property
     def better(self) -> str | None:

@@ -16,11 +16,8 @@ _DASHES = {"dotted": "1.5 2.5", "dashed": "5 3"}
 
 
 def step_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
-    """The drawing of a step, on white, with its parameters in the caption; all text is escaped.
-
-    Raises:
-        ValueError: If the events have no token of this step.
-    """
+    """The drawing of a step, on white, with its parameters in the caption; all text is escaped. Raises `ValueError` if the
+    events have no token of this step."""
     own = [event for event in events if event.row == row]
     tokens = [event for event in own if event.step == step and event.kind in TOKEN_KINDS and event.token_id is not None]
     if not tokens:

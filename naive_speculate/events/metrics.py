@@ -14,48 +14,34 @@ from naive_speculate.events.event import OUTPUT_KINDS, Event, EventKind
 
 @dataclass(slots=True)
 class Metrics:
-    """Figures of one sequence's run.
+    """Figures of one sequence's run."""
 
-    Attributes:
-        num_generated_tokens: Tokens of the output.
-        num_spec_steps: Steps (target forwards after the prefill), plain ones included.
-        num_draft_tokens: Draft tokens.
-        num_accepted_draft_tokens: Accepted draft tokens.
-        num_rejected_draft_tokens: Rejected draft tokens; those after them are discarded unjudged.
-        draft_acceptance_rate: Accepted ÷ drafted; None where nothing was drafted.
-        mean_acceptance_length: Mean tokens per step, the last token included.
-        acceptance_histogram: Number of steps with 0, 1, 2 … accepted draft tokens.
-        alpha: Accepted ÷ (accepted + rejected), an estimate of the paper's α; None where nothing was judged.
-        acceptance_rate_per_position: The conditional rate per index: of the windows that accepted all earlier draft tokens,
-            the share that accepted this one too; None for an index that no window reached.
-        unconditional_acceptance_rate_per_position: Of all windows with draft tokens, the share that accepted the one at this
-            index; vLLM's per-position acceptance rate. It never rises with the index.
-        sampled_acceptance_per_position, argmax_acceptance_per_position: The exact acceptance rates by index, over the draft
-            tokens that were judged: if a token is drawn from the draft model's distribution, and if it is the most probable.
-            Empty where they are unknown, as for copies.
-        tokens_per_second: Output tokens ÷ seconds from the run's start to its last step.
-        draft_seconds, verify_seconds, total_seconds: Sums over the steps.
-        time_to_first_token: Seconds from the run's start to the end of the step that gave the first token.
-    """
-
-    num_generated_tokens: int = 0
-    num_spec_steps: int = 0
+    num_generated_tokens: int = 0  # tokens of the output
+    num_spec_steps: int = 0  # steps (target forwards after the prefill), plain ones included
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0
-    num_rejected_draft_tokens: int = 0
-    draft_acceptance_rate: float | None = None
-    mean_acceptance_length: float | None = None
-    acceptance_histogram: list[int] = field(default_factory=list)
-    alpha: float | None = None
+    num_rejected_draft_tokens: int = 0  # rejected draft tokens; those after them are discarded unjudged
+    draft_acceptance_rate: float | None = None  # accepted ÷ drafted; None where nothing was drafted
+    mean_acceptance_length: float | None = None  # mean tokens per step, the last token included
+    acceptance_histogram: list[int] = field(default_factory=list)  # number of steps with 0, 1, 2 … accepted draft tokens
+    alpha: float | None = None  # accepted ÷ (accepted + rejected), an estimate of the paper's α; None where nothing was judged
+    # the conditional rate per index: of the windows that accepted all earlier draft tokens, the share that accepted this one
+    # too; None for an index that no window reached
     acceptance_rate_per_position: list[float | None] = field(default_factory=list)
+    # of all windows with draft tokens, the share that accepted the one at this index; vLLM's per-position acceptance rate. It
+    # never rises with the index
     unconditional_acceptance_rate_per_position: list[float] = field(default_factory=list)
+    # sampled_acceptance_per_position, argmax_acceptance_per_position: the exact acceptance rates by index, over the draft
+    # tokens that were judged: if a token is drawn from the draft model's distribution, and if it is the most probable. Empty
+    # where they are unknown, as for copies
     sampled_acceptance_per_position: list[float] = field(default_factory=list)
     argmax_acceptance_per_position: list[float] = field(default_factory=list)
-    tokens_per_second: float | None = None
+    tokens_per_second: float | None = None  # output tokens ÷ seconds from the run's start to its last step
+    # draft_seconds, verify_seconds, total_seconds: sums over the steps
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     total_seconds: float = 0.0
-    time_to_first_token: float | None = None
+    time_to_first_token: float | None = None  # seconds from the run's start to the end of the step that gave the first token
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
@@ -78,7 +64,9 @@ class Summary:
             return
         m = self._counts
         if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED) and event.sampled_accept is not None:
-            self._add_rates(event.index or 0, event.sampled_accept, event.argmax_accept or 0.0)
+            sums = self._rates.get(event.index or 0, (0.0, 0.0, 0))
+            both = (sums[0] + event.sampled_accept, sums[1] + (event.argmax_accept or 0.0))
+            self._rates[event.index or 0] = (*both, sums[2] + 1)
         if event.kind in OUTPUT_KINDS:
             m.num_generated_tokens += 1
         elif event.kind == EventKind.REJECTED:
@@ -99,10 +87,6 @@ class Summary:
             self._last_time = event.time
             if m.time_to_first_token is None:
                 m.time_to_first_token = event.time
-
-    def _add_rates(self, index: int, sampled: float, argmax: float) -> None:
-        sums = self._rates.get(index, (0.0, 0.0, 0))
-        self._rates[index] = (sums[0] + sampled, sums[1] + argmax, sums[2] + 1)
 
     @property
     def metrics(self) -> Metrics:

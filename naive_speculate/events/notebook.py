@@ -8,8 +8,7 @@ from naive_speculate.events.event import OUTPUT_KINDS, TOKEN_KINDS, Event, Event
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.palette import LIGHT, PROMPT, STYLES, Style
 
-MAX_TOKENS = 5000
-"""Most tokens shown, since more make notebooks slow; the rest is counted."""
+MAX_TOKENS = 5000  # most tokens shown, since more make notebooks slow; the rest is counted
 _SHOWN = TOKEN_KINDS - {EventKind.PROPOSED}
 _BOX = (
     f"font:16px/1.75 system-ui,sans-serif;color:{LIGHT.ink};background:{LIGHT.page};border:1px solid {LIGHT.rule};"

@@ -14,8 +14,7 @@ from statistics import fmean, median
 
 from naive_speculate.events.event import Event, EventKind, MeasuredSpeedup
 
-LEAST_STEPS = 4
-"""Least steps after the first of a run that is timed."""
+LEAST_STEPS = 4  # least steps after the first of a run that is timed
 _DRAWS = 300
 _RANGE = 0.9
 
@@ -30,14 +29,8 @@ class _Step:
 
 
 def compare(plain: Sequence[Iterable[Event]], drafted: Sequence[Iterable[Event]], machine: str) -> MeasuredSpeedup | None:
-    """The speedup of drafting on this machine; each drafted trace was decoded between two plain ones.
-
-    Returns:
-        MeasuredSpeedup: None where a run is too short.
-
-    Raises:
-        ValueError: If there is not exactly one plain trace more.
-    """
+    """The speedup of drafting on this machine; each drafted trace was decoded between two plain ones. Returns None where a run
+    is too short. Raises `ValueError` if there is not exactly one plain trace more."""
     if not drafted or len(plain) != len(drafted) + 1:
         raise ValueError(f"plain must have one trace more than drafted, got {len(plain)} and {len(drafted)}")
     slow, fast = [_steps(trace) for trace in plain], [_steps(trace) for trace in drafted]

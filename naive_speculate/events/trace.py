@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind
+from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, parse
 from naive_speculate.events.expected import DraftSamplingRates, ExpectedAcceptance, draft_sampling_rates, expected_acceptance
 from naive_speculate.events.figure import step_svg
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.events.notebook import to_html
 
 MAX_WINDOW = 1024
-_EVENT = TypeAdapter(Event)
 
 
 class Trace:
@@ -173,7 +172,7 @@ def _parse_line(number: int, line: str) -> Event:
     if version is not None and version > SCHEMA_VERSION:
         raise ValueError(f"trace line {number}: schema version {version} is newer than the supported {SCHEMA_VERSION}")
     try:
-        event = _EVENT.validate_python(data)
+        event = parse(data)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "event"

@@ -13,11 +13,8 @@ _SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "
 
 
 def damaged_file(source: str | Path) -> str | None:
-    """The first file of a model that cannot be read, and why; None if all can be read.
-
-    Args:
-        source: Local folder, or Hub id whose files were downloaded.
-    """
+    """The first file of a model that cannot be read, and why; None if all can be read. `source`: local folder, or Hub id whose
+    files were downloaded."""
     for path in _files(str(source)):
         try:
             if path.suffix == ".safetensors":

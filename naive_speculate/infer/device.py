@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
-Tokens = torch.Tensor | list[list[int]]
-"""Token ids, int64, `[rows, tokens]`, as a tensor or as lists on the host."""
+Array = np.ndarray[Any, Any]  # an input or output of ONNX Runtime
+Tokens = torch.Tensor | list[list[int]]  # token ids, int64, `[rows, tokens]`, as a tensor or as lists on the host
 
 
 def on_device(values: Sequence[Any], device: torch.device | None = None, dtype: torch.dtype = torch.int64) -> torch.Tensor:

@@ -16,11 +16,8 @@ def check_crop(num_tokens_crop: int, num_tokens: int) -> None:
 
 
 def count_new(kv_states: Sequence[KVState], num_layers: int) -> int:
-    """Number of tokens of an update.
-
-    Raises:
-        ValueError: If its number of layers differs from the cache's (`num_layers`, 0 if new), or layers differ in length.
-    """
+    """Number of tokens of an update. Raises `ValueError` if its number of layers differs from the cache's (`num_layers`, 0 if
+    new), or layers differ in length."""
     if not kv_states:
         raise ValueError("kv_states is empty, expected one entry per layer")
     if num_layers and len(kv_states) != num_layers:

@@ -6,24 +6,27 @@ from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
-_INNER = ("text_config", "decoder", "generator")
-"""Fields of a composite model's configuration that hold its language model's."""
+_INNER = ("text_config", "decoder", "generator")  # fields of a composite model's configuration that hold its language model's
 _log = logging.getLogger(__name__)
+
+
+class HasEndTokens:
+    """A model with a `name` and with `eos_token_ids`, of which there may be none."""
+
+    @property
+    def eos_token_id(self: Any) -> int:
+        """The (first) end-of-sequence token; a `ValueError` if there is none."""
+        if not self.eos_token_ids:
+            raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
+        return int(self.eos_token_ids[0])
 
 
 def end_tokens(generation_config: Any, config: Any, name: str) -> tuple[int, ...]:
     """The tokens at which transformers' `generate` ends.
 
     A generation configuration decides alone, even if it names no end token, as in `generate` (transformers 5.23). Without one,
-    the outer configuration comes before the inner one, whose class may have a default.
-
-    Args:
-        generation_config: An object, or the content of `generation_config.json`; None where the model has none.
-        config: The model's configuration, an object or the content of `config.json`.
-        name: The model's name, for messages.
-
-    Raises:
-        ValueError: If they are not token ids.
+    the outer configuration comes before the inner one, whose class may have a default. Both may be objects, or the content of
+    their JSON file. Raises `ValueError` if they are not token ids.
     """
     of_config = _first([config, *(_value(config, key) for key in _INNER)])
     if generation_config is None:

@@ -11,20 +11,9 @@ from naive_speculate.infer.protocols import BatchLanguageModel, KVCache, Languag
 def forward(
     model: LanguageModel, query_token_ids: torch.Tensor, kv_cache: KVCache, num_logits: int | None = None
 ) -> torch.Tensor:
-    """`model.forward`, with its results checked.
-
-    Args:
-        model: Any language model.
-        query_token_ids: int64, shape `[batch_size, num_query_tokens]`.
-        kv_cache: Gains the query's keys and values.
-        num_logits: For a `BatchLanguageModel`: number of last positions with logits; None for all.
-
-    Returns:
-        torch.Tensor: Shape `[batch_size, num_query_tokens or num_logits, vocab_size]`.
-
-    Raises:
-        ValueError: If the model did not add the query to the cache, or the logits are not of that shape.
-    """
+    """`model.forward`, with its results checked: logits `[batch_size, num_query_tokens or num_logits, vocab_size]`.
+    `num_logits` is for a `BatchLanguageModel`. Raises `ValueError` if the model did not add the query to the cache, or the
+    logits are not of that shape."""
     return _checked(model, query_token_ids, kv_cache, num_logits)[0]
 
 
@@ -35,15 +24,10 @@ def forward_with_features(
     layers: Sequence[int],
     num_logits: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """See `forward`, with the hidden states of at least one layer.
-
-    Returns:
-        tuple: Logits, shape `[batch_size, num_query_tokens or num_logits, vocab_size]`, and features, shape `[batch_size,
-            num_query_tokens, len(layers) * hidden_size]`.
-
-    Raises:
-        ValueError: As `forward`, or if the model returns no hidden states, or none of that shape.
-    """
+    """See `forward`, with the hidden states of at least one layer. Returns logits, shape
+    `[batch_size, num_query_tokens or num_logits, vocab_size]`, and features, shape
+    `[batch_size, num_query_tokens, len(layers) * hidden_size]`. Raises `ValueError` as `forward`, or if the model returns no
+    hidden states, or none of that shape."""
     logits, features = _checked(model, query_token_ids, kv_cache, num_logits, layers=layers)
     shape = list(features.shape) if isinstance(features, torch.Tensor) else []
     if features is None or len(shape) != 3 or shape[:2] != list(query_token_ids.shape) or shape[2] % len(layers):
@@ -60,6 +44,13 @@ def check_query(query_token_ids: torch.Tensor) -> None:
     if query_token_ids.dim() != 2 or query_token_ids.shape[1] == 0:
         shape = list(query_token_ids.shape)
         raise ValueError(f"query_token_ids must have shape [batch_size, num_query_tokens > 0], got {shape}")
+
+
+def checked_num_logits(num_logits: int | None, num_new: int) -> int:
+    """The number of last positions with logits, all for None; a `ValueError` if the query has fewer."""
+    if num_logits is not None and not 1 <= num_logits <= num_new:
+        raise ValueError(f"num_logits must be between 1 and the query's {num_new} tokens, got {num_logits}")
+    return num_new if num_logits is None else num_logits
 
 
 def check_layers(layers: Sequence[int], num_layers: int) -> None:

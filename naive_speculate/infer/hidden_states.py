@@ -17,14 +17,9 @@ from naive_speculate.infer.forward import check_layers
 def hidden_states(model: PreTrainedModel, layers: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
     """A context in which this thread's forward stores the residual stream after each of the layers in a dictionary.
 
-    Hooks are needed: transformers' `output_hidden_states` returns the last one only after the final norm.
-
-    Args:
-        model: A decoder-only model.
-        layers: Numbers of decoder layers before each state; 0 for the embeddings.
-
-    Raises:
-        ValueError: If a layer does not exist, or the modules of the layers cannot be found.
+    Hooks are needed: transformers' `output_hidden_states` returns the last one only after the final norm. `model`: a
+    decoder-only model. `layers`: numbers of decoder layers before each state; 0 for the embeddings. Raises `ValueError` if a
+    layer does not exist, or the modules of the layers cannot be found.
     """
     found: dict[int, torch.Tensor] = {}
     if not layers:

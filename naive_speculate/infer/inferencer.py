@@ -66,11 +66,8 @@ class BasicInferencer:
 
 
 def eos_token_ids(language_model: LanguageModel) -> tuple[int, ...]:
-    """All end-of-sequence tokens of a model: its `eos_token_ids`, else its `eos_token_id`, else none.
-
-    Raises:
-        ValueError: If they are not token ids.
-    """
+    """All end-of-sequence tokens of a model: its `eos_token_ids`, else its `eos_token_id`, else none. Raises `ValueError` if
+    they are not token ids."""
     several = getattr(language_model, "eos_token_ids", None)
     if several is not None:
         return tuple(several)

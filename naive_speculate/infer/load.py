@@ -31,21 +31,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Where and how models are computed.
+    """Where and how models are computed."""
 
-    Attributes:
-        requested: The device as the user gave it; llama.cpp takes this one.
-        device: The device of torch.
-        dtype: As for `load_pair`.
-        executor: One of `EXECUTORS`.
-        by_llama_cpp: Whether llama.cpp computes GGUF files.
-    """
-
-    requested: str
-    device: torch.device
-    dtype: str
-    executor: str
-    by_llama_cpp: bool
+    requested: str  # the device as the user gave it; llama.cpp takes this one
+    device: torch.device  # the device of torch
+    dtype: str  # as for `load_pair`
+    executor: str  # one of `EXECUTORS`
+    by_llama_cpp: bool  # whether llama.cpp computes GGUF files
 
 
 def check_executor(executor: str) -> None:
@@ -55,17 +47,9 @@ def check_executor(executor: str) -> None:
 
 
 def load_model(name: str, argument: str, options: LoadOptions, device_map: str | None = None) -> LanguageModel:
-    """Load a model.
-
-    Args:
-        name: Hub id, local folder or GGUF file.
-        argument: The argument that named it, for messages.
-        options: Where and how it is computed.
-        device_map: As for `load_pair`.
-
-    Raises:
-        ValueError: In one line, naming the argument and the fault.
-    """
+    """Load a model. `name`: Hub id, local folder or GGUF file; `argument`: the argument that named it, for messages; `options`:
+    where and how it is computed; `device_map`: as for `load_pair`. Raises `ValueError`, in one line, naming the argument and
+    the fault."""
     if is_gguf(name):
         return _load_gguf(argument, name, options, device_map)
     device, dtype, executor = options.device, options.dtype, options.executor
@@ -95,16 +79,11 @@ def load_model(name: str, argument: str, options: LoadOptions, device_map: str |
 
 
 def wrap(model: Any, executor: str = "auto") -> LanguageModel:
-    """A loaded transformers model as a `LanguageModel`.
+    """A transformers causal language model, on its device, as a `LanguageModel`.
 
-    Args:
-        model: A transformers causal language model on its device.
-        executor: "auto" takes our fast implementation for the Llama family and transformers' own for all others; "onnx" and
-            "torch" are the two fast ones, "transformers" is its own.
-
-    Raises:
-        ValueError: If the executor is unknown or cannot run the model, the model's state cannot be rolled back, or its
-            logits with a cache differ from those of its own forward.
+    The executor "auto" takes our fast implementation for the Llama family and transformers' own for all others; "onnx" and
+    "torch" are the two fast ones, "transformers" is its own. Raises `ValueError` if the executor is unknown or cannot run the
+    model, the model's state cannot be rolled back, or its logits with a cache differ from those of its own forward.
     """
     check_executor(executor)
     if executor == "transformers":

@@ -1,6 +1,6 @@
 """Adapts a plain `LanguageModel`, which decodes one sequence at a time, to `BatchLanguageModel`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -8,24 +8,26 @@ import torch
 from naive_speculate.infer.dynamic_cache import DynamicKVCache
 from naive_speculate.infer.forward import forward
 from naive_speculate.infer.protocols import BatchLanguageModel, KVCache, LanguageModel
-from naive_speculate.infer.rows import Rows
+from naive_speculate.infer.rows import Rows, SharedCache
 
 
-class PlainCache:
-    """A `BatchCache`: a `DynamicKVCache` for each row."""
+class PlainCache(SharedCache):
+    """A `BatchCache`: a cache for each row, made by `make`."""
+
+    make: Callable[[], Any] = DynamicKVCache
 
     def __init__(self, batch_size: int) -> None:
-        self.caches = [DynamicKVCache() for _ in range(batch_size)]
+        self.caches = [self.make() for _ in range(batch_size)]
 
     @property
     def lengths(self) -> list[int]:
         return [cache.get_num_tokens() for cache in self.caches]
 
-    def rows(self, rows: Sequence[int]) -> "Rows[PlainCache]":
+    def rows(self, rows: Sequence[int]) -> "Rows[Any]":
         return Rows(self, rows)
 
     def add_rows(self, count: int) -> None:
-        self.caches += [DynamicKVCache() for _ in range(count)]
+        self.caches += [self.make() for _ in range(count)]
 
     def copy_row(self, source: int, destination: int) -> None:
         self.clear_row(destination)
@@ -33,7 +35,7 @@ class PlainCache:
             self.caches[destination].update(states)
 
     def clear_row(self, row: int) -> None:
-        self.caches[row] = DynamicKVCache()
+        self.caches[row] = self.make()
 
     def keep(self, row: int, num_tokens: int) -> None:
         self.caches[row].crop(max(0, self.caches[row].get_num_tokens() - num_tokens))
@@ -43,12 +45,8 @@ class PlainCache:
 
 
 class PlainModel:
-    """A `BatchLanguageModel` that calls a plain one row by row.
-
-    Args:
-        model: Anything with `forward(query_token_ids, kv_cache)`; its `device`, `vocab_size` and `max_positions` are used if
-            present.
-    """
+    """A `BatchLanguageModel` that calls a plain one row by row. `model`: anything with `forward(query_token_ids, kv_cache)`;
+    its `device`, `vocab_size` and `max_positions` are used if present."""
 
     row_by_row = True  # a forward takes each row's number of tokens, so that no padding is computed
 
@@ -83,11 +81,8 @@ class PlainModel:
         layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
     ) -> torch.Tensor:
-        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed.
-
-        Raises:
-            ValueError: If `layers` are given, since a plain model returns no hidden states.
-        """
+        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed. Raises
+        `ValueError` if `layers` are given, since a plain model returns no hidden states."""
         if layers:
             name = type(self.model).__name__
             raise ValueError(f"layers: {name} is a plain LanguageModel and returns no hidden states, got {list(layers)}")

@@ -11,29 +11,21 @@ import torch
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.dynamic_cache import count_new
 from naive_speculate.infer.protocols import KVState
-from naive_speculate.infer.rows import Rows
+from naive_speculate.infer.rows import Rows, SharedCache
 
 _FIRST_CAPACITY = 128
 
 
 def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = None) -> torch.Tensor:
-    """The keys at 0 … `num_keys` - 1 that each token may attend to.
-
-    Args:
-        positions: The tokens' positions, int64, shape `[rows, num_new]`.
-        num_keys: Number of keys.
-        window: Sliding window in tokens, the token itself included; None for full attention.
-
-    Returns:
-        torch.Tensor: bool, shape `[rows, 1, num_new, num_keys]`; True where attention is allowed.
-    """
+    """The keys at 0 … `num_keys` - 1 that tokens at these positions, int64 `[rows, num_new]`, may attend to: bool, shape
+    `[rows, 1, num_new, num_keys]`. `window`: sliding window in tokens, the token itself included; None for full attention."""
     positions = positions[:, None, :, None]
     keys = torch.arange(num_keys, device=positions.device)
     allowed = keys <= positions
     return allowed & (keys > positions - window) if window else allowed
 
 
-class RaggedKVCache:
+class RaggedKVCache(SharedCache):
     """Keys and values of `batch_size` rows, each with its own length, in one buffer per layer.
 
     Buffers have shape `[batch_size, num_heads, capacity, head_dim]`; they are made by the first forward and grow when full.
@@ -58,10 +50,6 @@ class RaggedKVCache:
     def rows(self, rows: Sequence[int]) -> "CacheRows":
         """A view of some rows, in that order."""
         return CacheRows(self, list(rows))
-
-    def all_rows(self) -> "CacheRows":
-        """All rows."""
-        return CacheRows(self, list(range(len(self.lengths))))
 
     def add_rows(self, count: int) -> None:
         """Add `count` empty rows, and trim."""
@@ -165,23 +153,12 @@ class RaggedKVCache:
         """All rows' keys and values, up to the longest row (see `KVCache`)."""
         return self.all_rows().get_kv_states()
 
-    def get_num_tokens(self) -> int:
-        """Number of tokens of the longest row."""
-        return max(self.lengths)
-
-    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
-        """Remove the last tokens of every row; one number, or one per row (see `KVCache`)."""
-        self.all_rows().crop(num_tokens_crop)
-
 
 class CacheRows(Rows["RaggedKVCache"]):
     """Some rows of a `RaggedKVCache`, as a `KVCache`.
 
     A model's forward over n query tokens uses `positions(n)`, calls `write(layer, keys, values)` for each layer, attends to the
-    result under `mask(n)`, and calls `advance(n)`.
-
-    Attributes:
-        contiguous: Whether the rows are consecutive.
+    result under `mask(n)`, and calls `advance(n)`. `contiguous`: whether the rows are consecutive.
     """
 
     def __init__(self, cache: RaggedKVCache, rows: list[int]) -> None:
@@ -194,29 +171,14 @@ class CacheRows(Rows["RaggedKVCache"]):
         return starts[:, None] + torch.arange(num_new, device=device)
 
     def mask(self, num_new: int, device: torch.device | None = None, window: int | None = None) -> torch.Tensor:
-        """The stored tokens that each new one may attend to, once all are written.
-
-        Args:
-            num_new: Number of new tokens per row.
-            device: The mask's device.
-            window: Sliding window in tokens, the token itself included; None for full attention.
-
-        Returns:
-            torch.Tensor: bool, shape `[rows, 1, num_new, longest + num_new]`; True where attention is allowed.
-        """
+        """The stored tokens that each new one may attend to, once all are written: bool, shape
+        `[rows, 1, num_new, longest + num_new]`; see `causal_mask`."""
         return causal_mask(self.positions(num_new, device), self.get_num_tokens() + num_new, window)
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store a layer's new keys and values after each row's end; the end does not move.
-
-        Args:
-            layer: Index of the layer.
-            keys, values: Shape `[rows, num_heads, num_new, head_dim]`.
-
-        Returns:
-            tuple: All keys and values to attend to, shape `[rows, num_heads, longest + num_new, head_dim]`; views of the
-            buffers where the rows are consecutive.
-        """
+        """Store a layer's new keys and values after each row's end; the end does not move. `layer`: index of the layer; `keys`,
+        `values`: shape `[rows, num_heads, num_new, head_dim]`. Returns all keys and values to attend to, shape
+        `[rows, num_heads, longest + num_new, head_dim]`; views of the buffers where the rows are consecutive."""
         lengths, num_new = self.lengths, keys.shape[2]
         end = max(lengths) + num_new
         self.cache.reserve(end)

@@ -17,28 +17,27 @@ from transformers import DynamicCache, PreTrainedModel
 
 from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.hidden_states import hidden_states
+from naive_speculate.infer.plain import PlainCache
 from naive_speculate.infer.protocols import KVCache
 from naive_speculate.infer.rows import Rows
 from naive_speculate.infer.transformers_model import TransformersLanguageModel, probe_tokens, tolerance
 
-_MOST_REPLAYED = 16
-"""Replayed tokens beyond which they get a forward of their own, after which they need no more replay."""
+_MOST_REPLAYED = 16  # replayed tokens beyond which they get a forward of their own, after which they need no more replay
 
 
 class _Row:
-    """One row's states and tokens.
-
-    Attributes:
-        tokens: All of its tokens.
-        before: The state after the first `num_before` tokens; nothing changes it.
-        now: The state after all tokens; None where those after `before` must be replayed.
-    """
+    """One row's states and tokens. `tokens`: all of its tokens. `before`: the state after the first `num_before` tokens;
+    nothing changes it. `now`: the state after all tokens; None where those after `before` must be replayed."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
         self.before: DynamicCache | None = None
         self.num_before = 0
         self.now: DynamicCache | None = None
+
+    def get_num_tokens(self) -> int:
+        """How many tokens it has."""
+        return len(self.tokens)
 
     def keep(self, num_tokens: int) -> None:
         """Roll back to at most so many tokens."""
@@ -74,52 +73,23 @@ def copied(cache: DynamicCache) -> DynamicCache:
     return other
 
 
-class StateCache:
+class StateCache(PlainCache):
     """A `BatchCache` of recurrent models: a `_Row` for each sequence."""
 
-    def __init__(self, batch_size: int) -> None:
-        self.states = [_Row() for _ in range(batch_size)]
-
-    @property
-    def lengths(self) -> list[int]:
-        return [len(row.tokens) for row in self.states]
-
-    def rows(self, rows: Sequence[int]) -> "Rows[StateCache]":
-        return Rows(self, rows)
-
-    def add_rows(self, count: int) -> None:
-        self.states += [_Row() for _ in range(count)]
+    make = _Row
 
     def copy_row(self, source: int, destination: int) -> None:
-        self.states[destination] = self.states[source].copied()
-
-    def clear_row(self, row: int) -> None:
-        self.states[row] = _Row()
+        self.caches[destination] = self.caches[source].copied()
 
     def keep(self, row: int, num_tokens: int) -> None:
-        self.states[row].keep(num_tokens)
-
-    def trim(self) -> None:
-        """Does nothing: there is no spare memory."""
-
-    def crop(self, num_tokens_crop: int) -> None:
-        """Remove the last tokens of every row (see `KVCache`)."""
-        self.rows(range(len(self.states))).crop(num_tokens_crop)
-
-    def get_num_tokens(self) -> int:
-        """Number of tokens of the longest row."""
-        return max(self.lengths)
+        self.caches[row].keep(num_tokens)
 
 
 class RecurrentLanguageModel(TransformersLanguageModel):
-    """A model of transformers with recurrent layers, alone (Mamba) or with attention (hybrid); see
-    `TransformersLanguageModel`.
+    """A model of transformers with recurrent layers, alone (Mamba) or with attention (hybrid); see `TransformersLanguageModel`.
 
     Some families start from nothing whenever they get several tokens at once. They read them one by one, which is as slow as
-    plain decoding; `probe` decides.
-
-    Attributes:
-        row_by_row: A forward takes each row's number of tokens, so that no padding is computed.
+    plain decoding; `probe` decides. `row_by_row`: a forward takes each row's number of tokens, so that no padding is computed.
     """
 
     row_by_row = True
@@ -147,14 +117,11 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed.
-
-        Raises:
-            ValueError: If the cache is of another kind, or the query has other rows than it.
-        """
+        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed. Raises
+        `ValueError` if the cache is of another kind, or the query has other rows than it."""
         check_query(query_token_ids)
         self.probe()
-        view = kv_cache.rows(range(len(kv_cache.states))) if isinstance(kv_cache, StateCache) else kv_cache
+        view = kv_cache.all_rows() if isinstance(kv_cache, StateCache) else kv_cache
         if not isinstance(view, Rows) or not isinstance(view.cache, StateCache):
             raise ValueError(f"kv_cache of {self.name} must be a StateCache, since its state is recurrent")
         batch_size, num_new = query_token_ids.shape
@@ -163,7 +130,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         wanted = num_new if num_logits is None else num_logits
         all_logits, all_features = [], []
         for query, index, length in zip(query_token_ids, view.indices, lengths or [num_new] * batch_size, strict=True):
-            logits, features = self._read(view.cache.states[index], query[:length].tolist(), layers)
+            logits, features = self._read(view.cache.caches[index], query[:length].tolist(), layers)
             all_logits.append(pad(logits, (0, 0, 0, num_new - length))[-wanted:])
             all_features.append(pad(features, (0, 0, 0, num_new - length)))
         logits = torch.stack(all_logits)
@@ -172,10 +139,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
     @torch.no_grad()
     def probe(self) -> None:
         """Decide by a few small forwards whether the model continues from its state with several tokens, or only with one.
-
-        Raises:
-            ValueError: If neither gives the logits of the model's own forward over the whole sequence, rolled back once.
-        """
+        Raises `ValueError` if neither gives the logits of the model's own forward over the whole sequence, rolled back once."""
         if self._together is not None:
             return
         ids, obstacle = probe_tokens(self), "its logits are not those of its own forward"

@@ -12,8 +12,7 @@ from naive_speculate.infer.forward import forward, forward_with_features
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
 
-PREFILL_CHUNK = 512
-"""Prompt tokens per forward, so that a long prompt can be cancelled and needs bounded memory."""
+PREFILL_CHUNK = 512  # prompt tokens per forward, so that a long prompt can be cancelled and needs bounded memory
 
 
 @dataclass(slots=True, eq=False)
@@ -38,26 +37,16 @@ class Slot:
 
 
 class Chunk(NamedTuple):
-    """The tokens that one forward added to sequences.
+    """The tokens that one forward added to sequences."""
 
-    Attributes:
-        places: Indices of these sequences.
-        starts: Position of each sequence's first added token.
-        features: Hidden states at each sequence's added tokens, shape `[num_tokens, len(layers) * hidden_size]`; empty without
-            layers.
-    """
-
-    places: list[int]
-    starts: list[int]
+    places: list[int]  # indices of these sequences
+    starts: list[int]  # position of each sequence's first added token
+    # hidden states at each sequence's added tokens, shape `[num_tokens, len(layers) * hidden_size]`; empty without layers
     features: list[torch.Tensor]
 
 
 class SlotPool:
-    """Allocates the rows of one model's cache.
-
-    Attributes:
-        model: The model, as a `BatchLanguageModel`.
-    """
+    """Allocates the rows of one model's cache. `model`: the model, as a `BatchLanguageModel`."""
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = as_batch_model(model)
@@ -117,20 +106,9 @@ class SlotPool:
     def forward(
         self, view: Any, query: Tokens, num_logits: int | None = None, lengths: Sequence[int] | None = None
     ) -> torch.Tensor:
-        """One forward; every row of the view gains all tokens of its row of the query.
-
-        Args:
-            view: See `view`.
-            query: Token ids on the model's device, or lists.
-            num_logits: Number of last positions with logits; None for all.
-            lengths: Tokens per row without padding; a plain model computes only these. None without padding.
-
-        Returns:
-            torch.Tensor: Logits, shape `[rows, num_query_tokens or num_logits, vocab_size]`.
-
-        Raises:
-            ValueError: If the model violates the contract of `LanguageModel.forward`.
-        """
+        """One forward; every row of the view gains all tokens of its row of the query. Returns the logits of the last
+        `num_logits` positions (None: all), shape `[rows, num_query_tokens or num_logits, vocab_size]`. `lengths` are the tokens
+        per row without padding; a plain model computes only these. Raises `ValueError` if the model violates its contract."""
         return self.compute(view, query, (), lengths, num_logits)[0]
 
     def compute(
@@ -141,14 +119,9 @@ class SlotPool:
         lengths: Sequence[int] | None = None,
         num_logits: int | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """See `forward`, with the hidden states of some layers (see `BatchLanguageModel.forward`).
-
-        Returns:
-            tuple: Logits, and features, shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None without layers.
-
-        Raises:
-            ValueError: As `forward`, or if the model does not return hidden states.
-        """
+        """See `forward`, with the hidden states of some layers (see `BatchLanguageModel.forward`). Returns logits, and
+        features, shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None without layers. Raises `ValueError` as
+        `forward`, or if the model does not return hidden states."""
         tokens = tokens_on(self.model.device, query)
         if layers:
             return forward_with_features(self.model, tokens, view, layers, num_logits)
@@ -163,11 +136,8 @@ class SlotPool:
             pass
 
     def feed(self, slots: Sequence[Slot], token_ids: Sequence[list[int]], layers: Sequence[int] = ()) -> Chunk | None:
-        """Add the next chunk of its sequence's tokens, without the last token, to each slot that lacks some.
-
-        Returns:
-            Chunk: The added tokens, with the hidden states of `layers`; None if no slot lacked any.
-        """
+        """Add the next chunk of its sequence's tokens, without the last token, to each slot that lacks some. Returns the added
+        tokens, with the hidden states of `layers`; None if no slot lacked any."""
         places = [place for place, tokens in enumerate(token_ids) if slots[place].num_tokens < len(tokens) - 1]
         if not places:
             return None

@@ -25,11 +25,8 @@ def available_cores() -> int:
 
 
 def num_threads() -> int:
-    """The number of threads: the environment variable's, or all cores but one (both of two), at most eight.
-
-    Raises:
-        ValueError: If the environment variable is not a positive number.
-    """
+    """The number of threads: the environment variable's, or all cores but one (both of two), at most eight. Raises `ValueError`
+    if the environment variable is not a positive number."""
     wanted = os.environ.get(THREADS_VARIABLE)
     if wanted is not None:
         if not wanted.isdigit() or int(wanted) < 1:

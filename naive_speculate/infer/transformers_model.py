@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache, LinearAttentionCacheLayerMixin
 
-from naive_speculate.infer.end_tokens import end_tokens
+from naive_speculate.infer.end_tokens import HasEndTokens, end_tokens
 from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.hidden_states import hidden_states
 from naive_speculate.infer.protocols import KVCache, KVState
@@ -21,7 +21,7 @@ _PROBE_PADDING = 32
 _log = logging.getLogger(__name__)
 
 
-class TransformersLanguageModel:
+class TransformersLanguageModel(HasEndTokens):
     """Wraps a `PreTrainedModel`.
 
     Every forward gets explicit positions and attention masks. So rows of different lengths share one forward, and layers with a
@@ -81,13 +81,6 @@ class TransformersLanguageModel:
     def hidden_size(self) -> int:
         """Width of the hidden states."""
         return cast(int, self.config.hidden_size)
-
-    @property
-    def eos_token_id(self) -> int:
-        """The (first) end-of-sequence token; a `ValueError` if there is none."""
-        if not self.eos_token_ids:
-            raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
-        return self.eos_token_ids[0]
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:

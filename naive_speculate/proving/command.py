@@ -9,48 +9,22 @@ from pydantic_core import to_json
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from naive_speculate.arguments import Parser, number, positive
-
-
-def _temperatures(text: str) -> tuple[float, ...]:
-    try:
-        found = tuple(dict.fromkeys(float(part) for part in text.split(",")))
-    except ValueError:
-        found = ()
-    if not found or not all(0 < value <= 10 for value in found):
-        raise argparse.ArgumentTypeError(f"must be numbers above 0 with commas between them, got {text!r:.60}")
-    return found
-
-
-def _share(text: str) -> float:
-    found = number(text)
-    if not 0.01 <= found < 1:
-        raise argparse.ArgumentTypeError(f"must be a number from 0.01 and below 1, got {text!r:.60}")
-    return found
-
-
-def _seconds(text: str) -> float:
-    found = number(text)
-    if not found > 0:
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r:.60}")
-    return found
-
-
-def _fields(text: str) -> dict[str, object]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f'must be a JSON object such as {{"top_k": 0}}, got {text!r:.60}')
-    return found
+from naive_speculate.arguments import Parser, lines_of_file, parsed, positive, positive_number
+from naive_speculate.proving.plan import PROMPTS
 
 
 def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        raise argparse.ArgumentTypeError(f"must be NAME: VALUE, got {text!r:.60}")
+    name, value = text.split(":", 1)
     return name.strip(), value.strip()
+
+
+_temperatures = parsed(
+    lambda text: tuple(dict.fromkeys(float(part) for part in text.split(","))),
+    "numbers above 0 with commas between them",
+    lambda found: all(0 < value <= 10 for value in found),
+)
+_share = parsed(float, "a number from 0.01 and below 1", lambda found: 0.01 <= found < 1)
+_fields = parsed(json.loads, 'a JSON object such as {"top_k": 0}', lambda found: isinstance(found, dict))
 
 
 def _parser() -> Parser:
@@ -66,7 +40,7 @@ def _parser() -> Parser:
     add("--endpoint", metavar="URL", help="an OpenAI-compatible server, such as http://127.0.0.1:8000/v1")
     add("--model", metavar="M", help="the model's name on the server")
     add("--reference", metavar="FOLDER", help="a local copy of the model (default: trust the server's own logprobs)")
-    add("--prompts", type=Path, metavar="FILE", help="one prompt per line (default: four short prompts)")
+    add("--prompts", type=lines_of_file, default=PROMPTS, metavar="FILE", help="one prompt per line (default: four)")
     help = "with commas between them (default: 1,0.6)"
     add("--temperatures", type=_temperatures, default=(1.0, 0.6), metavar="T,T…", help=help)
     help = "the smallest bias worth finding, as total variation; decides the number of samples (default: %(default)s)"
@@ -75,28 +49,31 @@ def _parser() -> Parser:
     add("--concurrency", type=positive, default=8, metavar="N", help="requests at once (default: %(default)s)")
     add("--greedy-tokens", type=positive, default=32, metavar="N", help="length of the greedy texts (default: %(default)s)")
     add("--max-requests", type=positive, default=20_000, metavar="N", help="requests of this run (default: %(default)s)")
-    add("--max-seconds", type=_seconds, default=3600.0, metavar="S", help="seconds of this run (default: %(default)s)")
+    add("--max-seconds", type=positive_number, default=3600.0, metavar="S", help="seconds of this run (default: %(default)s)")
     add("--work", type=Path, metavar="FILE", help="record the answers here, and continue from it")
     add("--body", type=_fields, default={}, metavar="JSON", help='fields for every request, such as {"top_k": 0}')
-    add("--header", type=_header, action="append", default=[], metavar="NAME:VALUE", help="for every request; repeatable")
+    add(
+        "--header",
+        type=parsed(_header, "NAME: VALUE", lambda found: bool(found[0])),
+        action="append",
+        default=[],
+        metavar="NAME:VALUE",
+        help="for every request; repeatable",
+    )
     add("--seed", type=positive, default=1, metavar="N", help="of the requests' seeds (default: %(default)s)")
     add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prove; returns the exit status.
-
-    Raises:
-        ValueError: If an input is bad, or the server cannot be tested.
-        OSError: If a file cannot be read or written.
-    """
+    """Prove; returns the exit status. Raises `ValueError` if an input is bad, or the server cannot be tested; `OSError` if a
+    file cannot be read or written."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if (args.name is None) == (args.endpoint is None):
         parser.error("give MODULE:NAME, or --endpoint URL with --model M")
     if args.name is not None:
-        from naive_speculate.testing.command import prove
+        from naive_speculate.testing.named import prove
 
         proof = prove(args.name)
         print(proof)
@@ -109,13 +86,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prove_server(args: argparse.Namespace) -> int:
     from naive_speculate.goodness import samples_needed
     from naive_speculate.proving.evidence import ERROR_RATE, Evidence, states_raw
-    from naive_speculate.proving.plan import POSITIONS, PROMPTS, Record, Settings, requests
+    from naive_speculate.proving.plan import POSITIONS, Record, Settings, requests
     from naive_speculate.proving.reference import Reference
     from naive_speculate.proving.report import Report
-    from naive_speculate.proving.run import Run
+    from naive_speculate.proving.sending import Run
     from naive_speculate.proving.server import Server
 
-    prompts = PROMPTS if args.prompts is None else _read(args.prompts)
+    prompts = args.prompts
     server = Server(args.endpoint, args.model, args.body, dict(args.header))
     first = server.adapt(prompts[0])
     if not first.top and args.reference is None:
@@ -124,8 +101,8 @@ def _prove_server(args: argparse.Namespace) -> int:
     num_tests = len(prompts) * len(args.temperatures) * POSITIONS + 3
     samples = args.samples or samples_needed(args.bias, server.num_top, ERROR_RATE / num_tests)
     n = server.completions_per_request(prompts[0])
-    fixed = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed)
-    settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *fixed)
+    shape = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed)
+    settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *shape)
     record = Record(args.work, settings)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     run = Run(server, settings, record, args.max_requests, args.max_seconds)
@@ -145,13 +122,3 @@ def _prove_server(args: argparse.Namespace) -> int:
     else:
         report.show(Console(highlight=False))
     return int(report.status)
-
-
-def _read(path: Path) -> list[str]:
-    try:
-        prompts = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not UTF-8 text") from None
-    if not prompts:
-        raise ValueError(f"{path} has no prompts")
-    return prompts

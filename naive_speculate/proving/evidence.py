@@ -17,31 +17,21 @@ from naive_speculate.proving.plan import POSITIONS, Record, Request, Settings, r
 from naive_speculate.proving.reference import Reference
 from naive_speculate.proving.server import Answer, Server, ServerError
 
-ERROR_RATE = 0.001
-"""The probability of any false alarm on a correct server."""
-NEAR_TIE = 0.3
-"""A difference of log-probabilities, in nats, that rounding in half precision may reverse."""
-MORE_REFERENCE = 10
-"""How many times as many texts the local copy samples where the server reports no tokens."""
+ERROR_RATE = 0.001  # the probability of any false alarm on a correct server
+NEAR_TIE = 0.3  # a difference of log-probabilities, in nats, that rounding in half precision may reverse
+MORE_REFERENCE = 10  # how many times as many texts the local copy samples where the server reports no tokens
 _UNLISTED = re.compile(r"|<[^<>\s]+>|.*\ufffd.*", re.DOTALL)
 Entries = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One test.
+    """One test."""
 
-    Attributes:
-        name: What was tested.
-        fit: The test.
-        p_value: Adjusted for the number of tests.
-        smallest_bias: The total variation that it finds with 90% power.
-    """
-
-    name: str
-    fit: Fit
-    p_value: float
-    smallest_bias: float
+    name: str  # what was tested
+    fit: Fit  # the test
+    p_value: float  # adjusted for the number of tests
+    smallest_bias: float  # the total variation that it finds with 90% power
 
     @property
     def differs(self) -> bool:
@@ -51,20 +41,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Greedy:
-    """The greedy texts.
+    """The greedy texts."""
 
-    Attributes:
-        num_texts, num_tokens: What was compared.
-        num_differing: Tokens that are less probable than the most probable one by more than a near tie.
-        largest_gap: By how much at most, in nats.
-        num_parted: Prompts whose texts are not all the same.
-    """
-
+    # num_texts, num_tokens: what was compared
     num_texts: int
     num_tokens: int
-    num_differing: int
-    largest_gap: float
-    num_parted: int
+    num_differing: int  # tokens that are less probable than the most probable one by more than a near tie
+    largest_gap: float  # by how much at most, in nats
+    num_parted: int  # prompts whose texts are not all the same
 
 
 @dataclass(frozen=True)
@@ -79,15 +63,9 @@ class _Outcome:
 
 
 class Evidence:
-    """Tests the recorded answers.
-
-    Args:
-        settings: Of the requests.
-        record: Their answers.
-        reference: A local copy of the model; None to trust the server's own logprobs.
-        raw: Whether those are stated before temperature.
-        num_top: How many tokens the server lists.
-    """
+    """Tests the recorded answers. `settings`: of the requests. `record`: their answers. `reference`: a local copy of the model;
+    None to trust the server's own logprobs. `raw`: whether those are stated before temperature. `num_top`: how many tokens the
+    server lists."""
 
     def __init__(self, settings: Settings, record: Record, reference: Reference | None, raw: bool, num_top: int) -> None:
         self.settings, self.reference, self.raw, self.num_top = settings, reference, raw, num_top

@@ -31,29 +31,19 @@ class Way:
 
 @dataclass(frozen=True)
 class Settings:
-    """What determines the requests; a recorded file is of one of these.
+    """What determines the requests; a recorded file is of one of these."""
 
-    Attributes:
-        endpoint, model, body: As for `Server`.
-        prompts: The prompts.
-        temperatures: Above 0.
-        samples: Per prompt and temperature.
-        concurrency: Requests at once.
-        n: Completions per request that the server gives.
-        greedy_tokens: Length of the greedy texts.
-        seed: Of the requests' seeds.
-    """
-
+    # endpoint, model, body: as for `Server`
     endpoint: str
     model: str
     body: dict[str, Any]
     prompts: tuple[str, ...]
-    temperatures: tuple[float, ...]
-    samples: int
-    concurrency: int
-    n: int
-    greedy_tokens: int
-    seed: int
+    temperatures: tuple[float, ...]  # above 0
+    samples: int  # per prompt and temperature
+    concurrency: int  # requests at once
+    n: int  # completions per request that the server gives
+    greedy_tokens: int  # length of the greedy texts
+    seed: int  # of the requests' seeds
 
     @property
     def ways(self) -> list[Way]:
@@ -93,15 +83,8 @@ def requests(settings: Settings) -> Iterator[Request]:
 
 
 class Record:
-    """The answers by request number, kept in a file of JSON lines if one is given.
-
-    Args:
-        path: The file; what it holds is read.
-        settings: Must be those of the file.
-
-    Raises:
-        ValueError: If the file belongs to other settings, or is none.
-    """
+    """The answers by request number, kept in a file of JSON lines if one is given. `path`: the file; what it holds is read.
+    `settings`: must be those of the file. Raises `ValueError` if the file belongs to other settings, or is none."""
 
     def __init__(self, path: Path | None, settings: Settings) -> None:
         self.path, self.answers = path, dict[int, list[Answer]]()

@@ -14,14 +14,8 @@ from naive_speculate.text import Vocabulary, num_shared
 
 
 class Reference:
-    """Distributions of a model in float32.
-
-    Args:
-        folder: The model, as for `load_pair`.
-
-    Raises:
-        ValueError: If it cannot be loaded or has no tokenizer.
-    """
+    """Distributions of a model in float32. `folder`: the model, as for `load_pair`. Raises `ValueError` if it cannot be loaded
+    or has no tokenizer."""
 
     def __init__(self, folder: str) -> None:
         self.scores = Scores(load_pair(folder, dtype="float32"))

@@ -12,7 +12,7 @@ from rich.text import Text
 from naive_speculate.goodness import POWER
 from naive_speculate.proving.evidence import ERROR_RATE, NEAR_TIE, Finding, Greedy
 from naive_speculate.proving.plan import Settings
-from naive_speculate.proving.run import Cost
+from naive_speculate.proving.sending import Cost
 from naive_speculate.text import visible
 
 _SHOWN = 12
@@ -28,27 +28,16 @@ class Status(IntEnum):
 
 @dataclass(frozen=True)
 class Report:
-    """The result for a server.
+    """The result for a server."""
 
-    Attributes:
-        settings: What was requested.
-        against: What the samples were compared with.
-        findings: The tests, the most significant first.
-        greedy: The greedy texts.
-        num_answers: Completions that were tested, those of an earlier run included.
-        cost: Of this run.
-        complete: Whether all planned requests were answered.
-        one_text: Whether each prompt got the same text every time.
-    """
-
-    settings: Settings
-    against: str
-    findings: Sequence[Finding]
-    greedy: Greedy
-    num_answers: int
-    cost: Cost
-    complete: bool
-    one_text: bool = False
+    settings: Settings  # what was requested
+    against: str  # what the samples were compared with
+    findings: Sequence[Finding]  # the tests, the most significant first
+    greedy: Greedy  # the greedy texts
+    num_answers: int  # completions that were tested, those of an earlier run included
+    cost: Cost  # of this run
+    complete: bool  # whether all planned requests were answered
+    one_text: bool = False  # whether each prompt got the same text every time
 
     @property
     def status(self) -> Status:

@@ -13,8 +13,7 @@ _SWITCHED_OFF: tuple[dict[str, Any], ...] = (
 )
 """Fields, by no standard, that switch off what servers switch on by default; the first that a server takes are used."""
 _ALWAYS = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0}
-_MOST_LIKELY = (10, 5)
-"""How many of the most probable tokens are requested: OpenAI's own API allows 5."""
+_MOST_LIKELY = (10, 5)  # how many of the most probable tokens are requested: OpenAI's own API allows 5
 _NEVER_HELPED = (401, 403, 404, 405)
 
 
@@ -28,19 +27,13 @@ class ServerError(ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """One completion.
-
-    Attributes:
-        text: The text.
-        tokens: The text of each token, if the server reports logprobs.
-        top: At each token the most probable tokens' texts and log-probabilities, most probable first.
-        ended: Whether the model ended it, not the limit.
-    """
+    """One completion."""
 
     text: str
-    tokens: tuple[str, ...]
+    tokens: tuple[str, ...]  # the text of each token, if the server reports logprobs
+    # at each token the most probable tokens' texts and log-probabilities, most probable first
     top: tuple[tuple[tuple[str, float], ...], ...]
-    ended: bool
+    ended: bool  # whether the model ended it, not the limit
 
     @classmethod
     def load(cls, fields: dict[str, Any]) -> "Answer":
@@ -52,15 +45,8 @@ class Answer:
 
 
 class Server:
-    """One model of a server.
-
-    Args:
-        endpoint: Its URL, up to /v1.
-        model: The model's name.
-        body: Fields for every request.
-        headers: Headers for every request.
-        timeout: Seconds for one request.
-    """
+    """One model of a server. `endpoint`: its URL, up to /v1; `model`: the model's name; `body`: fields for every request;
+    `headers`: headers for every request; `timeout`: seconds for one request."""
 
     def __init__(
         self, endpoint: str, model: str, body: dict[str, Any], headers: dict[str, str] | None = None, timeout: float = 120.0
@@ -76,11 +62,7 @@ class Server:
             raise ValueError(f"endpoint or header is not valid: {error}") from None
 
     def complete(self, prompt: str, **fields: Any) -> list[Answer]:
-        """The completions of a prompt.
-
-        Raises:
-            ServerError: If there are none.
-        """
+        """The completions of a prompt. Raises `ServerError` if there are none."""
         body = {"model": self.model, "prompt": prompt, "logprobs": self.num_top, **_ALWAYS, **fields, **self.fields}
         try:
             response = self.client.post(self.url, json=body)
@@ -96,11 +78,8 @@ class Server:
             raise ServerError(f"{self.url} does not answer as a completions server: {response.text!r:.120}") from None
 
     def adapt(self, prompt: str) -> Answer:
-        """Find the fields that the server takes; returns the answer to one token.
-
-        Raises:
-            ServerError: If it takes none of them.
-        """
+        """Find the fields that the server takes; returns the answer to one token. Raises `ServerError` if it takes none of
+        them."""
         first: ServerError | None = None
         given = self.fields
         for num_top in _MOST_LIKELY:

@@ -5,11 +5,4 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom
 from naive_speculate.sampling.strategy import SampleStrategy, TokenSampler
 
-__all__ = [
-    "GuidedDecodingParams",
-    "RandomSource",
-    "SampleStrategy",
-    "SamplingParams",
-    "SeededRandom",
-    "TokenSampler",
-]
+__all__ = ["GuidedDecodingParams", "RandomSource", "SampleStrategy", "SamplingParams", "SeededRandom", "TokenSampler"]

@@ -18,17 +18,9 @@ def batch_scores(
     histories: Sequence[list[int]],
     windows: Sequence[list[int]] | None = None,
 ) -> torch.Tensor:
-    """Each row's logits through its own pipeline, up to temperature.
-
-    Args:
-        pipelines: One a row.
-        logits: Shape `[batch_size, width, vocab_size]`.
-        histories: Tokens that each row has generated before the first index; not read where all pipelines are plain.
-        windows: Draft tokens after it; None for none.
-
-    Returns:
-        torch.Tensor: Same shape, float32 or float64.
-    """
+    """Each row's logits `[batch_size, width, vocab_size]` through its own pipeline, up to temperature; the same shape, float32
+    or float64. `histories`: the tokens that each row has generated before the first index; not read where all pipelines are
+    plain. `windows`: the draft tokens after it."""
     scores = in_float(logits)
     if all(pipeline.plain for pipeline in pipelines):
         return scores
@@ -41,14 +33,9 @@ def batch_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tenso
     """Each row's scores to probabilities.
 
     A position has no distribution where every token is banned, or a score is NaN or infinite. It gets the uniform one: a draft
-    may be drawn from that, but no token of the output.
-
-    Args:
-        pipelines: One a row.
-        scores: Shape `[batch_size, width, vocab_size]`.
-
-    Returns:
-        tuple: The probabilities, same shape, and whether each position has a distribution: bool, shape `[batch_size, width]`.
+    may be drawn from that, but no token of the output. `pipelines`: one a row; `scores`: shape
+    `[batch_size, width, vocab_size]`. Returns the probabilities, same shape, and whether each position has a distribution:
+    bool, shape `[batch_size, width]`.
     """
     first = pipelines[0]
     if all(pipeline.warp_key == first.warp_key for pipeline in pipelines):

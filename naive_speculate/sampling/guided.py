@@ -3,12 +3,14 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
+from pydantic import Field, model_validator
 
+from naive_speculate.sampling.checked import checked
 from naive_speculate.text import num_shared
 
 if TYPE_CHECKING:
@@ -28,17 +30,15 @@ MAX_DEPTH = 64
 CACHE_BYTES = 64 * 2**20
 """Compiled grammars that are kept, 30 KB for a small schema; the least recently used go first."""
 
-_TYPES: dict[str, tuple[Any, str]] = {
-    "json": ((str, Mapping), "a JSON schema, as text or a mapping"),
-    "regex": (str, "text"),
-    "choice": (Sequence, "a list of texts"),
-    "grammar": (str, "text"),
-    "json_object": (bool, "True"),
-}
 _LITERAL = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]')
 _HEX = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:x|u00)([0-9a-fA-F]{2})")
 _COUNTED = re.compile(r"([\w.-]+)(?:\{(\d+), (-?\d+)\})?")
-_KINDS = tuple(_TYPES)
+_KINDS = ("json", "regex", "choice", "grammar", "json_object")
+_Schema = Annotated[str | Mapping[str, Any], Field(description="a JSON schema, as text or a mapping")]
+_Text = Annotated[str, Field(min_length=1, description="text that is not empty")]
+_Choice = Annotated[
+    Sequence[Annotated[str, Field(min_length=1)]], Field(min_length=1, description="a list of texts that are not empty")
+]
 _Maker = Callable[[str], Any]
 
 
@@ -52,7 +52,7 @@ class GuideTooCostly(ValueError):
         )
 
 
-@dataclass(frozen=True)
+@checked("guided_decoding ")
 class GuidedDecodingParams:
     """What the output must match; exactly one of the first five fields is given.
 
@@ -69,38 +69,29 @@ class GuidedDecodingParams:
         ValueError: If not exactly one is given, it does not parse, or xgrammar is not installed.
     """
 
-    json: str | Mapping[str, Any] | None = None
-    regex: str | None = None
-    choice: Sequence[str] | None = None
-    grammar: str | None = None
+    json: _Schema | None = None
+    regex: _Text | None = None
+    choice: _Choice | None = None
+    grammar: _Text | None = None
     json_object: bool | None = None
     disable_any_whitespace: bool | None = None
 
-    def __post_init__(self) -> None:
-        given = {kind: getattr(self, kind) for kind in _KINDS if getattr(self, kind) is not None}
-        if given.get("json_object") is False:
-            del given["json_object"]
+    @model_validator(mode="after")
+    def _check_together(self) -> "GuidedDecodingParams":
+        given = [kind for kind in _KINDS if getattr(self, kind) not in (None, False)]
         if len(given) != 1:
             names = ", ".join(sorted(given)) or "none"
             raise ValueError(f"guided_decoding needs exactly one of json, regex, choice, grammar, json_object, got {names}")
-        kind, value = next(iter(given.items()))
-        types, said = _TYPES[kind]
-        if not isinstance(value, types) or (kind == "choice" and isinstance(value, str)):
-            raise ValueError(f"guided_decoding {kind} must be {said}, got {value!r:.80}")
-        if kind != "json" and not value:
-            raise ValueError(f"guided_decoding {kind} is empty, got {value!r}")
-        if self.choice is not None and not all(isinstance(text, str) and text for text in self.choice):
-            raise ValueError(f"guided_decoding choice must hold non-empty strings, got {list(self.choice)!r:.200}")
-        strict = self.disable_any_whitespace
-        if not isinstance(strict, bool | None) or (strict and kind != "json"):
+        if self.disable_any_whitespace and given != ["json"]:
             raise ValueError(
-                f"guided_decoding disable_any_whitespace must be True or False and go with json, got {kind} and {strict!r:.80}"
+                f"guided_decoding disable_any_whitespace must be True or False and go with json, got {given[0]} and True"
             )
         name, text = self.source
         if len(text) > MAX_GRAMMAR_LENGTH:
             raise ValueError(f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got {len(text)}")
         _check_size(name, text)
-        parse(name, text, any_whitespace=not strict)
+        parse(name, text, any_whitespace=not self.disable_any_whitespace)
+        return self
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "GuidedDecodingParams":
@@ -252,20 +243,9 @@ def _said(error: Exception) -> str:
 
 
 class GrammarCompiler:
-    """Compiles grammars for one tokenizer, and caches them.
-
-    Args:
-        tokenizer: The transformers tokenizer.
-        vocab_size: Width of the logits.
-        stop_token_ids: Tokens that may end the output once the grammar is complete.
-
-    Attributes:
-        info: The tokenizer in xgrammar's form.
-        vocab_size: As given.
-
-    Raises:
-        ValueError: If there is no such token, or xgrammar is not installed.
-    """
+    """Compiles grammars for one transformers tokenizer, and caches them. `stop_token_ids` may end the output once the
+    grammar is complete; a `ValueError` if there is none, or if xgrammar is not installed. `info` is the tokenizer in
+    xgrammar's form."""
 
     def __init__(self, tokenizer: Any, vocab_size: int, stop_token_ids: Sequence[int]) -> None:
         xgrammar = _xgrammar()
@@ -326,17 +306,9 @@ class GrammarMask:
         self._consumed: list[int] = []
 
     def apply(self, scores: torch.Tensor, history: list[int]) -> None:
-        """Set the scores of forbidden tokens to -inf, in place.
-
-        A history that the grammar refuses has probability 0 already; then nothing is forbidden.
-
-        Args:
-            scores: Shape `[vocab_size]`.
-            history: Generated tokens before this position.
-
-        Raises:
-            GuideTooCostly: If the mask takes longer than the decoder's `mask_seconds` allow.
-        """
+        """Set the scores of forbidden tokens to -inf, in place: scores `[vocab_size]`, after the generated tokens of `history`.
+        A history that the grammar refuses has probability 0 already; then nothing is forbidden. Raises `GuideTooCostly` if the
+        mask takes longer than the decoder's `mask_seconds` allow."""
         allowed = self._allowed(history)
         if allowed is not None:
             forbidden = torch.zeros_like(scores, dtype=torch.float32)  # xgrammar takes no float64

@@ -22,26 +22,17 @@ import torch
 from naive_speculate.sampling.guided import GrammarCompiler, GrammarMask, GuidedDecodingParams, GuideTooCostly
 from naive_speculate.text import num_shared
 
-COMPILE_SHARE = 10
-"""Compiling may take so many times a mask's limit; it delays only its own request."""
+COMPILE_SHARE = 10  # compiling may take so many times a mask's limit; it delays only its own request
 REFILL_SHARE = 0.01
 """Every mask adds this share of the limit to the time that its run may still use: 2.5 ms of 0.25 s. Most masks take 0.1 ms."""
-WALL_SHARE = 10
-"""The wall-clock limit of a mask, as a multiple of its processor time, for a busy machine."""
-MORE_BYTES = 2**30
-"""Memory that a child may use in addition to what it was forked with."""
+WALL_SHARE = 10  # the wall-clock limit of a mask, as a multiple of its processor time, for a busy machine
+MORE_BYTES = 2**30  # memory that a child may use in addition to what it was forked with
 
 
 class MasksApart:
-    """Compiles grammars for one tokenizer, like `GrammarCompiler`, but in a process per sequence.
-
-    Args:
-        compiler: Has the tokenizer.
-        seconds: The most processor time of one mask; see `SpeculativeDecoder`.
-
-    Raises:
-        ValueError: If this system cannot fork.
-    """
+    """Compiles grammars for one tokenizer, like `GrammarCompiler`, but in a process per sequence. `compiler`: has the
+    tokenizer. `seconds`: the most processor time of one mask; see `SpeculativeDecoder`. Raises `ValueError` if this system
+    cannot fork."""
 
     def __init__(self, compiler: GrammarCompiler, seconds: float) -> None:
         if not hasattr(os, "fork"):
@@ -53,11 +44,8 @@ class MasksApart:
         self._server: socket.socket | None = None
 
     def compile(self, params: GuidedDecodingParams) -> "MaskApart":
-        """A fresh matcher for the grammar.
-
-        Raises:
-            ValueError: If it parses, but xgrammar cannot work with it, or not within its time and memory.
-        """
+        """A fresh matcher for the grammar. Raises `ValueError` if it parses, but xgrammar cannot work with it, or not within
+        its time and memory."""
         name, text = params.source
         try:
             connection = self._child()

@@ -1,14 +1,14 @@
 """Parameters of one request, with vLLM's names, meanings, defaults and ranges, checked on construction."""
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Annotated, Any, get_args, get_type_hints
+from dataclasses import asdict, fields
+from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import Field, ValidationError, create_model
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from naive_speculate.sampling.checked import Real, checked
 from naive_speculate.sampling.guided import GuidedDecodingParams
 from naive_speculate.sampling.words import WordList, word_list
 
@@ -20,21 +20,34 @@ LogitsProcessor = (
 MAX_STOP_STRINGS = 64
 MAX_STOP_LENGTH = 512
 
-# What a number may be; the description ends the sentence "temperature must be …".
+# What a field may be; the description ends the sentence "temperature must be …".
 _Positive = Annotated[int, Field(ge=1, description="a whole number, at least 1")]
 _Count = Annotated[int, Field(ge=0, description="a whole number, at least 0")]
 _Most = Annotated[int, Field(ge=-1, description="a whole number, -1 (all) or at least 0")]
 _TopK = Annotated[int, Field(ge=-1, description="a whole number, -1 or 0 (all) or at least 1")]
 _Seed = Annotated[int, Field(ge=0, lt=2**63, description=f"a whole number, between 0 and {2**63 - 1}")]
-_Penalty = Annotated[float, Field(ge=-2, le=2, description="a number, from -2 to 2")]
-_Share = Annotated[float, Field(ge=0, le=1, description="a number, from 0 to 1")]
-_SomeShare = Annotated[float, Field(gt=0, le=1, description="a number, above 0 and at most 1")]
-_Factor = Annotated[float, Field(gt=0, allow_inf_nan=False, description="a number, above 0")]
-_Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False, description="a number, at least 0")]
-_LISTS = ("stop", "stop_token_ids", "bad_words", "logits_processors")
+_Penalty = Annotated[Real, Field(ge=-2, le=2, description="a number, from -2 to 2")]
+_Share = Annotated[Real, Field(ge=0, le=1, description="a number, from 0 to 1")]
+_SomeShare = Annotated[Real, Field(gt=0, le=1, description="a number, above 0 and at most 1")]
+_Factor = Annotated[Real, Field(gt=0, allow_inf_nan=False, description="a number, above 0")]
+_Temperature = Annotated[Real, Field(ge=0, allow_inf_nan=False, description="a number, at least 0")]
+_Text = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
+_TEXTS = f"strings of 1 to {MAX_STOP_LENGTH} characters"
+_Texts = Annotated[Sequence[_Text], Field(description=f"a list of {_TEXTS}")]
+_Stops = Annotated[
+    Sequence[_Text], Field(max_length=MAX_STOP_STRINGS, description=f"a list of at most {MAX_STOP_STRINGS} {_TEXTS}")
+]
+_Tokens = Annotated[Sequence[_Count], Field(description="a list of token ids")]
+_SomeTokens = Annotated[Sequence[_Count], Field(min_length=1, description="a list of at least one token id")]
+_Bias = Annotated[
+    Mapping[_Count, Annotated[Real, Field(allow_inf_nan=False)]], Field(description="a mapping of token ids to finite numbers")
+]
+_Processors = Annotated[Sequence[Callable[..., Any]], Field(description="a list of functions")]
+_Guided = Annotated[GuidedDecodingParams, Field(description="GuidedDecodingParams or a mapping of its fields")]
+_LISTS = ("stop", "stop_token_ids", "bad_words", "logits_processors", "allowed_token_ids")
 
 
-@dataclass(frozen=True)
+@checked()
 class SamplingParams:
     """How tokens are chosen and when generation ends.
 
@@ -87,9 +100,9 @@ class SamplingParams:
     top_k: _TopK = -1
     min_p: _Share = 0.0
     seed: _Seed | None = None
-    stop: str | Sequence[str] | None = ()
-    stop_token_ids: Sequence[int] | None = ()
-    bad_words: Sequence[str] | None = ()
+    stop: str | _Stops | None = ()
+    stop_token_ids: _Tokens | None = ()
+    bad_words: _Texts | None = ()
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
     max_tokens: _Positive | None = 16
@@ -99,39 +112,45 @@ class SamplingParams:
     detokenize: bool = True
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True
-    logits_processors: Sequence[LogitsProcessor] | None = field(default=())
+    logits_processors: _Processors | None = ()
     truncate_prompt_tokens: _Positive | None = None
-    guided_decoding: GuidedDecodingParams | Mapping[str, Any] | None = None
-    logit_bias: Mapping[int, float] | None = None
-    allowed_token_ids: Sequence[int] | None = None
+    guided_decoding: _Guided | Mapping[str, Any] | None = None
+    logit_bias: _Bias | None = None
+    allowed_token_ids: _SomeTokens | None = None
     filter_words: str | WordList | None = None
 
-    def __post_init__(self) -> None:
-        for name, value in self._in_usual_form().items():
-            object.__setattr__(self, name, value)
-        self._check_numbers()
-        self._check_lists()
-        self._check_together()
+    @field_validator("*", mode="before")
+    @classmethod
+    def _in_usual_form(cls, value: Any, info: ValidationInfo) -> Any:
+        """A field in one form, whichever of vLLM's forms it was given in."""
+        value, name = _plain(value), info.field_name
+        if name in _LISTS and not (value is None and name == "allowed_token_ids"):
+            value = [value] if name == "stop" and isinstance(value, str) else () if value is None else value
+            if not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable):
+                value = tuple(map(_plain, value))
+                for text in value if name in ("stop", "bad_words") else ():
+                    check_unicode(str(name), str(text))
+        elif name == "logit_bias" and isinstance(value, Mapping):
+            return {_token(token): _plain(bias) for token, bias in value.items()}
+        elif name == "guided_decoding" and isinstance(value, Mapping):
+            return GuidedDecodingParams.from_mapping(value)
+        elif name == "filter_words" and value is not None:
+            word_list(value)
+        if name == "seed" and value == -1:
+            return None
+        return 1 if name in ("logprobs", "prompt_logprobs") and value is True else value
 
-    def _in_usual_form(self) -> dict[str, Any]:
-        """The fields in one form, whichever of vLLM's forms they were given in."""
-        given = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
-        if isinstance(given["stop"], str):
-            given["stop"] = [given["stop"]]
-        for name in _LISTS:
-            given[name] = _as_tuple(name, () if given[name] is None else given[name])
-        if given["allowed_token_ids"] is not None:
-            given["allowed_token_ids"] = _as_tuple("allowed_token_ids", given["allowed_token_ids"])
-        if isinstance(given["logit_bias"], Mapping):
-            given["logit_bias"] = {_token(token): _plain(bias) for token, bias in given["logit_bias"].items()}
-        if isinstance(given["guided_decoding"], Mapping):
-            given["guided_decoding"] = GuidedDecodingParams.from_mapping(given["guided_decoding"])
-        if given["seed"] == -1:
-            given["seed"] = None
-        for name in ("logprobs", "prompt_logprobs"):
-            if given[name] is True:
-                given[name] = 1
-        return given
+    @model_validator(mode="after")
+    def _check_together(self) -> "SamplingParams":
+        if self.best_of is not None and self.best_of < self.n:
+            raise ValueError(f"best_of must be at least n, got best_of={self.best_of} and n={self.n}")
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise ValueError(
+                f"min_tokens must not exceed max_tokens, got min_tokens={self.min_tokens} and max_tokens={self.max_tokens}"
+            )
+        if self.stop and not self.detokenize:
+            raise ValueError(f"stop={list(self.stop)!r} needs the text, but detokenize is False")
+        return self
 
     @property
     def num_sequences(self) -> int:
@@ -158,63 +177,9 @@ class SamplingParams:
             for name, value in out.items()
         }
 
-    def _check_numbers(self) -> None:
-        try:
-            _Numbers.model_validate({name: getattr(self, name) for name in _HINTS}, strict=True)
-        except ValidationError as error:
-            name = str(error.errors(include_url=False)[0]["loc"][0])
-            raise ValueError(f"{name} must be {_words(_HINTS[name])}, got {getattr(self, name)!r:.80}") from None
-
-    def _check_lists(self) -> None:
-        if len(self.stop or ()) > MAX_STOP_STRINGS:
-            raise ValueError(f"stop may hold at most {MAX_STOP_STRINGS} strings, got {len(self.stop or ())}")
-        for name in ("stop", "bad_words"):
-            for text in getattr(self, name):
-                if not isinstance(text, str) or not text:
-                    raise ValueError(f"{name} must hold non-empty strings, got {text!r}")
-                check_unicode(name, text)
-                if len(text) > MAX_STOP_LENGTH:
-                    raise ValueError(f"{name} strings may be {MAX_STOP_LENGTH} characters long, got one of {len(text)}")
-        for token in self.stop_token_ids or ():
-            _check_token("stop_token_ids", token)
-        if self.allowed_token_ids is not None:
-            if not self.allowed_token_ids:
-                raise ValueError("allowed_token_ids is empty, so that no token could be generated")
-            for token in self.allowed_token_ids:
-                _check_token("allowed_token_ids", token)
-        if self.logit_bias is not None:
-            if not isinstance(self.logit_bias, Mapping):
-                raise ValueError(f"logit_bias must map token ids to numbers, got {self.logit_bias!r}")
-            for token, bias in self.logit_bias.items():
-                _check_token("logit_bias", token)
-                number = isinstance(bias, int | float) and not isinstance(bias, bool)
-                if not number or not abs(bias) <= sys.float_info.max:
-                    raise ValueError(f"logit_bias must be a number, finite, got {bias!r:.80}")
-        if self.filter_words is not None:
-            word_list(self.filter_words)
-        for processor in self.logits_processors or ():
-            if not callable(processor):
-                raise ValueError(f"logits_processors must hold functions, got {processor!r}")
-        if self.guided_decoding is not None and not isinstance(self.guided_decoding, GuidedDecodingParams):
-            raise ValueError(f"guided_decoding must be GuidedDecodingParams, got {self.guided_decoding!r}")
-
-    def _check_together(self) -> None:
-        if self.best_of is not None and self.best_of < self.n:
-            raise ValueError(f"best_of must be at least n, got best_of={self.best_of} and n={self.n}")
-        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
-            raise ValueError(
-                f"min_tokens must not exceed max_tokens, got min_tokens={self.min_tokens} and max_tokens={self.max_tokens}"
-            )
-        if self.stop and not self.detokenize:
-            raise ValueError(f"stop={list(self.stop)!r} needs the text, but detokenize is False")
-
 
 def check_unicode(name: str, text: str) -> None:
-    """Refuse text that no encoding can hold.
-
-    Raises:
-        ValueError: If it has half of a surrogate pair.
-    """
+    """Refuse text that no encoding can hold. Raises `ValueError` if it has half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -226,27 +191,6 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _as_tuple(name: str, values: Any) -> tuple[Any, ...]:
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise ValueError(f"{name} must be a list, got {values!r:.80}")
-    return tuple(map(_plain, values))
-
-
 def _token(token: Any) -> Any:
     """A key of logit_bias, which is a string in JSON."""
     return int(token) if isinstance(token, str) and token.isdecimal() else _plain(token)
-
-
-def _check_token(name: str, token: Any) -> None:
-    if not isinstance(token, int) or isinstance(token, bool) or token < 0:
-        raise ValueError(f"{name} must be a whole number, at least 0, got {token!r:.80}")
-
-
-def _words(hint: Any) -> str:
-    """The description of a number or switch of this type; empty for other types."""
-    number = next((part for part in (hint, *get_args(hint)) if hasattr(part, "__metadata__")), None)
-    return "True or False" if hint is bool else number.__metadata__[0].description if number else ""
-
-
-_HINTS = {name: hint for name, hint in get_type_hints(SamplingParams, include_extras=True).items() if _words(hint)}
-_Numbers = create_model("_Numbers", **{name: (hint, ...) for name, hint in _HINTS.items()})  # type: ignore[call-overload]

@@ -24,22 +24,9 @@ _NOTHING = "-infinity for every token"
 class LogitsPipeline:
     """Turns logits into the distribution of a sequence's next token.
 
-    Args:
-        params: The request's parameters.
-        prompt_token_ids: The prompt, for the repetition penalty and custom processors.
-        vocab_size: Width of the logits.
-        stop_token_ids: End-of-sequence and stop tokens, which min_tokens forbids.
-        bad_words: Token sequences of the bad words.
-        grammar: The matcher of guided decoding.
-        word_filter: Forbids listed words.
-
-    Attributes:
-        plain: Whether the scores are the logits.
-        needs_history: Whether scores depend on the tokens generated before.
-        tempers_only: Whether only temperature and word filter change the distribution.
-
-    Raises:
-        ValueError: If a parameter names a token outside the vocabulary, or all parameters together leave no token.
+    `stop_token_ids` are what min_tokens forbids. `plain` is set where the scores are the logits, `needs_history` where they
+    depend on the tokens generated before, `tempers_only` where only temperature and word filter change the distribution. Raises
+    `ValueError` if a parameter names a token outside the vocabulary, or all parameters together leave no token.
     """
 
     def __init__(
@@ -76,20 +63,9 @@ class LogitsPipeline:
         self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
 
     def scores(self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
-        """Everything before temperature.
-
-        Args:
-            logits: Shape `[1 + len(window) or more, vocab_size]`; row t follows `history + window[:t]`. Rows after the
-                window are padding.
-            history: Tokens generated before the first row.
-            window: Draft tokens after it.
-
-        Returns:
-            torch.Tensor: Same shape; forbidden tokens have -inf.
-
-        Raises:
-            ValueError: If a custom processor returns something of another shape.
-        """
+        """Everything before temperature: logits `[1 + len(window) or more, vocab_size]`, of which row t follows
+        `history + window[:t]` and later rows are padding, become scores of the same shape; forbidden tokens have -inf. Raises
+        `ValueError` if a custom processor returns something of another shape."""
         if self.word_filter is not None:
             logits = self.word_filter.apply(logits, history, window)
         if not self._changes:
@@ -105,13 +81,9 @@ class LogitsPipeline:
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
         """Temperature, min_p, top_k, top_p and softmax.
 
-        At temperature 0 nothing is drawn; the probabilities are then those of temperature 1.
-
-        Args:
-            scores: Shape `[..., vocab_size]`.
-
-        Returns:
-            torch.Tensor: Same shape; each distribution sums to 1, or is NaN where every score is -inf or any is NaN or +inf.
+        At temperature 0 nothing is drawn; the probabilities are then those of temperature 1. `scores`: shape
+        `[..., vocab_size]`. The result has the same shape; each distribution sums to 1, or is NaN where every score is -inf or
+        any is NaN or +inf.
         """
         if scores.dim() > 2 and len(self._warpers) > self._tempers:  # the others take rows
             return self.probabilities(scores.flatten(0, -2)).view_as(scores)
@@ -120,12 +92,8 @@ class LogitsPipeline:
         return torch.softmax(scores, dim=-1)
 
     def why_none(self, logits: torch.Tensor, history: list[int]) -> str:
-        """Why no token can be chosen at a position without a distribution.
-
-        Args:
-            logits: The model's logits there, shape `[vocab_size]`.
-            history: Tokens generated before.
-        """
+        """Why no token can be chosen at a position without a distribution. `logits`: the model's logits there, shape
+        `[vocab_size]`; `history`: tokens generated before."""
         row = logits.to(torch.float32 if logits.dtype != torch.float64 else logits.dtype, copy=True)
         if fault := _fault(row):
             return f"the target model emitted {fault}"

@@ -19,29 +19,18 @@ class RandomSource(Protocol):
         ...
 
     def categorical(self, probs: torch.Tensor) -> torch.Tensor:
-        """An index drawn with these probabilities.
-
-        Args:
-            probs: Shape `[vocab_size]`, sums to 1.
-
-        Returns:
-            torch.Tensor: int64 scalar on the device of `probs`.
-        """
+        """An index drawn with these probabilities. `probs`: shape `[vocab_size]`, sums to 1. The result is int64 scalar on the
+        device of `probs`."""
         ...
 
 
 class SeededRandom:
-    """Draws that depend only on the seed, the index and the order of calls.
+    """Draws that depend only on the seed, the index of the sequence in its request, and the order of calls.
 
     Categorical draws are exponential races: argmax p_i / E_i with E_i ~ Exp(1). Unlike an inverse cumulative distribution,
-    rounding noise in some p_i changes the outcome only where two runners nearly tie. On the CPU a race has two rounds, which
-    gives the same distribution with far fewer random numbers: first the sums of blocks of √n neighbours, then the members of
-    the winning block.
-
-    Args:
-        seed: The request's seed.
-        index: The number of the sequence among those of one request (n > 1).
-        device: The device of the probabilities; on the CPU the noise comes from NumPy, which is faster.
+    rounding noise in some p_i changes the outcome only where two runners nearly tie. On the CPU (`device`, of the
+    probabilities) the noise comes from NumPy, and a race has two rounds, which gives the same distribution with far fewer
+    random numbers: first the sums of blocks of √n neighbours, then the members of the winning block.
     """
 
     def __init__(self, seed: int, index: int = 0, device: torch.device | str = "cpu") -> None:
@@ -70,12 +59,8 @@ class SeededRandom:
         return self._noise is not None
 
     def noise(self, count: int, vocab_size: int) -> torch.Tensor:
-        """The random numbers of the next `count` categorical draws, for races that are run elsewhere.
-
-        Returns:
-            torch.Tensor: float64, shape `[count, num_noises(vocab_size)]`; of each draw first the numbers for its blocks, then
-                those for their members.
-        """
+        """The random numbers of the next `count` categorical draws, for races that are run elsewhere. The result is float64,
+        shape `[count, num_noises(vocab_size)]`; of each draw first the numbers for its blocks, then those for their members."""
         assert self._noise is not None
         return torch.from_numpy(self._noise.standard_exponential((count, num_noises(vocab_size)))).clamp_min_(_LEAST)
 

@@ -34,18 +34,8 @@ class TokenSampler(Protocol):
 
 
 def choose(logits: torch.Tensor, strategy: SampleStrategy | TokenSampler) -> torch.Tensor:
-    """Choose one token per row by a strategy.
-
-    Args:
-        logits: Shape `[batch_size, vocab_size]`.
-        strategy: A `SampleStrategy`, its string, or a `TokenSampler`.
-
-    Returns:
-        torch.Tensor: int64, shape `[batch_size]`.
-
-    Raises:
-        ValueError: If the strategy is neither.
-    """
+    """Choose one token per row by a strategy. `logits`: shape `[batch_size, vocab_size]`; `strategy`: a `SampleStrategy`, its
+    string, or a `TokenSampler`. The result is int64, shape `[batch_size]`. Raises `ValueError` if the strategy is neither."""
     if strategy == SampleStrategy.GREEDY:
         return logits.argmax(dim=-1)
     if strategy == SampleStrategy.RANDOM:

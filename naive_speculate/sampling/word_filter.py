@@ -17,35 +17,23 @@ import torch
 from naive_speculate.sampling.words import WordList, normalized
 from naive_speculate.text import num_shared
 
-_PROMPT_TOKENS = 64
-"""The last tokens of a prompt that may begin a listed word."""
+_PROMPT_TOKENS = 64  # the last tokens of a prompt that may begin a listed word
 
-_LETTER = "ꙮ"
-"""Stands for the end of a word with which no listed one begins."""
+_LETTER = "ꙮ"  # stands for the end of a word with which no listed one begins
 
 _LAST = "\U0010ffff"
 
 
 class End(NamedTuple):
-    """The end of a text, as far as the bans depend on it.
+    """The end of a text, as far as the bans depend on it."""
 
-    Attributes:
-        text: The normalised end that may begin a listed word; else empty, or `_LETTER` within a word.
-        rest: The bytes of an incomplete character.
-    """
-
-    text: str = ""
-    rest: bytes = b""
+    text: str = ""  # the normalised end that may begin a listed word; else empty, or `_LETTER` within a word
+    rest: bytes = b""  # the bytes of an incomplete character
 
 
 class FilterTable:
-    """The tokens that a word list bans after each end of a text. Threads may share one.
-
-    Args:
-        words: The list.
-        token_bytes: Each token's bytes; special tokens have none.
-        vocab_size: Width of the logits.
-    """
+    """The tokens that a word list bans after each end of a text. Threads may share one. `words`: the list. `token_bytes`: each
+    token's bytes; special tokens have none. `vocab_size`: width of the logits."""
 
     def __init__(self, words: WordList, token_bytes: Mapping[int, bytes], vocab_size: int) -> None:
         self._words = words

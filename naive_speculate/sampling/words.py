@@ -14,20 +14,11 @@ from functools import cache
 
 
 class WordList:
-    """Finds listed words in a text.
+    """Finds listed words in a text: only whole words, with or without a plural or possessive "s".
 
-    Only whole words are found, with or without a plural or possessive "s".
-
-    Args:
-        entries: Regular expressions, each over a case-folded word or a few words with single spaces between them.
-        name: The list's name in settings and messages.
-
-    Attributes:
-        pattern: A regular expression for any of the words, plural and possessive included.
-        composed: Whether a word has letters that may be written as two characters, such as accented ones.
-
-    Raises:
-        ValueError: If there is no entry, or one is not a regular expression.
+    The entries are regular expressions, each over a case-folded word or a few words with single spaces between them; a
+    `ValueError` if there is none, or one is not valid. `pattern` matches any of the words, plural and possessive included;
+    `composed` is set where a word has letters that may be written as two characters, such as accented ones.
     """
 
     def __init__(self, entries: Iterable[str], name: str = "custom") -> None:
@@ -73,11 +64,8 @@ class WordList:
 
     @staticmethod
     def decode(text: str) -> WordList:
-        """The list that ``encode`` wrote; line breaks may stand for its spaces.
-
-        Raises:
-            ValueError: If a part of ``text`` is not base64, or is not a regular expression.
-        """
+        """The list that ``encode`` wrote; line breaks may stand for its spaces. Raises `ValueError` if a part of ``text`` is
+        not base64, or is not a regular expression."""
         try:
             return WordList(base64.b64decode(part.encode(), validate=True).decode() for part in text.split())
         except (binascii.Error, UnicodeDecodeError) as error:
@@ -106,11 +94,7 @@ def classroom_words() -> WordList:
 
 
 def word_list(given: object) -> WordList:
-    """A word list as it was given, or the one that ships by its name, "classroom".
-
-    Raises:
-        ValueError: If it is neither.
-    """
+    """A word list as it was given, or the one that ships by its name, "classroom". Raises `ValueError` if it is neither."""
     if isinstance(given, WordList):
         return given
     if given == "classroom":

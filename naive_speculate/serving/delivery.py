@@ -1,4 +1,4 @@
-"""Hands events from decoder to readers: a thread that pumps an iterator, and an inbox for event loops."""
+"""Hands events from decoder to readers: a thread that pumps an iterator, an inbox for event loops, and what was delivered."""
 
 import asyncio
 import threading
@@ -6,7 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextvars import copy_context
 
-from naive_speculate.events import OUTPUT_KINDS, Event
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, FinishReason
+from naive_speculate.events.metrics import Summary
 from naive_speculate.serving.protocol import Deliver
 
 
@@ -70,17 +71,9 @@ class Inbox:
                 self._unread = []
 
     async def lists(self, pause: Callable[[], float]) -> AsyncIterator[list[Event]]:
-        """The events: immediately up to the first token, then as one list per `pause()` seconds.
-
-        Args:
-            pause: Seconds until the next list, called after each; the end of the run cuts it short.
-
-        Yields:
-            Lists of events; only the last one, at the end of the run, may be empty.
-
-        Raises:
-            Exception: The delivered failure.
-        """
+        """The events: immediately up to the first token, then as one list per `pause()` seconds. `pause`: seconds until the
+        next list, called after each; the end of the run cuts it short. Yields lists of events; only the last one, at the end of
+        the run, may be empty. Raises `Exception` the delivered failure."""
         begun = False
         try:
             with self._lock:
@@ -117,3 +110,37 @@ class Inbox:
         self._arrived.set()
         if self._over:
             self._ended.set()
+
+
+class DeliveredEvents:
+    """A summary of a run's delivered events. `begun`: whether anything was delivered; `unfinished`: the rows without a
+    `finished` event."""
+
+    def __init__(self, rows: int) -> None:
+        self.begun = False
+        self.unfinished = list(range(rows))
+        self._last_time = 0.0
+        self._summaries = [Summary() for _ in range(rows)]
+
+    def add(self, events: list[Event]) -> None:
+        """Record delivered events."""
+        self.begun = self.begun or bool(events)
+        for event in events:
+            self._last_time = max(self._last_time, event.time)
+            self._summaries[event.row].add(event)
+        ended = {event.row for event in events if event.kind == EventKind.FINISHED}
+        self.unfinished = [row for row in self.unfinished if row not in ended]
+
+    def endings(self, reason: FinishReason, message: str | None = None) -> list[Event]:
+        """The missing `finished` events."""
+        return [
+            Event(
+                EventKind.FINISHED,
+                row,
+                self._last_time,
+                finish_reason=reason,
+                metrics=self._summaries[row].metrics.to_dict(),
+                message=message,
+            )
+            for row in self.unfinished
+        ]

@@ -22,34 +22,22 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
 MAX_WAITING = 1024
-TIDY_SECONDS = 10.0
-"""Least interval at which an idle engine frees memory."""
-_READ_SECONDS = 0.01
-"""Pause of a reader between two reads; waking at every step would take the interpreter from the decoder."""
+TIDY_SECONDS = 10.0  # least interval at which an idle engine frees memory
+_READ_SECONDS = 0.01  # pause of a reader between two reads; waking at every step would take the interpreter from the decoder
 _SPARE = 0.5
 """Share of spare rows. A reader with less than its share of the rows gets a spare one at once; other addresses than the one
 with most rows get the same number again. Such rows take turns and keep their memory."""
-_LOOK_SECONDS = 0.05
-"""Poll interval while all readers lag."""
-STUCK_SECONDS = 60.0
-"""A longer step counts as no progress."""
-CLOSE_SECONDS = 3.0
-"""Most time that `close` waits for the current step."""
+_LOOK_SECONDS = 0.05  # poll interval while all readers lag
+STUCK_SECONDS = 60.0  # a longer step counts as no progress
+CLOSE_SECONDS = 3.0  # most time that `close` waits for the current step
 _TOO_MANY = "Too many of your runs are waiting, and others want to decode too. Try again in a moment."
 _BROKEN = "The decoder no longer works. The server needs to be started again."
 
 
 class _Job:
-    """A run, and the receiver of its events.
-
-    Attributes:
-        reader: Its reader.
-        left: Whether it must end: the reader left or reads too slowly, or the engine stops.
-        run: Its sequences.
-        number: Increases with every job.
-        turn: The step in which it was last stepped.
-        begun: The time at which it got its rows.
-    """
+    """A run, and the receiver of its events. `left`: whether it must end: the reader left or reads too slowly, or the engine
+    stops; `run`: its sequences; `number`: increases with every job; `turn`: the step in which it was last stepped; `begun`: the
+    time at which it got its rows."""
 
     def __init__(self, cancel: CancelFlag | None, deliver: Deliver, reader: Reader) -> None:
         self._cancel = cancel
@@ -81,13 +69,9 @@ class LocalEngine:
     """Decodes with one pair in one thread of this process; an `Engine`.
 
     Draws and distributions are per sequence, so each request gets the same text as alone. If a step fails, its sequences are
-    stepped again in halves, so that only sequences that fail alone end with an error.
-
-    Args:
-        decoder: The decoder; other threads may use it at the same time.
-        max_rows: Most sequences stepped together; others wait.
-        max_waiting: Most waiting sequences.
-        max_prompt_tokens: Longest prompt; None for the model's limit.
+    stepped again in halves, so that only sequences that fail alone end with an error. `decoder`: the decoder; other threads may
+    use it at the same time. `max_rows`: most sequences stepped together; others wait. `max_waiting`: most waiting sequences.
+    `max_prompt_tokens`: longest prompt; None for the model's limit.
     """
 
     def __init__(
@@ -228,11 +212,7 @@ class LocalEngine:
                 job.deliver(Unavailable(_BROKEN))
 
     def _admit(self) -> list[_Job]:
-        """Let waiting jobs join while rows are free; cancelled ones join at once, to be ended by the next step.
-
-        Readers get rows in turn. If all rows are taken, a job may get a spare row by its reader's share; if there is none
-        either, a job whose reader lags is ended.
-        """
+        """Let waiting jobs join while rows are free; cancelled ones join at once, to be ended by the next step."""
         if not self._waiting:
             return []
         lagging = [job for job in self._running if job.reader.lags()]

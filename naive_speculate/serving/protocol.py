@@ -23,15 +23,12 @@ block."""
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The reader of a run's events.
+    """The reader of a run's events."""
 
-    Attributes:
-        address, session: A decoder is shared fairly between addresses, and between the sessions of an address.
-        lags: Whether many delivered events are unread; then the run pauses. Called by the decoding thread.
-    """
-
+    # address, session: a decoder is shared fairly between addresses, and between the sessions of an address
     address: str = ""
     session: str = ""
+    # whether many delivered events are unread; then the run pauses. Called by the decoding thread
     lags: Callable[[], bool] = bool  # bool() is False
 
 
@@ -44,27 +41,16 @@ class Unavailable(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load of an engine.
+    """The load of an engine."""
 
-    Attributes:
-        ready: Whether it accepts requests.
-        running: Sequences being decoded.
-        waiting: Sequences waiting for a row.
-        capacity: Most sequences decoded at once, by all replicas together.
-        replicas: Number of replicas of the pair.
-        reason: Why it accepts no requests.
-        stuck: Whether the reason is a lack of progress.
-        run_seconds: Duration of recent runs; None before the first has ended.
-    """
-
-    ready: bool
-    running: int
-    waiting: int
-    capacity: int
-    replicas: int = 1
-    reason: str = ""
-    stuck: bool = False
-    run_seconds: float | None = None
+    ready: bool  # whether it accepts requests
+    running: int  # sequences being decoded
+    waiting: int  # sequences waiting for a row
+    capacity: int  # most sequences decoded at once, by all replicas together
+    replicas: int = 1  # number of replicas of the pair
+    reason: str = ""  # why it accepts no requests
+    stuck: bool = False  # whether the reason is a lack of progress
+    run_seconds: float | None = None  # duration of recent runs; None before the first has ended
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
@@ -73,23 +59,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """A description of an engine.
+    """A description of an engine."""
 
-    Attributes:
-        models: Names of target and draft.
-        device: Where the target computes.
-        chat: Whether the tokenizer has a chat template.
-        capacity: Most sequences that it can ever decode at once.
-        num_parameters: Of target, draft and head, as loaded.
-        weights: A description of the target's weights, as in `ModelPair`.
-    """
-
-    models: dict[str, str]
-    device: str
-    chat: bool
-    capacity: int
-    num_parameters: dict[str, int] = field(default_factory=dict)
-    weights: str | None = None
+    models: dict[str, str]  # names of target and draft
+    device: str  # where the target computes
+    chat: bool  # whether the tokenizer has a chat template
+    capacity: int  # most sequences that it can ever decode at once
+    num_parameters: dict[str, int] = field(default_factory=dict)  # of target, draft and head, as loaded
+    weights: str | None = None  # a description of the target's weights, as in `ModelPair`
 
 
 def entered(lists: Generator[list[Event], None, None]) -> Iterator[list[Event]]:
@@ -109,36 +86,17 @@ class Engine(Protocol):
         """A description of the engine."""
 
     def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
-        """Decode a request.
+        """Decode a request. Setting `cancel`, or closing or dropping the iterator, ends the run after the current step or
+        prompt chunk.
 
-        Args:
-            request: The request.
-            cancel: Set it to end the run after the current step or prompt chunk. Closing or dropping the iterator does the
-                same.
-            reader: Uses its share of the decoder.
-
-        Returns:
-            Iterator: Lists of events as they arrive, joined the run's trace. It begins with `started` and ends with `finished`
-            for each row, with reason `error` and a message for the visitor if decoding failed.
-
-        Raises:
-            ValueError: Naming the invalid field; here or when the iteration begins.
-            Unavailable: If the engine accepts no requests; likewise.
+        Returns lists of events as they arrive; joined, they are the run's trace: it begins with `started` and ends with
+        `finished` for each row, with reason `error` and a message for the visitor if decoding failed. Raises `ValueError`,
+        naming the invalid field, or `Unavailable` if the engine accepts no requests; here or when the iteration begins.
         """
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
-        """Decode a request for a caller that cannot block, such as an event loop.
-
-        Args:
-            request: The request.
-            cancel: Set it to end the run.
-            deliver: Receives the lists of `submit`, then the end. Exceptions of `submit` are delivered or raised.
-            reader: Uses its share of the decoder; the run pauses while it lags.
-
-        Raises:
-            ValueError: Naming the invalid field.
-            Unavailable: If the engine accepts no requests.
-        """
+        """Decode a request for a caller that cannot block, such as an event loop: `deliver` receives the lists of `submit`,
+        then the end. The run pauses while the reader lags. Exceptions of `submit` are delivered or raised."""
 
     def waiting_before(self, reader: Reader) -> int | None:
         """Number of sequences that would start before a new one of this reader; None if it would start at once."""

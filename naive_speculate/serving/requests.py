@@ -11,8 +11,7 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_ROWS = 16
-MAX_PROMPT_CHARACTERS = 10**6
-"""Longer prompts are refused before tokenization, which takes time and memory."""
+MAX_PROMPT_CHARACTERS = 10**6  # longer prompts are refused before tokenization, which takes time and memory
 MASK_SECONDS = 0.25 if hasattr(os, "fork") else None
 """Most processor time of a visitor's grammar for one mask (see `SpeculativeDecoder`); on average 1% of it."""
 OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or try again later."

@@ -11,31 +11,22 @@ from naive_speculate.speculate.sequence import CancelFlag
 
 @dataclass
 class RunRecord:
-    """The figures of one run, for the operator.
+    """The figures of one run, for the operator."""
 
-    Attributes:
-        request: The request. It holds the prompt, which is the visitor's.
-        seconds: From the request to the end.
-        wait_seconds: Until decoding began; None if it never did.
-        first_token_seconds: Until the first token; None if there was none.
-        prompt_tokens, tokens: Tokens of prompt and output.
-        num_steps, num_draft_tokens, num_accepted_tokens: Sums over all rows.
-        num_drafts: Steps with draft tokens.
-        accepted_at: Number of accepted draft tokens per index of the window.
-        outcome: The finish reason; "abandoned" if the reader left before the end; "refused" if nothing was decoded.
-    """
-
-    request: Request
-    seconds: float = 0.0
-    wait_seconds: float | None = None
-    first_token_seconds: float | None = None
+    request: Request  # the request. It holds the prompt, which is the visitor's
+    seconds: float = 0.0  # from the request to the end
+    wait_seconds: float | None = None  # until decoding began; None if it never did
+    first_token_seconds: float | None = None  # until the first token; None if there was none
+    # prompt_tokens, tokens: tokens of prompt and output
     prompt_tokens: int = 0
     tokens: int = 0
+    # num_steps, num_draft_tokens, num_accepted_tokens: sums over all rows
     num_steps: int = 0
-    num_drafts: int = 0
+    num_drafts: int = 0  # steps with draft tokens
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
-    accepted_at: list[int] = field(default_factory=list)
+    accepted_at: list[int] = field(default_factory=list)  # number of accepted draft tokens per index of the window
+    # the finish reason; "abandoned" if the reader left before the end; "refused" if nothing was decoded
     outcome: str = "abandoned"
 
     def add(self, event: Event, since: float) -> None:

@@ -9,12 +9,7 @@ from naive_speculate.serving.protocol import Reader
 
 
 class Shared(Protocol):
-    """A run that shares a decoder.
-
-    Attributes:
-        reader: Its reader.
-        num_rows: Number of rows it needs.
-    """
+    """A run that shares a decoder. `num_rows`: number of rows it needs."""
 
     reader: Reader
 
@@ -28,13 +23,8 @@ GROUPS: tuple[Group, ...] = (lambda reader: reader.address, lambda reader: (read
 
 
 def by_turns(runs: Sequence[S], key: Callable[[S], float], groups: Sequence[Group] = GROUPS) -> list[S]:
-    """One run of each group, then the second of each, and so on.
-
-    Args:
-        runs: Runs that need rows.
-        key: Orders the runs of a session. Sessions and addresses are ordered by their first run.
-        groups: The groupings, the outermost first.
-    """
+    """One run of each group, then the second of each, and so on. `runs`: runs that need rows. `key`: orders the runs of a
+    session. Sessions and addresses are ordered by their first run. `groups`: the groupings, the outermost first."""
     if not groups:
         return sorted(runs, key=key)
     shares: dict[Any, list[S]] = defaultdict(list)

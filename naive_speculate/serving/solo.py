@@ -15,8 +15,7 @@ from queue import Empty, SimpleQueue
 
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
-from naive_speculate.serving.delivered import DeliveredEvents
-from naive_speculate.serving.delivery import pump
+from naive_speculate.serving.delivery import DeliveredEvents, pump
 from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Load, Reader, Request, Unavailable
 from naive_speculate.serving.requests import MAX_ROWS, about, explain, prepare
 from naive_speculate.speculate.batch import PartialStepError
@@ -42,14 +41,9 @@ class FileFlag:
 
 
 class SoloEngine:
-    """Decodes each request by itself; an `Engine`.
-
-    Args:
-        decoder: Whose pair decodes.
-        wrap: Turns a function that decodes in this process into one that decodes in another.
-        max_rows: Most sequences of one request.
-        max_prompt_tokens: Longest prompt; None for the model's limit.
-    """
+    """Decodes each request by itself; an `Engine`. `decoder`: whose pair decodes. `wrap`: turns a function that decodes in this
+    process into one that decodes in another. `max_rows`: most sequences of one request. `max_prompt_tokens`: longest prompt;
+    None for the model's limit."""
 
     def __init__(
         self,

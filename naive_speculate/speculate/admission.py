@@ -28,7 +28,7 @@ from naive_speculate.speculate.draft import (
     TranslatedGivenDrafter,
     drafter_for,
 )
-from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_confidence, check_given, check_window
+from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_given
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 from naive_speculate.speculate.verify import Verifier, verifier_for
@@ -36,33 +36,23 @@ from naive_speculate.speculate.window import AutoWindow, CopyOrAskWindow, FixedW
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
 
-_MANY_TOKENS = 2**31
-"""More tokens than any tokenizer has or can be asked about."""
+_MANY_TOKENS = 2**31  # more tokens than any tokenizer has or can be asked about
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """A request's fields once they are checked.
+    """A request's fields once they are checked."""
 
-    Attributes:
-        token_ids: The prompt.
-        verifier: Judges its drafts.
-        drafter, drafting: The drafter's name and class; no class where nothing is drafted.
-        window_size: Drafts per step; None for "auto".
-        confidence: Below it a window ends.
-        given: A user-supplied draft, in token ids.
-        max_length: Most tokens of a row, prompt included.
-        ends, stops: The model's own end tokens, and all tokens that end a row.
-    """
-
-    token_ids: list[int]
-    verifier: Verifier
+    token_ids: list[int]  # the prompt
+    verifier: Verifier  # judges its drafts
+    # drafter, drafting: the drafter's name and class; no class where nothing is drafted
     drafter: str
     drafting: type[BatchDrafter] | None
-    window_size: int | None
-    confidence: float | None
-    given: GivenDraft | None
-    max_length: int
+    window_size: int | None  # drafts per step; None for "auto"
+    confidence: float | None  # below it a window ends
+    given: GivenDraft | None  # a user-supplied draft, in token ids
+    max_length: int  # most tokens of a row, prompt included
+    # ends, stops: the model's own end tokens, and all tokens that end a row
     ends: frozenset[int]
     stops: frozenset[int]
 
@@ -98,17 +88,9 @@ class Admission:
     def run(
         self, request: Request, cancel: CancelFlag | None = None, *, first_row: int = 0, random: MakeRandom | None = None
     ) -> Run:
-        """Check a request and make its run, whose rows are in no batch yet.
-
-        Args:
-            request: What to decode, and how.
-            cancel: Set it to end the run early.
-            first_row: The number of its first row.
-            random: Where draws come from; by default from the seed.
-
-        Raises:
-            ValueError: Naming the field and what was given.
-        """
+        """Check a request and make its run, whose rows are in no batch yet. `request`: what to decode, and how. `cancel`: set
+        it to end the run early. `first_row`: the number of its first row. `random`: where draws come from; by default from the
+        seed. Raises `ValueError`, naming the field and what was given."""
         plan, params = self._plan(request), request.params
         seed = params.seed if params.seed is not None else fresh_seed()
         pipelines = [self._pipeline(params, plan.token_ids, plan.stops) for _ in range(params.num_sequences)]
@@ -131,20 +113,14 @@ class Admission:
         """Check a request, but for what its pipeline checks."""
         params, given = request.params, request.given_draft
         verifier = verifier_for(request.verify_strategy, params.greedy)
-        window_size, confidence = check_window(request.num_draft_tokens), check_confidence(request.draft_confidence)
-        if request.detail not in ("full", "probs", "none"):
-            raise ValueError(f"detail must be 'full', 'probs' or 'none', got {request.detail!r:.80}")
-        if request.draft_sampling not in ("sampled", "argmax"):
-            raise ValueError(f"draft_sampling must be 'sampled' or 'argmax', got {request.draft_sampling!r:.80}")
+        window_size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)
         drafter = self._drafter(request.drafter, drafts=window_size != 0 and given is None)
         if given is not None:
             self._drafter("model", drafts=True)  # which draws where the user leaves it to it
         token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
         self._checked("stop_token_ids", params.stop_token_ids or ())
         if given is not None:
-            check_given(given, request.num_draft_tokens, verifier.greedy)
-            if request.draft_sampling != "sampled":
-                raise ValueError(f"given_draft needs draft_sampling='sampled', got {request.draft_sampling!r}")
+            check_given(request, verifier.greedy)
             drafter, given = GIVEN, replace(given, draft=self._given(given.draft, token_ids))
         ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
         return _Plan(
@@ -153,7 +129,7 @@ class Admission:
             drafter=drafter,
             drafting=drafter_for(drafter, self.pair) if window_size != 0 else None,
             window_size=window_size,
-            confidence=confidence,
+            confidence=request.draft_confidence,
             given=given,
             max_length=self._max_length(len(token_ids), params.max_tokens),
             ends=ends,
@@ -208,6 +184,7 @@ class Admission:
         cancel: CancelFlag | None,
     ) -> SequenceState:
         params = request.params
+        special = (params.skip_special_tokens, params.spaces_between_special_tokens)
         streams = params.detokenize and self.vocabulary.tokenizer is not None
         return SequenceState(
             row=number,
@@ -223,7 +200,7 @@ class Admission:
             stop_token_ids=plan.stops,
             end_token_ids=plan.ends,
             max_length=plan.max_length,
-            text=self._text_stream(params, plan.token_ids) if streams else None,
+            text=TextStream(self.vocabulary, plan.token_ids, *special) if streams else None,
             stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
             cancel=cancel,
             draft_sampling=request.draft_sampling,
@@ -231,11 +208,8 @@ class Admission:
         )
 
     def encode(self, prompt: Prompt, params: SamplingParams | None = None) -> list[int]:
-        """Token ids of a prompt, checked.
-
-        Raises:
-            ValueError: If it is empty, not in the vocabulary, or longer than the model's positions.
-        """
+        """Token ids of a prompt, checked. Raises `ValueError` if it is empty, not in the vocabulary, or longer than the model's
+        positions."""
         if isinstance(prompt, str):
             if not prompt:
                 raise ValueError("prompt is empty")
@@ -254,11 +228,7 @@ class Admission:
         return token_ids
 
     def _given(self, draft: Prompt, history: list[int]) -> list[int]:
-        """Token ids of a word that continues a text.
-
-        Raises:
-            ValueError: If there are none, or they are not in the vocabulary.
-        """
+        """Token ids of a word that continues a text."""
         found = self._checked("given_draft", self._continuing(draft, history) if isinstance(draft, str) else draft)
         if not found:
             raise ValueError("given_draft is empty: it has no tokens")
@@ -284,11 +254,7 @@ class Admission:
         return found
 
     def _as_chat(self, prompt: Prompt) -> list[int]:
-        """Token ids of a text in the tokenizer's chat template.
-
-        Raises:
-            ValueError: If it is no text, or there is no template, or the template fails.
-        """
+        """Token ids of a text in the tokenizer's chat template."""
         if not isinstance(prompt, str):
             raise ValueError(f"chat=True needs a prompt of text, got {len(prompt)} token ids")
         if not prompt:
@@ -328,9 +294,6 @@ class Admission:
             self._grammar(params).compile(guided) if isinstance(guided, GuidedDecodingParams) else None,
             None if params.filter_words is None else WordFilter(self._filter(params.filter_words), prompt),
         )
-
-    def _text_stream(self, params: SamplingParams, prompt: list[int]) -> TextStream:
-        return TextStream(self.vocabulary, prompt, params.skip_special_tokens, params.spaces_between_special_tokens)
 
     def _max_length(self, num_prompt_tokens: int, max_tokens: int | None) -> int:
         limits = [] if max_tokens is None else [num_prompt_tokens + max_tokens]

@@ -25,12 +25,7 @@ Records = Mapping[SequenceState, StepRecord]
 
 
 class PartialStepError(Exception):
-    """A step failed after it was committed for some rows.
-
-    Attributes:
-        records: What the step did to those rows.
-        cause: The failure.
-    """
+    """A step failed after it was committed for some rows. `records`: what the step did to those rows; `cause`: the failure."""
 
     def __init__(self, records: Records, cause: Exception) -> None:
         super().__init__(f"the step was committed for {len(records)} rows only: {cause}")
@@ -40,13 +35,9 @@ class PartialStepError(Exception):
 class Batch:
     """Rows that are decoded together and come and go between steps: their slots in the target's cache, and their drafters.
 
-    Not for several threads at once; the models may be shared.
-
-    Attributes:
-        target: The target and its cache.
-        slots: Each row's slot in it.
-        drafters: By name, those of the rows so far.
-        drafter_of: Each row's drafter; rows that are decoded plainly have none.
+    Not for several threads at once; the models may be shared. `target`: the target and its cache. `slots`: each row's slot in
+    it. `drafters`: by name, those of the rows so far. `drafter_of`: each row's drafter; rows that are decoded plainly have
+    none.
     """
 
     def __init__(self, pair: ModelPair, vocabulary: Vocabulary, earlier: EarlierOutputs | None = None) -> None:
@@ -94,18 +85,9 @@ class Batch:
         """Make one speculative step for every row that goes on.
 
         Rows that were cancelled or have no room left end without a step. A long prompt is prefilled first, one chunk per call:
-        it delays other rows by one chunk per step.
-
-        Args:
-            rows: Any rows of this batch.
-
-        Returns:
-            dict: What happened to each row that was stepped.
-
-        Raises:
-            ValueError: If a row is not of this batch.
-            PartialStepError: If the step failed after it was committed for some rows. Any other failure is raised as it is, and
-                no row was committed. After both, `rewind` rolls back.
+        it delays other rows by one chunk per step. `rows`: any rows of this batch. Returns what happened to each row that was
+        stepped. Raises `ValueError` if a row is not of this batch; `PartialStepError` if the step failed after it was committed
+        for some rows. Any other failure is raised as it is, and no row was committed. After both, `rewind` rolls back.
         """
         self._watch.begin()
         grads = torch.no_grad() if torch.is_grad_enabled() else nullcontext()
@@ -141,16 +123,12 @@ class Batch:
         return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
 
     def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """One forward of the target over each row's last token and its drafts.
+        """One forward of the target over each row's last token and its drafts; the rows are prefilled, in the order of their
+        slots.
 
-        Args:
-            rows: Prefilled rows, in the order of their slots.
-            draft: Their windows.
-
-        Returns:
-            tuple: Logits, shape `[batch_size, k + 1, vocab_size]`; index i judges draft i, the last gives the bonus token. And
-                features: the hidden states there of all layers that the rows' drafters need, concatenated, shape
-                `[batch_size, k + 1, number of layers * hidden_size]`; None where no drafter needs any.
+        Returns logits `[batch_size, k + 1, vocab_size]`: index i judges draft i, the last gives the bonus token. And the hidden
+        states there of all layers that the rows' drafters need, concatenated,
+        `[batch_size, k + 1, number of layers * hidden_size]`; None where no drafter needs any.
         """
         self._watch.verify()
         view = self.target.view([self.slots[row] for row in rows])

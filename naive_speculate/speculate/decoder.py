@@ -100,12 +100,7 @@ class SpeculativeDecoder:
 
     @overload
     def generate(
-        self,
-        prompt: str | list[int],
-        params: SamplingParams | None = None,
-        *,
-        cancel: CancelFlag | None = None,
-        **options: Any,
+        self, prompt: str | list[int], params: SamplingParams | None = None, *, cancel: CancelFlag | None = None, **options: Any
     ) -> GenerationResult: ...
 
     @overload
@@ -163,12 +158,7 @@ class SpeculativeDecoder:
         return results[0] if single else results
 
     def prepare(
-        self,
-        request: Request,
-        cancel: CancelFlag | None = None,
-        *,
-        first_row: int = 0,
-        random: MakeRandom | None = None,
+        self, request: Request, cancel: CancelFlag | None = None, *, first_row: int = 0, random: MakeRandom | None = None
     ) -> Run:
         """Check a request and make its run; see `Admission.run`."""
         return self.admission.run(request, cancel, first_row=first_row, random=random)

@@ -13,17 +13,12 @@ from naive_speculate.speculate.sequence import SequenceState
 
 
 class Distributions(NamedTuple):
-    """The target's distributions at every index of the windows.
+    """The target's distributions at every index of the windows."""
 
-    Attributes:
-        scores: Before temperature, shape `[batch_size, k + 1, vocab_size]`.
-        probs: Same shape; None where only the order of the scores is needed.
-        num_usable: int64, shape `[batch_size]`: the leading indices that have a distribution. Windows are judged up to there; a
-            row that accepts as many drafts has nothing to draw its next token from.
-    """
-
-    scores: torch.Tensor
-    probs: torch.Tensor | None
+    scores: torch.Tensor  # before temperature, shape `[batch_size, k + 1, vocab_size]`
+    probs: torch.Tensor | None  # same shape; None where only the order of the scores is needed
+    # int64, shape `[batch_size]`: the leading indices that have a distribution. Windows are judged up to there; a row that
+    # accepts as many drafts has nothing to draw its next token from
     num_usable: torch.Tensor
 
     @property

@@ -24,11 +24,8 @@ DISTANCE_DIGITS = 6
 
 
 def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabulary) -> list[Outcome]:
-    """The outcomes of a step, with as much as each row's `detail` and parameters ask for.
-
-    Raises:
-        ValueError: If a verifier accepted more drafts than there are.
-    """
+    """The outcomes of a step, with as much as each row's `detail` and parameters ask for. Raises `ValueError` if a verifier
+    accepted more drafts than there are."""
     columns = {
         "draft_token_ids": happened.draft.token_ids,
         "num_accepted": happened.verdict.num_accepted,
@@ -48,7 +45,7 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
     for index, (row, tensors) in enumerate(zip(rows, logprobs, strict=True)):
         seen = {name: column[index] for name, column in table.items()}
         outcome = _outcome(index, row, happened, seen)
-        if row.detail != "none" and "accept_probs" in seen:
+        if row.detail != "none" and "accept_prob" in seen:
             _add_probabilities(outcome, row, happened, seen)
             if row.detail == "full":
                 _add_tops(outcome, seen, vocabulary)
@@ -61,17 +58,9 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
 
 
 def raw_logprobs(logits: torch.Tensor, token_ids: torch.Tensor, count: int) -> tuple[torch.Tensor, ...]:
-    """Log-probabilities of the raw distribution, before any sampling parameter, for `logprob_entries`.
-
-    Args:
-        logits: Shape `[width, vocab_size]`.
-        token_ids: The chosen tokens, int64, shape `[width]`.
-        count: How many of the most probable tokens to add; -1 for all.
-
-    Returns:
-        tuple: The chosen tokens, their log-probabilities and ranks, shape `[width]`; the most probable tokens and their
-            log-probabilities, shape `[width, count]`.
-    """
+    """Log-probabilities of the raw distribution, before any sampling parameter, for `logprob_entries`: of logits
+    `[width, vocab_size]` the chosen tokens, their log-probabilities and ranks, shape `[width]`, and the `count` most probable
+    tokens (-1: all) and their log-probabilities, shape `[width, count]`."""
     logprobs = torch.log_softmax(logits.float(), dim=-1)
     chosen = pick(logprobs, token_ids)
     ranks = (logprobs > chosen[:, None]).sum(dim=-1) + 1
@@ -104,17 +93,17 @@ def _probabilities(rows: Sequence[SequenceState], happened: Step, probs: torch.T
             expected[members] = found.to(probs.dtype)
     next_probs = probs[torch.arange(len(rows), device=probs.device), verdict.num_accepted.clamp_max(k)]
     columns = {
-        "accept_probs": verdict.accept_probs.to(probs.dtype),
-        "uniforms": happened.r,
-        "expected_accepts": expected,
-        "target_probs": pick(probs[:, :k], draft.token_ids),
+        "accept_prob": verdict.accept_probs.to(probs.dtype),
+        "uniform": happened.r,
+        "expected_accept": expected,
+        "target_prob": pick(probs[:, :k], draft.token_ids),
         "next_prob": pick(next_probs, happened.next_token_ids),
-        "draft_probs": pick(q, draft.token_ids),
+        "draft_prob": pick(q, draft.token_ids),
     }
     if k and draft.probs is not None:
         q = _model_probs(draft, probs)
-        columns |= {"sampled_accepts": overlap(probs[:, :k], q), "argmax_accepts": pick(probs[:, :k], q.argmax(dim=-1))}
-    return columns if verdict.thresholds is None else columns | {"thresholds": verdict.thresholds}
+        columns |= {"sampled_accept": overlap(probs[:, :k], q), "argmax_accept": pick(probs[:, :k], q.argmax(dim=-1))}
+    return columns if verdict.thresholds is None else columns | {"threshold": verdict.thresholds}
 
 
 def _model_probs(draft: Proposal, like: torch.Tensor) -> torch.Tensor:
@@ -128,17 +117,17 @@ def _tops(happened: Step, probs: torch.Tensor) -> dict[str, torch.Tensor]:
     """The most probable tokens of every distribution, what the other model gives them, and entropies."""
     draft, k = happened.draft, happened.draft.token_ids.shape[1]
     target_top = _top(probs)
-    columns = {"target_top_ids": target_top.indices, "target_top_probs": target_top.values, "target_entropies": entropy(probs)}
+    columns = {"target_top_ids": target_top.indices, "target_top_probs": target_top.values, "target_entropy": entropy(probs)}
     if draft.probs is not None and k:
         q = draft.probs.to(probs.dtype)
         draft_top = _top(q)
         columns |= {
             "draft_top_ids": draft_top.indices,
             "draft_top_probs": draft_top.values,
-            "draft_entropies": entropy(_model_probs(draft, q)),
+            "draft_entropy": entropy(_model_probs(draft, q)),
         }
-        columns["target_tops_draft"] = q.gather(-1, target_top.indices[:, :k])
-        columns["draft_tops_target"] = probs[:, :k].gather(-1, draft_top.indices)
+        columns["target_top_draft"] = q.gather(-1, target_top.indices[:, :k])
+        columns["draft_top_target"] = probs[:, :k].gather(-1, draft_top.indices)
     if happened.verdict.next_probs is not None:
         residual_top = _top(happened.verdict.next_probs)
         columns |= {"residual_top_ids": residual_top.indices, "residual_top_probs": residual_top.values}
@@ -192,20 +181,19 @@ def _outcome(index: int, row: SequenceState, happened: Step, seen: dict[str, Any
 
 
 def _add_probabilities(outcome: Outcome, row: SequenceState, happened: Step, seen: dict[str, Any]) -> None:
-    length = len(outcome.draft_token_ids)
-    outcome.accept_probs = seen["accept_probs"][:length]
-    outcome.target_probs = [*seen["target_probs"][:length], seen["next_prob"]]
-    expected = seen["expected_accepts"][:length]
-    outcome.expected_accepts = expected if expected and expected[0] == expected[0] else None
-    if happened.draft.probs is not None:
-        outcome.draft_probs = seen["draft_probs"][:length]
-        if not row.verifier.greedy and not row.verifier.lossy and outcome.copied_from is None and "sampled_accepts" in seen:
-            outcome.sampled_accepts = seen["sampled_accepts"][:length]
-            outcome.argmax_accepts = seen["argmax_accepts"][:length]
-    if row.verifier.has_thresholds:
-        outcome.thresholds = seen.get("thresholds", [])[:length]
-    if row.verifier.needs_uniforms:
-        outcome.uniforms = seen["uniforms"][:length]
+    length, verifier, known = len(outcome.draft_token_ids), row.verifier, happened.draft.probs is not None
+    by_a_model = known and not verifier.greedy and not verifier.lossy and outcome.copied_from is None
+    wanted = {
+        "accept_prob": True,
+        "expected_accept": length > 0 and seen["expected_accept"][0] == seen["expected_accept"][0],
+        "draft_prob": known,
+        "sampled_accept": by_a_model,
+        "argmax_accept": by_a_model,
+        "threshold": verifier.has_thresholds,
+        "uniform": verifier.needs_uniforms,
+    }
+    outcome.values |= {name: seen[name][:length] for name, applies in wanted.items() if applies and name in seen}
+    outcome.values["target_prob"] = [*seen["target_prob"][:length], seen["next_prob"]]
 
 
 def _add_tops(outcome: Outcome, seen: dict[str, Any], vocabulary: Vocabulary) -> None:
@@ -215,20 +203,16 @@ def _add_tops(outcome: Outcome, seen: dict[str, Any], vocabulary: Vocabulary) ->
         count = sum(prob > 0 for prob in probs)
         return TopTokens(token_ids[:count], probs[:count], vocabulary.text_of)
 
-    tops = list(map(top, seen["target_top_ids"], seen["target_top_probs"]))
-    outcome.target_tops = [*tops[:length], tops[accepted]]
-    outcome.target_entropies = [*seen["target_entropies"][:length], seen["target_entropies"][accepted]]
-    if "draft_entropies" in seen:
+    tops, entropies = list(map(top, seen["target_top_ids"], seen["target_top_probs"])), seen["target_entropy"]
+    outcome.values["target_top"] = [*tops[:length], tops[accepted]]
+    outcome.values["target_entropy"] = [*entropies[:length], entropies[accepted]]
+    if "draft_entropy" in seen:
         drafts = list(map(top, seen["draft_top_ids"], seen["draft_top_probs"]))[:length]
-        outcome.draft_tops, outcome.draft_entropies = drafts, seen["draft_entropies"][:length]
-        outcome.target_tops_draft = _as_long_as(tops[:length], seen["target_tops_draft"])
-        outcome.draft_tops_target = _as_long_as(drafts, seen["draft_tops_target"])
+        outcome.values |= {"draft_top": drafts, "draft_entropy": seen["draft_entropy"][:length]}
+        for name, lists in (("target_top_draft", tops[:length]), ("draft_top_target", drafts)):
+            outcome.values[name] = [probs[: len(top)] for probs, top in zip(seen[name], lists, strict=False)]
     if "residual_top_ids" in seen and accepted < length:
         outcome.residual_top = top(seen["residual_top_ids"], seen["residual_top_probs"]) or None
-
-
-def _as_long_as(tops: Sequence[TopTokens], lists: Sequence[list[float]]) -> list[list[float]]:
-    return [probs[: len(top)] for probs, top in zip(lists, tops, strict=False)]
 
 
 def _add_counterfactuals(outcome: Outcome, row: SequenceState, seen: dict[str, Any]) -> None:

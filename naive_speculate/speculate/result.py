@@ -46,10 +46,7 @@ class GenerationResult:
             "token_ids": self.token_ids,
             "finish_reason": self.finish_reason.value,
             "metrics": self.metrics.to_dict(),
-            "logprobs": None if self.logprobs is None else [plain_logprobs(entry) for entry in self.logprobs],
-            "prompt_logprobs": None
-            if self.prompt_logprobs is None
-            else [None if entry is None else plain_logprobs(entry) for entry in self.prompt_logprobs],
+            **{name: (found := getattr(self, name)) and plain_logprobs(found) for name in ("logprobs", "prompt_logprobs")},
             "cumulative_logprob": self.cumulative_logprob,
             "outputs": [replace(output, outputs=[]).to_dict() for output in outputs],  # this one is among them
         }

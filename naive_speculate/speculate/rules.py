@@ -8,47 +8,32 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-Generators = Mapping[int, torch.Generator] | None
-"""Random generators by row; rows without one use torch's global generator."""
+Generators = Mapping[int, torch.Generator] | None  # random generators by row; rows without one use torch's global generator
 
 
 class Verdict(NamedTuple):
-    """What a verifier decides about a batch of draft windows.
+    """What a verifier decides about a batch of draft windows."""
 
-    Attributes:
-        num_accepted: int64, shape `[batch_size]`: how many drafts are accepted.
-        next_probs: Shape `[batch_size, vocab_size]`: the distribution of the next token: the residual after a rejection, the
-            target's after a fully accepted window. None under greedy matching.
-        next_token_ids: int64, shape `[batch_size]`, where the next token is not drawn; else None.
-        accept_probs: Shape `[batch_size, k]`: what each uniform draw was compared with; 1 or 0 where the rule is certain.
-        thresholds: Shape `[batch_size, k]` under typical acceptance; else None.
-        drawn: For each row, whether its next token is drawn, where rows differ in that; else None.
-    """
-
-    num_accepted: torch.Tensor
+    num_accepted: torch.Tensor  # int64, shape `[batch_size]`: how many drafts are accepted
+    # shape `[batch_size, vocab_size]`: the distribution of the next token: the residual after a rejection, the target's after a
+    # fully accepted window. None under greedy matching
     next_probs: torch.Tensor | None
-    next_token_ids: torch.Tensor | None
+    next_token_ids: torch.Tensor | None  # int64, shape `[batch_size]`, where the next token is not drawn; else None
+    # shape `[batch_size, k]`: what each uniform draw was compared with; 1 or 0 where the rule is certain
     accept_probs: torch.Tensor
-    thresholds: torch.Tensor | None = None
-    drawn: list[bool] | None = None
+    thresholds: torch.Tensor | None = None  # shape `[batch_size, k]` under typical acceptance; else None
+    drawn: list[bool] | None = None  # for each row, whether its next token is drawn, where rows differ in that; else None
 
 
 class Verifier(Protocol):
-    """Decides about a batch of draft windows. A subclass defines `judge` and the attributes that differ.
+    """Decides about a batch of draft windows. A subclass defines `judge` and the attributes that differ."""
 
-    Attributes:
-        greedy: Whether tokens are the most probable ones; such a verifier gets scores, of which only the order matters.
-        lossy: Whether the output distribution differs from the target's.
-        judges_all: Whether drafts after a rejected one are judged too.
-        needs_uniforms: Whether a uniform draw decides about each draft.
-        has_thresholds: Whether its verdicts carry thresholds.
-    """
-
+    # whether tokens are the most probable ones; such a verifier gets scores, of which only the order matters
     greedy: bool = False
-    lossy: bool = False
-    judges_all: bool = False
-    needs_uniforms: bool = True
-    has_thresholds: bool = False
+    lossy: bool = False  # whether the output distribution differs from the target's
+    judges_all: bool = False  # whether drafts after a rejected one are judged too
+    needs_uniforms: bool = True  # whether a uniform draw decides about each draft
+    has_thresholds: bool = False  # whether its verdicts carry thresholds
 
     def judge(
         self,
@@ -70,16 +55,9 @@ class Verifier(Protocol):
         ...
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor | None:
-        """The probability, before each draft was drawn, that it would be accepted.
-
-        Args:
-            target_probs: Shape `[batch_size, k, vocab_size]`.
-            draft_probs: The distributions that the drafts were drawn from, same shape.
-            verdict: What `judge` returned.
-
-        Returns:
-            torch.Tensor: Shape `[batch_size, k]`; None where the rule has no such probability.
-        """
+        """The probability, before each draft was drawn, that it would be accepted. `target_probs`: shape
+        `[batch_size, k, vocab_size]`; `draft_probs`: the distributions that the drafts were drawn from, same shape; `verdict`:
+        what `judge` returned. The result has shape `[batch_size, k]`; None where the rule has no such probability."""
         return None
 
 
@@ -101,28 +79,17 @@ def entropy(probs: torch.Tensor) -> torch.Tensor:
 
 def overlap(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
     """Σ min(target, draft): the probability that speculative sampling accepts a token drawn from the draft (Leviathan et al.
-    2023, Theorem 3.5). Where the draft is certain of a token, it is the target's probability of that token.
-
-    Args:
-        target_probs, draft_probs: Shape `[..., vocab_size]`.
-
-    Returns:
-        torch.Tensor: Shape `[...]`; 0 to 1.
-    """
+    2023, Theorem 3.5). Where the draft is certain of a token, it is the target's probability of that token. `target_probs`,
+    `draft_probs`: shape `[..., vocab_size]`. The result has shape `[...]`; 0 to 1."""
     return torch.minimum(target_probs, draft_probs).sum(dim=-1).clamp_max(1.0)
 
 
 def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
     """The distribution ∝ max(0, scale · target − draft); the target's own where that is 0 everywhere.
 
-    Unscaled, it is 0 everywhere only where the two are equal, and there no draft is ever rejected.
-
-    Args:
-        target_probs, draft_probs: Shape `[..., vocab_size]`.
-        scale: Shape `[...]`; 1 where it is not given.
-
-    Returns:
-        torch.Tensor: Same shape; the last axis sums to 1.
+    Unscaled, it is 0 everywhere only where the two are equal, and there no draft is ever rejected. `target_probs`,
+    `draft_probs`: shape `[..., vocab_size]`. `scale`: shape `[...]`; 1 where it is not given. The result has the same shape;
+    the last axis sums to 1.
     """
     scaled = target_probs if scale is None else scale[..., None] * target_probs
     left = (scaled - draft_probs).clamp_min(0)
@@ -131,15 +98,8 @@ def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor, scale: torch
 
 
 def draw(probs: torch.Tensor, generators: Generators = None) -> torch.Tensor:
-    """Draw an index from each distribution by an exponential race.
-
-    Args:
-        probs: Shape `[batch_size, ..., vocab_size]`.
-        generators: Random generators by row.
-
-    Returns:
-        torch.Tensor: int64, shape `[batch_size, ...]`.
-    """
+    """Draw an index from each distribution by an exponential race. `probs`: shape `[batch_size, ..., vocab_size]`;
+    `generators`: random generators by row. The result is int64, shape `[batch_size, ...]`."""
     noise = torch.empty_like(probs).exponential_()
     for row, generator in (generators or {}).items():
         noise[row].exponential_(generator=generator)
@@ -161,17 +121,10 @@ def next_token_probs(
     lengths: torch.Tensor,
     scale: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The residual at the first rejection, or the target's distribution after a fully accepted window.
-
-    Args:
-        target_probs: Shape `[batch_size, k + 1, vocab_size]`.
-        draft_probs: Shape `[batch_size, k, vocab_size]`.
-        num_accepted, lengths: int64, shape `[batch_size]`: drafts that are accepted, and all drafts.
-        scale: Shape `[batch_size]`: multiplies the target before the draft is subtracted; 1 where it is not given.
-
-    Returns:
-        torch.Tensor: Shape `[batch_size, vocab_size]`.
-    """
+    """The residual at the first rejection, or the target's distribution after a fully accepted window, shape
+    `[batch_size, vocab_size]`; target `[batch_size, k + 1, vocab_size]`, draft `[batch_size, k, vocab_size]`, numbers of
+    accepted and of all drafts int64 `[batch_size]`. `scale`, shape `[batch_size]`, multiplies the target before the draft is
+    subtracted."""
     rows = torch.arange(len(num_accepted), device=num_accepted.device)
     target = target_probs[rows, num_accepted]
     if draft_probs.shape[1] == 0:

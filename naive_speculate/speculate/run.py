@@ -9,11 +9,8 @@ from naive_speculate.speculate.sequence import SequenceState
 
 
 class Run:
-    """A request's sequences, n or best_of of them, and their events.
-
-    Attributes:
-        rows: The sequences, which share the prompt and the seed.
-    """
+    """A request's sequences, n or best_of of them, and their events. `rows`: the sequences, which share the prompt and the
+    seed."""
 
     def __init__(self, rows: Sequence[SequenceState], emitters: Sequence[Emitter]) -> None:
         self.rows = list(rows)

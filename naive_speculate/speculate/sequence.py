@@ -3,10 +3,13 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import Field
 
 from naive_speculate.events.event import FinishReason, Logprob
 from naive_speculate.events.record import Outcome, StepRecord
+from naive_speculate.sampling.checked import Real, checked
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource
@@ -27,68 +30,46 @@ class CancelFlag(Protocol):
         ...
 
 
-@dataclass(slots=True, frozen=True)
+_Most = Field(max_length=200, description="text or token ids, at most 200")
+
+
+@checked("given_draft.")
 class GivenDraft:
-    """A user-supplied draft for the first step of a run; later steps are decoded plainly.
+    """A user-supplied draft for the first step of a run; later steps are decoded plainly."""
 
-    Attributes:
-        draft: The next word as text, with the space that belongs to it, or token ids; of a `SequenceState`, token ids.
-        prob: The probability with which its first token is drafted; otherwise the draft model draws that token.
-    """
-
-    draft: Prompt
-    prob: float
+    # the next word as text, with the space that belongs to it, or token ids; of a `SequenceState`, token ids
+    draft: Annotated[str, _Most] | Annotated[Sequence[int], _Most]
+    # the probability with which its first token is drafted; otherwise the draft model draws that token
+    prob: Annotated[Real, Field(ge=0, le=1, description="from 0 to 1")]
 
 
 @dataclass(slots=True, eq=False)
 class SequenceState:
-    """One sequence that is being decoded.
+    """One sequence that is being decoded."""
 
-    Attributes:
-        row: Its number in its run, which its events carry.
-        prompt_token_ids: The prompt.
-        token_ids: Prompt and all generated tokens.
-        params: The request's parameters.
-        verifier: Judges its drafts.
-        drafter: Name of its drafter.
-        window: How many tokens to draft.
-        draft_sampling: How a model drafts for it.
-        detail: How much its events report.
-        random: The source of all its draws.
-        pipeline: Turns logits into its probabilities.
-        stop_token_ids: Tokens that end it.
-        end_token_ids: Those of them that are the model's own end.
-        max_length: The most tokens that it may have, prompt included.
-        text: Turns its tokens into text; None where there is no text.
-        stops: Looks for stop strings; None where there are none.
-        cancel: Ends it early once it is set.
-        finish_reason, message: Why it ended, and what went wrong where it ended in an error; None while it goes on.
-        num_steps: Steps made.
-        given_draft: A user-supplied draft for its first step, in token ids.
-        logprobs, prompt_logprobs: As in the parameters.
-    """
-
-    row: int
+    row: int  # its number in its run, which its events carry
     prompt_token_ids: list[int]
-    token_ids: list[int]
-    params: SamplingParams
-    verifier: Verifier
-    drafter: str
-    window: Window
-    detail: Detail
-    random: RandomSource
-    pipeline: LogitsPipeline
-    stop_token_ids: frozenset[int]
-    end_token_ids: frozenset[int]
-    max_length: int
-    text: TextStream | None
-    stops: StopStrings | None
-    cancel: CancelFlag | None = None
+    token_ids: list[int]  # prompt and all generated tokens
+    params: SamplingParams  # the request's parameters
+    verifier: Verifier  # judges its drafts
+    drafter: str  # name of its drafter
+    window: Window  # how many tokens to draft
+    detail: Detail  # how much its events report
+    random: RandomSource  # the source of all its draws
+    pipeline: LogitsPipeline  # turns logits into its probabilities
+    stop_token_ids: frozenset[int]  # tokens that end it
+    end_token_ids: frozenset[int]  # those of them that are the model's own end
+    max_length: int  # the most tokens that it may have, prompt included
+    text: TextStream | None  # turns its tokens into text; None where there is no text
+    stops: StopStrings | None  # looks for stop strings; None where there are none
+    cancel: CancelFlag | None = None  # ends it early once it is set
+    # finish_reason, message: why it ended, and what went wrong where it ended in an error; None while it goes on
     finish_reason: FinishReason | None = None
     message: str | None = None
-    num_steps: int = 0
-    draft_sampling: DraftSampling = "sampled"
-    given_draft: GivenDraft | None = None
+    num_steps: int = 0  # steps made
+    draft_sampling: DraftSampling = "sampled"  # how a model drafts for it
+    given_draft: GivenDraft | None = None  # a user-supplied draft for its first step, in token ids
+    # logprobs, prompt_logprobs: as in the parameters
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
     _text_ends: list[int] = field(default_factory=list)  # by generated token, where there are stop strings

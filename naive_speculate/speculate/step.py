@@ -24,34 +24,20 @@ class Models(Protocol):
 
 
 class Step(NamedTuple):
-    """What happened in a step, still on the device. `observe` derives everything else from it.
+    """What happened in a step, still on the device. `observe` derives everything else from it."""
 
-    Attributes:
-        draft: The draft windows.
-        logits: The target's, shape `[batch_size, k + 1, vocab_size]`.
-        features: Hidden states of the target at the same tokens; see `Batch.score`.
-        p: The target's distributions.
-        r: The uniform draws, float64, shape `[batch_size, k]`.
-        verdict: What the verifiers decided.
-        next_token_ids: The token after each row's accepted drafts, int64, shape `[batch_size]`.
-    """
-
-    draft: Proposal
-    logits: torch.Tensor
-    features: torch.Tensor | None
-    p: Distributions
-    r: torch.Tensor
-    verdict: Verdict
-    next_token_ids: torch.Tensor
+    draft: Proposal  # the draft windows
+    logits: torch.Tensor  # the target's, shape `[batch_size, k + 1, vocab_size]`
+    features: torch.Tensor | None  # hidden states of the target at the same tokens; see `Batch.score`
+    p: Distributions  # the target's distributions
+    r: torch.Tensor  # the uniform draws, float64, shape `[batch_size, k]`
+    verdict: Verdict  # what the verifiers decided
+    next_token_ids: torch.Tensor  # the token after each row's accepted drafts, int64, shape `[batch_size]`
 
 
 def step(models: Models, rows: Sequence[SequenceState]) -> Step:
-    """Make one speculative step for every row. Plain autoregressive decoding is the same with γ = 0.
-
-    Args:
-        models: Draft and score; the rows are prefilled there.
-        rows: Each has its own parameters, window and random source.
-    """
+    """Make one speculative step for every row. Plain autoregressive decoding is the same with γ = 0. `models`: draft and score;
+    the rows are prefilled there. `rows`: each has its own parameters, window and random source."""
     draft = models.propose(rows)  # x₁ … x_γ ~ q₁ … q_γ, each row its own γ
     logits, features = models.score(rows, draft)  # the target over x₁ … x_γ, in one forward
     p = distributions(rows, logits, draft)  # p₁ … p_{γ+1}, after temperature, top-p and the rest

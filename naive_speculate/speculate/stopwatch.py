@@ -15,11 +15,8 @@ class Seconds(NamedTuple):
 
 
 class Stopwatch:
-    """A step's two phases: on the CPU by the wall clock; on CUDA by events, read after the step's one wait.
-
-    Args:
-        device: Where the work runs.
-    """
+    """A step's two phases: on the CPU by the wall clock; on CUDA by events, read after the step's one wait. `device`: where the
+    work runs."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -30,10 +30,7 @@ def greedy_match(target_dists: torch.Tensor, candidate_tokens: torch.Tensor) -> 
 
 
 def speculative_sampling(
-    target_dists: torch.Tensor,
-    proposal_dists: torch.Tensor,
-    candidate_tokens: torch.Tensor,
-    random: RandomSource | None = None,
+    target_dists: torch.Tensor, proposal_dists: torch.Tensor, candidate_tokens: torch.Tensor, random: RandomSource | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Verify candidate tokens by speculative sampling (Leviathan et al. 2023, arXiv 2211.17192, Algorithm 1).
 

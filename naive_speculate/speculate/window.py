@@ -22,10 +22,8 @@ from naive_speculate.costs import CostTable, LearnedCosts
 
 MAX_AUTO_WINDOW = 16
 _PROBE_EVERY = 8
-_LENGTHS = (2, 3, 5, 8)
-"""Lengths of calls that draft several tokens: each has its own graph, with its own copy of the weights."""
-_MORE = 4
-"""Tokens per call where no length was chosen."""
+_LENGTHS = (2, 3, 5, 8)  # lengths of calls that draft several tokens: each has its own graph, with its own copy of the weights
+_MORE = 4  # tokens per call where no length was chosen
 # Prior acceptance rates by confidence; the last is for certain drafts, such as copies. A greedy draft of low confidence
 # is often rejected (by SmolLM2, of its head's, 0.03, 0.11, 0.24, 0.36, 0.52, 0.73, 0.86, 0.92 are accepted); the tales pair's,
 # made for its target, less often. A sampled one is wrong less often: where the draft is uncertain, so is the target.
@@ -39,12 +37,8 @@ _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
 class FixedWindow:
-    """A fixed number of drafts; fewer after a draft of low confidence, where such a limit is given.
-
-    Attributes:
-        limit: The number.
-        adaptive: Whether the draft's confidence can end a window.
-    """
+    """A fixed number of drafts; fewer after a draft of low confidence, where such a limit is given. `limit`: the number;
+    `adaptive`: whether the draft's confidence can end a window."""
 
     def __init__(self, num_draft_tokens: int, least_confidence: float | None = None) -> None:
         self.limit = num_draft_tokens
@@ -146,7 +140,7 @@ class AutoWindow:
 
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one of this draft probability."""
-        bucket = _bucket(confidence)
+        bucket = sum(confidence >= edge for edge in _BUCKETS)
         self._window.append(bucket)
         self._reach *= self._kept[bucket] / self._seen[bucket]
         if confidence < self._least or not self._pays():
@@ -192,11 +186,8 @@ class AutoWindow:
 
 
 class CopyOrAskWindow:
-    """Two windows of a drafter that copies or asks a model: the two cost and are accepted differently.
-
-    Args:
-        copying, asking: The windows. A copy costs no draft forward.
-    """
+    """Two windows of a drafter that copies or asks a model: the two cost and are accepted differently. `copying`, `asking`: the
+    windows. A copy costs no draft forward."""
 
     adaptive = True
     drafts = True
@@ -237,7 +228,3 @@ class CopyOrAskWindow:
 
 
 Window = FixedWindow | AutoWindow | CopyOrAskWindow
-
-
-def _bucket(confidence: float) -> int:
-    return sum(confidence >= edge for edge in _BUCKETS)

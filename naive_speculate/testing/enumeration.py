@@ -14,31 +14,21 @@ from naive_speculate.testing.toys import EOS
 Outputs = dict[tuple[int, ...], float]
 """Probabilities by generated tokens; the tokens of a run that ended in an error end with -1."""
 
-_REPEATS = 16
-"""Repetitions of a run before it counts as reproducible, since a draw from another source may repeat by chance."""
+_REPEATS = 16  # repetitions of a run before it counts as reproducible, since a draw from another source may repeat by chance
 
 
 @dataclass
 class Enumeration:
-    """The result of all paths.
+    """The result of all paths."""
 
-    Attributes:
-        outputs: The output distribution.
-        likeliest: Per output, its most probable path and the path's probability.
-        num_paths: Number of paths.
-        num_drafted: Draft tokens on all paths.
-        coarse: Whether some draw used probabilities of less than float64.
-        hint: A possible fault of the drafter; "" for none.
-        message: The message of a path that ended in an error; None if none did.
-    """
-
-    outputs: Outputs = field(default_factory=dict)
+    outputs: Outputs = field(default_factory=dict)  # the output distribution
+    # per output, its most probable path and the path's probability
     likeliest: dict[tuple[int, ...], tuple[float, list[float]]] = field(default_factory=dict)
-    num_paths: int = 0
-    num_drafted: int = 0
-    coarse: bool = False
-    hint: str = ""
-    message: str | None = None
+    num_paths: int = 0  # number of paths
+    num_drafted: int = 0  # draft tokens on all paths
+    coarse: bool = False  # whether some draw used probabilities of less than float64
+    hint: str = ""  # a possible fault of the drafter; "" for none
+    message: str | None = None  # the message of a path that ended in an error; None if none did
 
     def add(self, run: Path) -> None:
         """Add a path."""
@@ -58,16 +48,8 @@ def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, 
 
     The stated acceptance probabilities are checked. A path with an acceptance draw after its branching point is run twice: for
     accepted tokens with draws of 0 and of the largest number below the stated probability, for rejected tokens with that
-    probability and with the largest number below 1. Both runs must agree.
-
-    Args:
-        pair: Models of few tokens.
-        prompt: Token ids.
-        params: Sampling parameters; `max_tokens` of 3 or 4 is best.
-        **options: As for `SpeculativeDecoder.stream`; `detail` must not be "none".
-
-    Raises:
-        Deviation: If a path contradicts its stated probabilities, or is not reproducible.
+    probability and with the largest number below 1. Both runs must agree. `options` are as for `SpeculativeDecoder.stream`;
+    `detail` must not be "none". Raises `Deviation` if a path contradicts its stated probabilities, or is not reproducible.
     """
     decoder, found = SpeculativeDecoder(pair), Enumeration()
     pending: list[tuple[list[float], list[list[float] | float | None]]] = [([], [])]
@@ -136,10 +118,8 @@ def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
     first = next((index for index, (one, other) in enumerate(stated) if one != other), 0)
     outcomes = [f"{exactly(path.taken)} gives {list(path.tokens)}" for path in (run, again)]
     if run.tokens == again.tokens:
-        outcomes = [f"after {exactly(path.taken[:first])} comes {_describe(path.stated[first])}" for path in (run, again)]
+        found = [(exactly(path.taken[:first]), path.stated[first]) for path in (run, again)]
+        draws = [f"a draw from {numbers(one)}" if isinstance(one, list) else f"a verdict with {one}" for _, one in found]
+        outcomes = [f"after {taken} comes {draw}" for (taken, _), draw in zip(found, draws, strict=True)]
     why = f"draws on the same side of the stated accept_probs decide differently: {', '.join(outcomes)}"
     return Deviation(why, run.describe())
-
-
-def _describe(stated: list[float] | float | None) -> str:
-    return f"a draw from {numbers(stated)}" if isinstance(stated, list) else f"a verdict with {stated}"

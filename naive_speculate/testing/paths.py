@@ -36,12 +36,9 @@ class Branches:
     """A random source that follows a given path through its choices, and records them.
 
     A path holds a number per choice: the result of a uniform draw, or the index of a possible token. After its end, draft
-    tokens are accepted if possible, and the first possible token is taken.
-
-    Attributes:
-        asked: Per choice the probabilities of the possible tokens, or None for a uniform draw.
-        coarse: Whether some draw used probabilities of less than float64.
-        drafting: Whether the drafter draws.
+    tokens are accepted if possible, and the first possible token is taken. `asked`: per choice the probabilities of the
+    possible tokens, or None for a uniform draw; `coarse`: whether some draw used probabilities of less than float64;
+    `drafting`: whether the drafter draws.
     """
 
     def __init__(self, path: Sequence[float]) -> None:
@@ -100,20 +97,15 @@ class _Watched(Batch):
 
 
 class Path:
-    """One run of the real decoder along a path.
+    """One run of the real decoder along a path; a `Deviation` if a verdict contradicts the draws and the stated probabilities.
 
     Attributes:
         taken: A number per choice of the run; begins with the path.
         stated: Per choice the probabilities of its branches, or for a uniform draw the acceptance probability in the events;
             None if no verdict used the draw.
-        tokens: The generated tokens, then -1 if the run ended in an error.
+        tokens: The generated tokens, then -1 if the run ended in an error, whose text is `message`.
         drafted: Number of draft tokens.
-        message: The message of a run that ended in an error.
         hint: A possible fault of its drafter; "" for none.
-        coarse: As of `Branches`.
-
-    Raises:
-        Deviation: If a verdict contradicts the draws and the stated probabilities.
     """
 
     def __init__(

@@ -25,8 +25,7 @@ Tokens = tuple[int, ...]
 
 SMALLEST_BIAS = 0.03
 ERROR_RATE = 0.001
-ENUMERATED = 1e-6
-"""Largest difference that counts as equal: a sampler may compare its draws in float32."""
+ENUMERATED = 1e-6  # largest difference that counts as equal: a sampler may compare its draws in float32
 _RESOLUTION = 1e-10
 _REPEATS = 16
 _GRID = 16
@@ -76,11 +75,7 @@ class Step:
         return target.to(dtype), proposal.to(dtype), torch.tensor(candidates)
 
     def emitted(self, candidates: Tokens, found: Any) -> Tokens:
-        """The tokens of a result.
-
-        Raises:
-            Deviation: If it is no result.
-        """
+        """The tokens of a result. Raises `Deviation` if it is no result."""
         try:
             rejected_idx, token = (int(part) for part in found)
         except (TypeError, ValueError, RuntimeError):
@@ -178,15 +173,9 @@ class _Tree:
 
 
 def enumerate_rejection(rejection: Rejection, step: Step) -> tuple[Outputs, int]:
-    """The exact distribution of k + 1 tokens, and the number of paths.
-
-    Args:
-        rejection: Takes `random`, an object with `uniform()` and `categorical(probs)`, besides its three tensors.
-        step: The distributions.
-
-    Raises:
-        Deviation: If it draws elsewhere, or returns no result.
-    """
+    """The exact distribution of k + 1 tokens, and the number of paths. `rejection`: takes `random`, an object with `uniform()`
+    and `categorical(probs)`, besides its three tensors; `step`: the distributions. Raises `Deviation` if it draws elsewhere, or
+    returns no result."""
     outputs: Outputs = {}
     num_paths = 0
     for candidates, probability in step.candidates().items():
@@ -239,11 +228,7 @@ def _next(step: Step, outputs: Mapping[Tokens, float], after: Tokens) -> list[fl
 
 
 def prove_rejection(rejection: Rejection, smallest_bias: float, error_rate: float, seed: int = 0) -> Proof:
-    """The proof for a bare rejection sampler; see `prove_lossless`.
-
-    Raises:
-        ValueError: Naming the argument.
-    """
+    """The proof for a bare rejection sampler; see `prove_lossless`. Raises `ValueError`, naming the argument."""
     if not callable(rejection):
         raise ValueError(f"rejection must be a function, got {rejection!r:.80}")
     for name, value in (("smallest_bias", smallest_bias), ("error_rate", error_rate)):

@@ -15,12 +15,9 @@ _WIDTH, _HEADS, _HEAD_DIM = 8, 2, 4
 
 
 def pair_with_head(vocab_size: int, seed: int, adds: bool = False, block: bool = False) -> ModelPair:
-    """A Llama of two layers and a head that has all tokens but the last.
-
-    Args:
-        adds: Whether the head has two layers and adds the target's states to its embeddings; otherwise it is EAGLE-3.
-        block: Whether it is a block drafter of two layers, for three draft tokens.
-    """
+    """A Llama of two layers and a head that has all tokens but the last. `adds`: whether the head has two layers and adds the
+    target's states to its embeddings; otherwise it is EAGLE-3. `block`: whether it is a block drafter of two layers, for three
+    draft tokens."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = LlamaConfig(

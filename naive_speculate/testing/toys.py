@@ -6,8 +6,7 @@ import torch
 
 from naive_speculate.infer.protocols import KVCache, KVState
 
-EOS = 0
-"""Their end-of-sequence token."""
+EOS = 0  # their end-of-sequence token
 
 
 @dataclass(eq=False)

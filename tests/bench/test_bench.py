@@ -97,7 +97,6 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
     [
         (["--target", "./no-such-folder", "--draft", "./no-such-folder"], "no such folder"),
         (["--device", "abacus"], "abacus"),
-        (["--prompts", "no-such-file.txt"], "no-such-file.txt"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,11 +107,12 @@ def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str, 
     assert "Traceback" not in captured.err
 
 
-def test_a_number_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--new-tokens", "many"], ["--prompts", "no-such-file.txt"]])
+def test_an_option_of_another_form_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--new-tokens", "many"])
+        main(arguments)
     assert ended.value.code == 2
-    assert "many" in capsys.readouterr().err
+    assert arguments[1] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--target", "--draft"])

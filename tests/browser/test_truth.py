@@ -122,6 +122,38 @@ def in_sight(page: Page, *places: str) -> bool:
     return becomes(page, IN_SIGHT, list(places))
 
 
+def what_matters_is_in_sight(page: Page) -> None:
+    """Prompt, settings, race and verdict, and the player where it was, on a screen of this size."""
+    page.evaluate("scrollTo(0, 0)")
+    assert in_sight(page, "#prompt", "#run", "#k input", "#temperature input", ".ns-race", ".ns-legend")
+    page.locator("#tokens del").first.click()
+    assert in_sight(page, "#tokens .ns-pinned", ".ns-die", ".ns-short")
+    press(page, "To the end")
+    before = page.locator(".ns-player").bounding_box()
+    press(page, "To the start")
+    expect(page.locator(".inspector-hint")).to_be_visible()
+    assert page.locator(".ns-player").bounding_box() == before
+    press(page, "To the end")
+    expect(page.locator(".ns-why")).to_be_visible()
+    page.keyboard.press("Escape")
+
+
+def a_phone_shows_it_too(page: Page) -> None:
+    """On a phone, which scrolls by itself, and whose settings and inspector open over the text."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    run(page, PROMPT)
+    assert in_sight(page, ".ns-race", "#tokens", ".ns-player", "#run", ".ns-settings-open"), "a phone scrolls by itself"
+    expect(page.locator("#inspector")).to_be_hidden()
+    expect(page.locator("#k input").first).to_be_hidden()
+    page.locator(".ns-settings-open").click()
+    assert in_sight(page, "#k input", "#temperature input")
+    page.locator(".ns-settings-open").click()
+    page.locator("#tokens del").first.click()
+    assert in_sight(page, ".ns-die", ".ns-short")
+    page.get_by_role("button", name="Close", exact=True).click()
+    expect(page.locator("#inspector")).to_be_hidden()
+
+
 def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(open_page, tmp_path):
     page = open_page(permissions=["clipboard-read", "clipboard-write"])
     ended(page)
@@ -145,34 +177,12 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(open_page,
 
     for size in ({"width": 1440, "height": 900}, {"width": 1024, "height": 768}):
         page.set_viewport_size(size)
-        page.evaluate("scrollTo(0, 0)")
-        assert in_sight(page, "#prompt", "#run", "#k input", "#temperature input", ".ns-race", ".ns-legend"), size
-        page.locator("#tokens del").first.click()
-        assert in_sight(page, "#tokens .ns-pinned", ".ns-die", ".ns-short"), size
-        press(page, "To the end")
-        before = page.locator(".ns-player").bounding_box()
-        press(page, "To the start")
-        expect(page.locator(".inspector-hint")).to_be_visible()
-        assert page.locator(".ns-player").bounding_box() == before
-        press(page, "To the end")
-        expect(page.locator(".ns-why")).to_be_visible()
-        page.keyboard.press("Escape")
+        what_matters_is_in_sight(page)
     page.set_viewport_size({"width": 720, "height": 450})  # 1440 at 200%
     page.evaluate("scrollTo(0, 0)")
     assert in_sight(page, "#prompt", "#run", "#k input", "#temperature input", "#more", "[data-lane=plain]")
     assert page.locator(".ns-dials").evaluate(WHOLE_LABELS)
-    page.set_viewport_size({"width": 390, "height": 844})
-    run(page, PROMPT)
-    assert in_sight(page, ".ns-race", "#tokens", ".ns-player", "#run", ".ns-settings-open"), "a phone scrolls by itself"
-    expect(page.locator("#inspector")).to_be_hidden()
-    expect(page.locator("#k input").first).to_be_hidden()
-    page.locator(".ns-settings-open").click()
-    assert in_sight(page, "#k input", "#temperature input")
-    page.locator(".ns-settings-open").click()
-    page.locator("#tokens del").first.click()
-    assert in_sight(page, ".ns-die", ".ns-short")
-    page.get_by_role("button", name="Close", exact=True).click()
-    expect(page.locator("#inspector")).to_be_hidden()
+    a_phone_shows_it_too(page)
 
     page.set_viewport_size({"width": 1440, "height": 900})
     page.locator("#stats a[href='#term-acceptance-rate']").click()

@@ -240,5 +240,9 @@ def test_a_row_with_a_shorter_window_has_a_list_for_each_of_its_drafts_and_no_mo
         done = batch.step(rows)
     for row in rows:
         outcome = done[row].outcome
-        counts = (len(outcome.draft_token_ids), len(outcome.target_tops_draft), len(outcome.draft_tops_target))
+        counts = (
+            len(outcome.draft_token_ids),
+            len(outcome.values["target_top_draft"]),
+            len(outcome.values["draft_top_target"]),
+        )
         assert counts == (row.window.limit,) * 3

@@ -15,15 +15,15 @@ from naive_speculate.sampling.guided import GrammarCompiler
     ("given", "said"),
     [
         ({"json": {}, "regex": "[0-9]+"}, "exactly one of json, regex, choice, grammar, json_object, got json, regex"),
-        ({"choice": [], "grammar": 'root ::= "a"'}, "exactly one of .* got choice, grammar"),
+        ({"choice": ["a"], "grammar": 'root ::= "a"'}, "exactly one of .* got choice, grammar"),
         ({"regex": "a", "json_object": True}, "exactly one of .* got json_object, regex"),
         ({"json_object": False}, "exactly one of .* got none"),
-        ({"regex": ""}, "guided_decoding regex is empty, got ''"),
-        ({"choice": []}, r"guided_decoding choice is empty, got \[\]"),
-        ({"choice": "north"}, "guided_decoding choice must be a list of texts, got 'north'"),
-        ({"regex": 3}, "guided_decoding regex must be text, got 3"),
+        ({"regex": ""}, "guided_decoding regex must be text that is not empty, got ''"),
+        ({"choice": []}, r"guided_decoding choice must be a list of texts that are not empty, got \[\]"),
+        ({"choice": "north"}, "guided_decoding choice must be a list of texts that are not empty, got 'north'"),
+        ({"regex": 3}, "guided_decoding regex must be text that is not empty, got 3"),
         ({"json": [1]}, r"guided_decoding json must be a JSON schema, as text or a mapping, got \[1\]"),
-        ({"json_object": 3}, "guided_decoding json_object must be True, got 3"),
+        ({"json_object": 3}, "guided_decoding json_object must be True or False, got 3"),
     ],
 )
 def test_two_kinds_or_none_or_an_empty_one_are_refused_by_name(given, said):
@@ -83,7 +83,7 @@ def test_compiled_grammars_are_kept_up_to_a_limit(bundled_pair, monkeypatch):
         ),
         ({"json": '{"type": }'}, r"json does not parse, got '{\"type\": }': Expecting value: line 1 column 10 \(char 9\)"),
         ({"regex": "a", "disable_any_whitespace": True}, "disable_any_whitespace .* go with json, got regex and True"),
-        ({"json": {}, "disable_any_whitespace": "no"}, "disable_any_whitespace must be True or False .* 'no'"),
+        ({"json": {}, "disable_any_whitespace": "no"}, "disable_any_whitespace must be True or False, got 'no'"),
         ({"disable_any_whitespace": True}, "exactly one of .* got none"),
     ],
 )

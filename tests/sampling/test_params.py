@@ -96,7 +96,7 @@ def test_vllms_other_ways_to_say_it_mean_the_same(name, given, meant):
         ({"guided_decoding": {"regex": "("}}, "guided_decoding regex does not parse, got '\\('"),
         ({"guided_decoding": {"json": "{"}}, "guided_decoding json does not parse"),
         ({"guided_decoding": {"grammar": "nonsense"}}, "guided_decoding grammar does not parse"),
-        ({"guided_decoding": {"choice": ["", "a"]}}, "choice must hold non-empty strings"),
+        ({"guided_decoding": {"choice": ["", "a"]}}, "choice must be a list of texts that are not empty"),
         ({"guided_decoding": {"regex": "a" * 20_001}}, "may be 20000 characters long, got 20001"),
         ({"guided_decoding": {"regex": ".*" * 1000}}, "regex may hold 300 repetitions .* got 1000"),
         ({"guided_decoding": {"grammar": "root ::= " + "[^a]* " * 1500}}, "grammar may hold 300 repetitions .* got 1500"),

@@ -80,7 +80,7 @@ class EngineContract:
         ("request_", "said"),
         [
             (Request([]), "prompt is empty"),
-            (Request([1], num_draft_tokens=65), "num_draft_tokens must be"),
+            (Request([1], chat=True), "chat=True needs a prompt of text"),
             (Request([1], verify_strategy="hope"), "verify_strategy must be one of"),
             (Request([1], drafter="oracle"), "drafter must be one of"),
             (Request([1], SamplingParams(n=99)), "n and best_of may be"),

@@ -91,18 +91,13 @@ def test_rows_with_given_drafts_join_a_batch_of_others(small_decoder):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (given([1], 1.5), "given_draft.prob must be from 0 to 1"),
-        (given([1], float("nan")), "given_draft.prob must be from 0 to 1"),
         (given([], 0.5), "^given_draft is empty"),
         (given([9], 0.5), "^given_draft holds 9"),
-        (given(None, 0.5), "^given_draft.draft must be text or token ids, got None"),
-        (given(3, 0.5), "^given_draft.draft must be text or token ids, got 3"),
         (given([1], 0.5, given_draft=([1], 0.5)), "^given_draft must be None or a GivenDraft, got \\("),
         (given([1], 0.5, given_draft=0), "^given_draft must be None or a GivenDraft, got 0"),
         (given([1], 0.5, num_draft_tokens="auto"), "^given_draft needs num_draft_tokens from 1 to 64, got 'auto'"),
         (given([1], 0.5, num_draft_tokens=0), "^given_draft needs num_draft_tokens from 1 to 64, got 0"),
         (given([1], 0.5, drafter="nonsense"), "^drafter must be one of"),
-        (given([1] * 201, 0.5), "may have 200"),
         (given(" word", 0.5), "no tokenizer"),
         (given([1], 0.5, verify_strategy="greedy_match"), "needs a temperature"),
     ],
@@ -113,6 +108,21 @@ def test_what_cannot_be_drafted_is_refused(pair, options, words):
     alone = SpeculativeDecoder(ModelPair(pair.target))
     with pytest.raises(ValueError, match="no draft model"):
         alone.generate(PROMPT, SamplingParams(max_tokens=2), given_draft=GivenDraft([1], 0.5))
+
+
+@pytest.mark.parametrize(
+    ("draft", "prob", "words"),
+    [
+        ([1], 1.5, "^given_draft.prob must be from 0 to 1, got 1.5"),
+        ([1], float("nan"), "^given_draft.prob must be from 0 to 1, got nan"),
+        (None, 0.5, "^given_draft.draft must be text or token ids, at most 200, got None"),
+        (3, 0.5, "^given_draft.draft must be text or token ids, at most 200, got 3"),
+        ([1] * 201, 0.5, "^given_draft.draft must be text or token ids, at most 200, got"),
+    ],
+)
+def test_a_draft_of_another_form_is_refused(draft, prob, words):
+    with pytest.raises(ValueError, match=words):
+        GivenDraft(draft, prob)
 
 
 def test_it_is_one_of_the_packages_own_drafters(pair):

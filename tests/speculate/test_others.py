@@ -47,7 +47,7 @@ def test_each_strategy_keeps_what_it_was_said_to_keep_given_the_same_history_and
                 continue
             others = dict(outcome.others)
             assert set(others) == set(VERIFIERS) - {strategy}
-            best = [tops[0].token_id for tops in outcome.target_tops]
+            best = [tops[0].token_id for tops in outcome.values["target_top"]]
             matches = [token == likeliest for token, likeliest in zip(outcome.draft_token_ids, best, strict=False)]
             assert others.pop("greedy_match") == [*matches, False].index(False)
             for name, kept in others.items():

@@ -12,7 +12,7 @@ from ui.experiments.lessons.lesson import end_of
 from ui.experiments.rooms import room
 from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
-from ui.host.scores import HALF, scores_of
+from ui.host.scores import scores_of
 from ui.labels import to_json
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
@@ -64,7 +64,7 @@ def findings(catalog: Catalog, pair: str, asked: Any) -> str:
             raise ValueError(f"the prompt and {FIELDS[name][0]} may have at most {MOST_TOKENS} tokens together, got {length}")
     chat = bool(fields.get("chat")) and served.engine.about.chat
     prompt, a, b = given.values()
-    return words(compare(full, half, prompt, a, b, dtype=HALF, chat=chat, greedy=bool(fields.get("greedy"))))
+    return words(compare(full, half, prompt, a, b, chat=chat, greedy=bool(fields.get("greedy"))))
 
 
 def _text(value: Any, label: str, most: int) -> str:

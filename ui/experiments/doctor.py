@@ -9,7 +9,7 @@ import gradio as gr
 from rich.console import Console
 
 from naive_speculate.doctor import Diagnosis, diagnose, read
-from naive_speculate.doctor.costs import from_words
+from naive_speculate.doctor.given_costs import from_words
 from naive_speculate.doctor.report import best_window, caveats, figures, no_problems, show, shown_windows
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT, component, render

@@ -31,5 +31,5 @@ def scores_of(catalog: Catalog, pair: str) -> tuple[Scores, Scores]:
 
 @lru_cache(maxsize=1)
 def _load(target: str | Path) -> tuple[Scores, Scores]:
-    full, half = (Scores(load_pair(target, device="cpu", dtype=dtype)) for dtype in ("float32", HALF))
+    full, half = (Scores(load_pair(target, device="cpu", dtype=dtype), dtype) for dtype in ("float32", HALF))
     return full, half

@@ -9,25 +9,15 @@ import numpy as np
 import torch
 
 from naive_speculate.infer.gguf.library import Context, llama_cpp
-from naive_speculate.infer.rows import Rows
+from naive_speculate.infer.rows import Rows, SharedCache
 
 _FIRST_CELLS = 512
 
 
-class GgufCache:
-    """A `BatchCache` whose keys and values are stored by llama.cpp.
-
-    Args:
-        new_context: Makes a context for a number of tokens.
-        batch_size: Number of rows.
-        vocab_size: Width of the logits.
-
-    Attributes:
-        lengths: Number of tokens of each row.
-
-    Raises:
-        ValueError: If there are more rows than llama.cpp has sequences.
-    """
+class GgufCache(SharedCache):
+    """A `BatchCache` whose keys and values are stored by llama.cpp. `new_context`: makes a context for a number of tokens;
+    `batch_size`: number of rows; `vocab_size`: width of the logits. `lengths`: number of tokens of each row. Raises
+    `ValueError` if there are more rows than llama.cpp has sequences."""
 
     def __init__(self, new_context: Callable[[int], Context], batch_size: int, vocab_size: int) -> None:
         if batch_size < 1:
@@ -43,10 +33,6 @@ class GgufCache:
 
     def rows(self, rows: Sequence[int]) -> "GgufRows":
         return GgufRows(self, rows)
-
-    def all_rows(self) -> "GgufRows":
-        """All rows."""
-        return GgufRows(self, range(len(self.lengths)))
 
     def add_rows(self, count: int) -> None:
         """Add `count` rows; a `ValueError` if there are more than llama.cpp has sequences."""
@@ -86,33 +72,16 @@ class GgufCache:
         """Capacity in tokens."""
         return self._context.num_cells
 
-    def get_num_tokens(self) -> int:
-        """Number of tokens of the longest row."""
-        return max(self.lengths)
-
-    def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
-        """Remove the last tokens of every row; one number, or one per row (see `KVCache`)."""
-        self.all_rows().crop(num_tokens_crop)
-
     def decode(self, rows: Sequence[int], query: Sequence[Sequence[int]], num_logits: int) -> torch.Tensor:
-        """Compute and store tokens that follow the rows' own.
-
-        Args:
-            rows: Distinct rows.
-            query: Token ids, the same number for each row.
-            num_logits: Number of last tokens per row whose logits are returned.
-
-        Returns:
-            torch.Tensor: float32, shape `[rows * num_logits, vocab_size]`.
-
-        Raises:
-            MemoryError: If memory is insufficient; the rows are unchanged.
-            RuntimeError: If llama.cpp fails.
-        """
+        """Compute and store tokens that follow the rows' own, the same number for each of these distinct rows. Returns the
+        logits of the last `num_logits` tokens, float32, shape `[rows * num_logits, vocab_size]`. Raises `MemoryError` if memory
+        is insufficient (the rows are unchanged), `RuntimeError` if llama.cpp fails."""
         num_new = len(query[0])
         first_wanted = num_new - num_logits
         with self._lock:
-            self._reserve(len(rows) * num_new)
+            needed = sum(self.lengths) + len(rows) * num_new
+            if needed > self._context.num_cells:
+                self._move(max(needed, self._context.num_cells * 3 // 2))
             if len(rows) * num_new <= Context.MAX_TOKENS:
                 batch = self._batch
                 for index, row in enumerate(rows):
@@ -145,11 +114,6 @@ class GgufCache:
             return torch.empty(0, self._vocab_size)
         logits = library.llama_get_logits(handle)
         return torch.from_numpy(np.ctypeslib.as_array(logits, (num_outputs, self._vocab_size))).clone()
-
-    def _reserve(self, num_new: int) -> None:
-        needed = sum(self.lengths) + num_new
-        if needed > self._context.num_cells:
-            self._move(max(needed, self._context.num_cells * 3 // 2))
 
     def _move(self, num_cells: int) -> None:
         """Move all rows into a context of another size; nothing changes if memory is insufficient."""

@@ -26,17 +26,11 @@ DTYPES = {
 
 
 def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32") -> None:
-    """Write a model.
+    """Write a transformers causal language model as a GGUF file.
 
-    Args:
-        model: A transformers causal language model.
-        tokenizer: Its transformers tokenizer, byte-level BPE with GPT-2's pre-tokenizer; None writes token numbers.
-        path: The file to write.
-        dtype: The type of the matrices, a name in `DTYPES`; norms and biases are float32. Quantised types need rows of whole
-            blocks of 32 numbers.
-
-    Raises:
-        ValueError: If the model or tokenizer is not supported, or its rows are not whole blocks.
+    The tokenizer must be byte-level BPE with GPT-2's pre-tokenizer; None writes token numbers. `dtype` is the type of the
+    matrices, a name in `DTYPES`; norms and biases are float32. Quantised types need rows of whole blocks of 32 numbers. Raises
+    `ValueError` if model, tokenizer or rows are not supported.
     """
     config = model.config
     if config.model_type not in _ARCHITECTURES:

@@ -12,8 +12,7 @@ from typing import Any
 
 from packaging.version import Version
 
-_AT_LEAST = "0.3.36"
-"""Least version of llama-cpp-python; the structures of llama.cpp's C interface change between versions."""
+_AT_LEAST = "0.3.36"  # least version of llama-cpp-python; the structures of llama.cpp's C interface change between versions
 _NEEDED = f"needs the package llama-cpp-python>={_AT_LEAST}: pip install 'naive-speculate[gguf]'"
 _ERROR_LEVEL = 4
 _log = logging.getLogger(__name__)
@@ -31,11 +30,8 @@ def is_installed() -> bool:
 
 @cache
 def llama_cpp() -> Any:
-    """The module of llama-cpp-python with llama.cpp's C functions.
-
-    Raises:
-        ValueError: Names the extra, if the package is missing, too old, or cannot load its library.
-    """
+    """The module of llama-cpp-python with llama.cpp's C functions. Raises `ValueError`, which names the extra, if the package
+    is missing, too old, or cannot load its library."""
     try:
         found = importlib.metadata.version("llama-cpp-python")
         if Version(found) < Version(_AT_LEAST):
@@ -57,19 +53,9 @@ def _listen(level: int, text: bytes, _: Any) -> None:
 
 
 class ModelFile:
-    """A GGUF file loaded by llama.cpp; freed with its last reference.
-
-    Args:
-        path: The file, or the first of several parts.
-        **options: Fields of `llama_model_params`.
-
-    Attributes:
-        handle: llama.cpp's `llama_model *`.
-        vocabulary: Its `llama_vocab *`.
-
-    Raises:
-        ValueError: With llama.cpp's error message, or the name of the missing extra.
-    """
+    """A GGUF file loaded by llama.cpp; freed with its last reference. Of several parts, `path` is the first; `options` are
+    fields of `llama_model_params`. `handle` is llama.cpp's `llama_model *`, `vocabulary` its `llama_vocab *`. Raises
+    `ValueError` with llama.cpp's error message, or the name of the missing extra."""
 
     def __init__(self, path: str | Path, **options: Any) -> None:
         self.path = Path(path)
@@ -104,26 +90,13 @@ class ModelFile:
 class Context:
     """A model's working memory in llama.cpp: a unified cache of `num_cells` tokens for up to `MAX_ROWS` sequences.
 
-    Layers with a sliding window store all their keys, so that every sequence can be rolled back.
-
-    Args:
-        file: The model.
-        num_cells: Capacity in tokens.
-        num_threads: Number of threads.
-        options: More fields of `llama_context_params`.
-
-    Attributes:
-        handle: llama.cpp's `llama_context *`.
-        memory: Its `llama_memory_t`.
-        num_cells: Capacity in tokens, rounded up.
-
-    Raises:
-        MemoryError: If memory is insufficient, or the model does not support these options.
+    Layers with a sliding window store all their keys, so that every sequence can be rolled back. `options` are more fields of
+    `llama_context_params`. `handle` is llama.cpp's `llama_context *`, `memory` its `llama_memory_t`. Raises `MemoryError` if
+    memory is insufficient, or the model does not support these options.
     """
 
     MAX_ROWS = 256  # LLAMA_MAX_SEQ
-    MAX_TOKENS = 512
-    """Most tokens of one call."""
+    MAX_TOKENS = 512  # most tokens of one call
 
     def __init__(self, file: ModelFile, num_cells: int, num_threads: int, options: dict[str, Any]) -> None:
         self.file = file
@@ -147,10 +120,7 @@ class Context:
         if not self.handle:
             detail = f": {_errors[0]}" if _errors else ""
             raise MemoryError(f"llama.cpp has no memory for {num_cells} tokens of {file.path.name}{detail}")
-        weakref.finalize(self, _free, self.handle, file)  # the model must outlive its contexts
+        # The model must outlive its contexts.
+        weakref.finalize(self, lambda handle, _: library.llama_free(handle), self.handle, file)
         self.memory = library.llama_get_memory(self.handle)
         self.num_cells = int(library.llama_n_ctx(self.handle))
-
-
-def _free(context: Any, _: ModelFile) -> None:
-    llama_cpp().llama_free(context)

@@ -14,10 +14,8 @@ _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _STRING, _ARRAY = 8, 9
 _LENGTH = struct.Struct("<Q")
 _ALIGNMENT, _MAX_DIMS = 32, 4
-_LONGEST = 1 << 28
-"""More entries than any string or list of a real file has."""
-_DEEPEST = 4
-"""More levels than the nested lists of a real file have."""
+_LONGEST = 1 << 28  # more entries than any string or list of a real file has
+_DEEPEST = 4  # more levels than the nested lists of a real file have
 
 
 def is_gguf(source: str | Path) -> bool:
@@ -26,26 +24,16 @@ def is_gguf(source: str | Path) -> bool:
 
 
 class StoredTensor(NamedTuple):
-    """A tensor in a file.
+    """A tensor in a file."""
 
-    Attributes:
-        shape: In torch's order, the last dimension contiguous.
-        kind: ggml's number of the type.
-        offset: In bytes, from the start of the file.
-    """
-
-    shape: tuple[int, ...]
-    kind: int
-    offset: int
+    shape: tuple[int, ...]  # in torch's order, the last dimension contiguous
+    kind: int  # ggml's number of the type
+    offset: int  # in bytes, from the start of the file
 
 
 def read_metadata(path: str | Path) -> dict[str, Any]:
-    """All key-value pairs of a file; strings and lists of them as `str`.
-
-    Raises:
-        ValueError: If it is not a GGUF file, or is truncated.
-        OSError: If it cannot be read.
-    """
+    """All key-value pairs of a file; strings and lists of them as `str`. Raises `ValueError` if it is not a GGUF file, or is
+    truncated; `OSError` if it cannot be read."""
     return read_header(path)[0]
 
 

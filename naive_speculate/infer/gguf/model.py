@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from naive_speculate.infer.forward import check_query
+from naive_speculate.infer.end_tokens import HasEndTokens
+from naive_speculate.infer.forward import check_query, checked_num_logits
 from naive_speculate.infer.gguf.cache import GgufCache, GgufRows
 from naive_speculate.infer.gguf.library import Context, ModelFile, llama_cpp
 from naive_speculate.infer.protocols import KVCache, KVState
@@ -16,32 +17,21 @@ from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import num_threads
 from naive_speculate.text import num_shared
 
-CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}
-"""Types of keys and values, with ggml's numbers."""
+CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}  # types of keys and values, with ggml's numbers
 _GPUS = ("cuda", "metal", "vulkan")
 _ALL_FLOAT32 = "0"
 _FLASH_NEVER, _FLASH_AUTO = 0, -1
 _MAX_SPARE, _MAX_SPARE_CELLS = 2, 4096
 
 
-class GgufLanguageModel:
-    """A `BatchLanguageModel` computed by llama.cpp.
-
-    Attributes:
-        name: The file.
-        vocab_size: Width of the logits.
-        max_positions: Most tokens of a sequence.
-        num_parameters: Number of parameters.
-        eos_token_ids: All tokens that end a sequence, the file's end-of-sequence token first.
-        executor: "gguf".
-        device: The CPU, where the logits are, whatever device llama.cpp uses.
+class GgufLanguageModel(HasEndTokens):
+    """A `BatchLanguageModel` computed by llama.cpp; its logits are on the CPU, whatever device llama.cpp uses.
 
     Args:
         path: The file.
         device: "auto" uses all devices that llama.cpp was built for, "cpu" the CPU alone; "cuda", "metal" and "vulkan" need a
             llama.cpp built for GPUs.
-        dtype: Type of keys and values; "auto": float32 where all weights are, else float16. The weights keep the type of the
-            file.
+        dtype: Type of keys and values; "auto": float32 where all weights are, else float16. The weights keep the file's type.
 
     Raises:
         ValueError: If the file cannot be loaded, llama-cpp-python is missing, the device or dtype is not available, or the
@@ -80,13 +70,6 @@ class GgufLanguageModel:
         self._spare: list[GgufCache] = []
         self._replays: weakref.WeakKeyDictionary[Any, _Replay] = weakref.WeakKeyDictionary()
 
-    @property
-    def eos_token_id(self) -> int:
-        """The file's end-of-sequence token; a `ValueError` if it has none."""
-        if not self.eos_token_ids:
-            raise ValueError(f"eos_token_id: the file {self.name} has none")
-        return self.eos_token_ids[0]
-
     def new_cache(self, batch_size: int) -> GgufCache:
         """An empty cache for `batch_size` rows."""
         if batch_size == 1:
@@ -114,21 +97,15 @@ class GgufLanguageModel:
         """See `BatchLanguageModel.forward`; the logits are float32, and `layers` are not supported.
 
         A `KVCache` that is not from `new_cache` stores token ids; keys and values are recomputed from them where llama.cpp no
-        longer has them.
-
-        Raises:
-            ValueError: If the query has another shape or other rows than the cache, a token is not in the vocabulary, all rows
-                exceed `max_positions`, or `layers` are given.
-            MemoryError: If memory is insufficient for longer sequences.
+        longer has them. Raises `ValueError` if the query has another shape or other rows than the cache, a token is not in the
+        vocabulary, all rows exceed `max_positions`, or `layers` are given; `MemoryError` if memory is insufficient for longer
+        sequences.
         """
         check_query(query_token_ids)
         if layers:
             raise ValueError(f"layers: llama.cpp returns no hidden states of {self.name}, got {list(layers)}")
         batch_size, num_new = query_token_ids.shape
-        if num_logits is None:
-            num_logits = num_new
-        elif not 1 <= num_logits <= num_new:
-            raise ValueError(f"num_logits must be between 1 and the query's {num_new} tokens, got {num_logits}")
+        num_logits = checked_num_logits(num_logits, num_new)
         query = query_token_ids.tolist()
         if min(map(min, query)) < 0 or max(map(max, query)) >= self.vocab_size:
             raise ValueError(f"query_token_ids must be between 0 and {self.vocab_size - 1}, got {query!r:.80}")

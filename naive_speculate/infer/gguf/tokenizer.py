@@ -10,8 +10,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from naive_speculate.infer.gguf.library import ModelFile, llama_cpp
 from naive_speculate.infer.gguf.metadata import read_metadata
 
-_UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
-"""Kinds of tokens, with the format's numbers."""
+_UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5  # kinds of tokens, with the format's numbers
 
 _LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _DIGIT = r"\p{N}"
@@ -31,14 +30,8 @@ _WITH_BOS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")
 
 
 class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignore]
-    """llama.cpp encodes texts, since it has every pre-tokenizer; the fast backend decodes.
-
-    Args:
-        path: The file.
-
-    Raises:
-        ValueError: If it is not a GGUF file, its tokenizer has no fast backend, or llama-cpp-python is missing.
-    """
+    """llama.cpp encodes texts, since it has every pre-tokenizer; the fast backend decodes. `path`: the file. Raises
+    `ValueError` if it is not a GGUF file, its tokenizer has no fast backend, or llama-cpp-python is missing."""
 
     def __init__(self, path: str | Path) -> None:
         metadata = read_metadata(path)
@@ -58,11 +51,8 @@ class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignor
 
 
 def plain_tokenizer(path: str | Path) -> Any:
-    """The tokenizer without llama.cpp: byte-level BPE from the file's tokens and merges, other kinds by transformers.
-
-    Raises:
-        ValueError: If it is not a GGUF file, or its tokenizer is not supported.
-    """
+    """The tokenizer without llama.cpp: byte-level BPE from the file's tokens and merges, other kinds by transformers. Raises
+    `ValueError` if it is not a GGUF file, or its tokenizer is not supported."""
     metadata = read_metadata(path)
     if metadata.get("tokenizer.ggml.model") != "gpt2":
         from transformers import AutoTokenizer  # slow to import

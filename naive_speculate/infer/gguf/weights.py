@@ -5,7 +5,7 @@ The Llama family is read here. transformers reads other families, but drops llam
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,54 +16,19 @@ import torch
 
 from naive_speculate.infer.end_tokens import end_tokens
 from naive_speculate.infer.gguf.metadata import StoredTensor, read_header
-from naive_speculate.infer.llama.stored import StoredLlama, expected_shapes, stored_llama
+from naive_speculate.infer.llama.stored import LazyTensors, StoredLlama, expected_shapes, stored_llama
 from naive_speculate.infer.llama.weights import RotaryTable, default_rotary
 
-_FAMILIES = ("llama", "qwen2", "qwen3")
-"""llama.cpp's names; Mistral is a "llama" there."""
-_PERMUTED = "llama"
-"""The family whose rotary pairs llama.cpp stores adjacent, not half a head apart."""
+_FAMILIES = ("llama", "qwen2", "qwen3")  # llama.cpp's names; Mistral is a "llama" there
+_PERMUTED = "llama"  # the family whose rotary pairs llama.cpp stores adjacent, not half a head apart
 _FACTORS = "rope_freqs.weight"
 _ENDS = ("eos", "eot", "eom")
-_AT_ONCE = 2**16
-"""Weights that are dequantised at a time; the intermediate values fit a core's cache."""
-
-
-class _Weights(Mapping[str, torch.Tensor]):
-    """The tensors of a file by transformers' names, each read on access."""
-
-    def __init__(
-        self,
-        path: Path,
-        tensors: Mapping[str, StoredTensor],
-        permuted: Mapping[str, int],
-        where: tuple[torch.device, torch.dtype],
-    ) -> None:
-        self._path, self._tensors, self._permuted, self._where = path, tensors, permuted, where
-
-    def __getitem__(self, name: str) -> torch.Tensor:
-        device, dtype = self._where
-        tensor = dequantised(self._path, self._tensors[name], dtype)
-        part = next((part for part in self._permuted if f".{part}_proj." in name), None)
-        if part is not None:
-            pairs = tensor.view(self._permuted[part], -1, 2, *tensor.shape[1:])
-            tensor = pairs.transpose(1, 2).reshape(tensor.shape)
-        return tensor.to(device)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
+_AT_ONCE = 2**16  # weights that are dequantised at a time; the intermediate values fit a core's cache
 
 
 def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
-    """The model of a file, with its weights on a device in a dtype; None if it is not of the Llama family.
-
-    Raises:
-        ValueError: If the file is damaged or not supported.
-        OSError: If it cannot be read.
-    """
+    """The model of a file, with its weights on a device in a dtype; None if it is not of the Llama family. Raises `ValueError`
+    if the file is damaged or not supported; `OSError` if it cannot be read."""
     metadata, tensors = read_header(path)
     if metadata.get("general.architecture") not in _FAMILIES:
         return None
@@ -76,18 +41,20 @@ def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> Sto
     except KeyError as error:
         raise ValueError(f"{error.args[0]} is missing") from None
     heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads} if config.model_type == _PERMUTED else {}
-    shapes = {name: tensor.shape for name, tensor in renamed.items()}
-    return stored_llama(
-        str(path), config, _Weights(path, renamed, heads, (device, dtype)), shapes, rotary, end_tokens(None, config, str(path))
-    )
+
+    def read(name: str) -> torch.Tensor:
+        tensor = dequantised(path, renamed[name], dtype)
+        if (part := next((part for part in heads if f".{part}_proj." in name), None)) is not None:
+            pairs = tensor.view(heads[part], -1, 2, *tensor.shape[1:])
+            tensor = pairs.transpose(1, 2).reshape(tensor.shape)
+        return tensor.to(device)
+
+    state = LazyTensors({name: tensor.shape for name, tensor in renamed.items()}, read)
+    return stored_llama(str(path), config, state, rotary, end_tokens(None, config, str(path)))
 
 
 def dequantised(path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor of a file.
-
-    Raises:
-        ValueError: If its type is not supported, or the file is truncated.
-    """
+    """A tensor of a file. Raises `ValueError` if its type is not supported, or the file is truncated."""
     try:
         kind = gguf.GGMLQuantizationType(tensor.kind)
         block, size = gguf.GGML_QUANT_SIZES[kind]
@@ -169,12 +136,7 @@ def _rotary(metadata: Mapping[str, Any], config: Any, path: Path, factors: Store
 
 
 def _renamed(config: Any, tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
-    """The tensors by transformers' names.
-
-    Raises:
-        KeyError: If a tensor is missing.
-        ValueError: If a shape contradicts the metadata, or a tensor is not supported.
-    """
+    """The tensors by transformers' names."""
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[config.model_type.upper()], config.num_hidden_layers)
     has = {part: f"blk.0.{part}" in tensors for part in ("attn_q.bias", "attn_output.bias", "attn_q_norm.weight")}
     found: dict[str, StoredTensor] = {}

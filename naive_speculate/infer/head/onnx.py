@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from onnx import TensorProto, helper
 
-from naive_speculate.infer.arrays import Array
-from naive_speculate.infer.device import Tokens
+from naive_speculate.infer.device import Array, Tokens
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.onnx import MAX_WINDOWED
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder, has_fast_form, residual
@@ -139,11 +138,8 @@ class OnnxHead(OnnxSession):
         with_probs: bool,
         fuses: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """See `OnnxLlama.draft`; `states` and `last` as for `forward`. With `fuses`, `states` are the target's.
-
-        Returns:
-            tuple: As there, and the head's own state of the last forward, shape `[rows, 1, d]`.
-        """
+        """See `OnnxLlama.draft`; `states` and `last` as for `forward`. With `fuses`, `states` are the target's. Returns as
+        there, and the head's own state of the last forward, shape `[rows, 1, d]`."""
         state, inputs = self._state(len(token_ids)), _inputs(token_ids, "features" if fuses else "states", states, last)
         drafts, probs = self._windows[fuses].draft(inputs, rows, k, vocab_size, race, with_probs, {self._state_name: state})
         return drafts, probs, torch.from_numpy(state)

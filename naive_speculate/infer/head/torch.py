@@ -34,14 +34,9 @@ class TorchHead:
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute logits and write keys and values after the rows' ends; the ends do not move. See `DraftHead.forward`.
-
-        Returns:
-            tuple: Logits, shape `[rows, draft_vocab_size]`, and the state for the next draft token, shape `[rows, d]`.
-
-        Raises:
-            ValueError: If a token is not in the vocabulary (on the CPU; CUDA ends the process).
-        """
+        """Compute logits and write keys and values after the rows' ends; the ends do not move. See `DraftHead.forward`. Returns
+        logits, shape `[rows, draft_vocab_size]`, and the state for the next draft token, shape `[rows, d]`. Raises `ValueError`
+        if a token is not in the vocabulary (on the CPU; CUDA ends the process)."""
         llama, weights, num_new = self._llama, self._weights, token_ids.shape[1]
         tables = llama.rotary.up_to(rows.get_num_tokens() + num_new)
         rotation = llama.rotation(tables, rows.positions(num_new, llama.device))

@@ -12,39 +12,26 @@ from naive_speculate.infer.llama.weights import LlamaLayer, LlamaWeights
 
 @dataclass
 class HeadWeights:
-    """All weights; `d` is the head's own width, `t` the target's.
+    """All weights; `d` is the head's own width, `t` the target's."""
 
-    Attributes:
-        embedding: Embeddings of the target's tokens, `[vocab_size, d]`; shared with the target if the head has none.
-        input_norm: Norm of the features before they are fused, `[len(layers) * t]`; optional.
-        layer_norms: Norms of each target layer's hidden state before fusing, `[len(layers), t]` (EAGLE-3.1's `fc_norm`);
-            optional.
-        fuse: From the target's hidden states to one of the head's width, `[d, len(layers) * t]`.
-        hidden_norm: Norm of the hidden state before attention, `[d]`.
-        state_projection: `[d, d]`; the projected normed hidden state is added to the embedding, and the sum enters layers as in
-            a Llama, similar to multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2). None for EAGLE-3:
-            there the first layer's `attention_norm` norms the embedding, its `qkv` reads embedding and hidden state,
-            concatenated, `[..., 2 * d]`, and the residual stream is the hidden state alone.
-        layers: The decoder layers.
-        norm: Norm before the logits, `[d]`.
-        head: `[draft_vocab_size, d]`.
-        token_ids: The target token of each of the head's tokens, int64, `[draft_vocab_size]`; None where they are the same.
-        norm_before_residual: For EAGLE-3: whether the residual stream is the normed hidden state, not the plain one.
-        norm_output: Whether the state for the next draft token is taken after `norm`, not before it (EAGLE-3.1, arXiv
-            2605.09992).
-    """
-
-    embedding: torch.Tensor
-    input_norm: torch.Tensor | None
-    fuse: torch.Tensor
-    hidden_norm: torch.Tensor
+    embedding: torch.Tensor  # embeddings of the target's tokens, `[vocab_size, d]`; shared with the target if the head has none
+    input_norm: torch.Tensor | None  # norm of the features before they are fused, `[len(layers) * t]`; optional
+    fuse: torch.Tensor  # from the target's hidden states to one of the head's width, `[d, len(layers) * t]`
+    hidden_norm: torch.Tensor  # norm of the hidden state before attention, `[d]`
+    # `[d, d]`; the projected normed hidden state is added to the embedding, and the sum enters layers as in a Llama, similar to
+    # multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2). None for EAGLE-3: there the first layer's
+    # `attention_norm` norms the embedding, its `qkv` reads embedding and hidden state, concatenated, `[..., 2 * d]`, and the
+    # residual stream is the hidden state alone
     state_projection: torch.Tensor | None
-    layers: list[LlamaLayer]
-    norm: torch.Tensor
-    head: torch.Tensor
+    layers: list[LlamaLayer]  # the decoder layers
+    norm: torch.Tensor  # norm before the logits, `[d]`
+    head: torch.Tensor  # `[draft_vocab_size, d]`
+    # the target token of each of the head's tokens, int64, `[draft_vocab_size]`; None where they are the same
     token_ids: torch.Tensor | None
-    norm_before_residual: bool
+    norm_before_residual: bool  # for EAGLE-3: whether the residual stream is the normed hidden state, not the plain one
+    # norms of each target layer's hidden state before fusing, `[len(layers), t]` (EAGLE-3.1's `fc_norm`); optional
     layer_norms: torch.Tensor | None = None
+    # whether the state for the next draft token is taken after `norm`, not before it (EAGLE-3.1, arXiv 2605.09992)
     norm_output: bool = False
 
     def as_llama(self) -> LlamaWeights:

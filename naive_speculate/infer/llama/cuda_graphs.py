@@ -18,15 +18,12 @@ from naive_speculate.infer.device import on_device
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
 
-MAX_TOKENS = 32
-"""Longer queries are prompts, which occur once."""
-MAX_GRAPHS = 64
-"""Most graphs of one cache; at the limit all are dropped and captured again on use."""
+MAX_TOKENS = 32  # longer queries are prompts, which occur once
+MAX_GRAPHS = 64  # most graphs of one cache; at the limit all are dropped and captured again on use
 Capture = Callable[[Callable[[], torch.Tensor]], tuple[Callable[[], None], torch.Tensor]]
 """Turns a computation into a function that repeats it, and the tensor that then holds the result."""
 _Key = tuple[int, int, int, int, tuple[int, ...]]  # first row, rows, tokens, logits, layers
-_CAPTURING = threading.Lock()
-"""Held during a capture: a process can capture one graph at a time."""
+_CAPTURING = threading.Lock()  # held during a capture: a process can capture one graph at a time
 _log = logging.getLogger(__name__)
 
 
@@ -52,12 +49,8 @@ class _Windows:
 
 
 class GraphLlama:
-    """`TorchLlama` with a CUDA graph for every window width that occurs a second time.
-
-    Args:
-        lean: The model.
-        capture: Captures a computation; by default as a CUDA graph.
-    """
+    """`TorchLlama` with a CUDA graph for every window width that occurs a second time. `lean`: the model. `capture`: captures a
+    computation; by default as a CUDA graph."""
 
     def __init__(self, lean: TorchLlama, capture: Capture | None = None) -> None:
         self.shape, self.dtype, self.device = lean.shape, lean.dtype, lean.device
@@ -103,10 +96,22 @@ class GraphLlama:
         token_ids, starts = token_ids.clone(), on_device(rows.lengths, self.device)
         tables = self._lean.rotary.up_to(cache.capacity)
         buffers = [(state.keys, state.values) for state in cache.buffers()]
-        first = rows.indices[0]
+        count, num_new = token_ids.shape
+        covered = slice(rows.indices[0], rows.indices[0] + count)
 
         def compute() -> torch.Tensor:
-            return self._compute(token_ids, starts, buffers, first, tables, num_logits, layers)
+            positions = starts[:, None] + torch.arange(num_new, device=self.device)
+            numbers = torch.arange(covered.start, covered.stop, device=self.device)[:, None]
+            capacity = buffers[0][0].shape[2]
+            masks = {window: causal_mask(positions, capacity, window) for window in set(self.shape.windows)}
+
+            def write(layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+                for buffer, new in zip(buffers[layer], (keys, values), strict=True):
+                    buffer[numbers, :, positions] = new.transpose(1, 2)
+                return buffers[layer][0][covered], buffers[layer][1][covered]
+
+            logits, features = self._lean.compute(token_ids, positions, tables, masks, write, num_logits, layers)
+            return logits if features is None else torch.cat([logits, features], dim=-1)
 
         try:
             replay, result = self._capture(compute)
@@ -123,30 +128,6 @@ class GraphLlama:
         windows.captured[key] = _Window(token_ids, starts, replay, result, compute)
         return windows.captured[key]
 
-    def _compute(
-        self,
-        token_ids: torch.Tensor,
-        starts: torch.Tensor,
-        buffers: list[tuple[torch.Tensor, torch.Tensor]],
-        first: int,
-        tables: tuple[torch.Tensor, torch.Tensor],
-        num_logits: int,
-        layers: tuple[int, ...],
-    ) -> torch.Tensor:
-        count, num_new = token_ids.shape
-        positions = starts[:, None] + torch.arange(num_new, device=self.device)
-        rows = torch.arange(first, first + count, device=self.device)[:, None]
-        capacity = buffers[0][0].shape[2]
-        masks = {window: causal_mask(positions, capacity, window) for window in set(self.shape.windows)}
-
-        def write(layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            for buffer, new in zip(buffers[layer], (keys, values), strict=True):
-                buffer[rows, :, positions] = new.transpose(1, 2)
-            return buffers[layer][0][first : first + count], buffers[layer][1][first : first + count]
-
-        logits, features = self._lean.compute(token_ids, positions, tables, masks, write, num_logits, layers)
-        return logits if features is None else torch.cat([logits, features], dim=-1)
-
 
 class CudaCapture:
     """Captures computations of a CUDA device as graphs that share one memory pool."""
@@ -157,11 +138,7 @@ class CudaCapture:
         self._side_stream: torch.cuda.Stream | None = None
 
     def __call__(self, compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-        """See `Capture`.
-
-        Raises:
-            RuntimeError: If something in the computation cannot be captured.
-        """
+        """See `Capture`. Raises `RuntimeError` if something in the computation cannot be captured."""
         with _CAPTURING, torch.cuda.device(self._device):
             if self._pool is None:  # not in __init__: a server that forks must not initialise CUDA before
                 self._pool = torch.cuda.graph_pool_handle()

@@ -9,7 +9,8 @@ import torch
 from packaging.version import Version
 
 from naive_speculate.infer.device import Tokens, num_new
-from naive_speculate.infer.forward import check_layers, check_query
+from naive_speculate.infer.end_tokens import HasEndTokens
+from naive_speculate.infer.forward import check_layers, check_query, checked_num_logits
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
@@ -23,10 +24,8 @@ if TYPE_CHECKING:  # slow to import
 
 Executor = Literal["auto", "onnx", "torch"]
 
-_ONNXRUNTIME, _ONNX = "1.31", "1.19"
-"""The least versions with all operators of the graphs."""
-_GRAPH_STEP = 512
-"""CUDA graphs are captured again when a cache grows, so it grows by this many tokens."""
+_ONNXRUNTIME, _ONNX = "1.31", "1.19"  # the least versions with all operators of the graphs
+_GRAPH_STEP = 512  # CUDA graphs are captured again when a cache grows, so it grows by this many tokens
 _MAX_SPARE = 2
 
 
@@ -40,22 +39,14 @@ class _Forward(Protocol):
     ) -> tuple[torch.Tensor, torch.Tensor | None]: ...
 
 
-class LlamaLanguageModel:
-    """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), which CUDA captures
-    as graphs (`GraphLlama`).
+class LlamaLanguageModel(HasEndTokens):
+    """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), which CUDA captures as graphs
+    (`GraphLlama`).
 
-    Made by `from_transformers` or `from_stored`. Its logits equal transformers' up to rounding.
-
-    Attributes:
-        eos_token_ids: All end-of-sequence tokens, see `end_tokens`; may be empty.
-        name: Where the model was loaded from, or its class.
-        vocab_size: Width of the logits.
-        max_positions: Most tokens of a sequence; None where the configuration has no limit.
-        num_parameters: Number of parameters.
-        executor: "onnx" or "torch".
-        num_layers, hidden_size: Its number of layers and width.
-        input_embeddings: Its embedding table, shape `[vocab_size, hidden_size]`.
-        output_embeddings: The matrix before the logits, likewise; the same tensor where they are tied.
+    Made by `from_transformers` or `from_stored`. Its logits equal transformers' up to rounding. `eos_token_ids` (see
+    `end_tokens`) may be empty, `max_positions` is None where the configuration has no limit, `executor` is "onnx" or "torch",
+    and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`; `output_embeddings` is the matrix before
+    the logits, likewise, the same tensor where they are tied.
     """
 
     def __init__(self, reference: Any, forward: _Forward, executor: str) -> None:
@@ -78,15 +69,10 @@ class LlamaLanguageModel:
 
     @classmethod
     def from_transformers(cls, model: "PreTrainedModel", executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy.
-
-        Args:
-            model: A model of the Llama family, on its device, in its dtype.
-            executor: "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where possible, else "torch".
-
-        Raises:
-            ValueError: If the model is not supported, or the executor cannot run it.
-        """
+        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy. `model`: a
+        model of the Llama family, on its device, in its dtype. `executor`: "onnx" needs onnxruntime, the CPU and float32;
+        "auto" takes it where possible, else "torch". Raises `ValueError` if the model is not supported, or the executor cannot
+        run it."""
         from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
         shape = shape_of(model)
@@ -96,24 +82,9 @@ class LlamaLanguageModel:
 
     @classmethod
     def from_stored(cls, stored: StoredLlama, executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Make a model from weights that were read from files.
-
-        Raises:
-            ValueError: If the executor cannot run it.
-        """
+        """Make a model from weights that were read from files. Raises `ValueError` if the executor cannot run it."""
         chosen = _choose(executor, stored.input_embeddings.device, stored.input_embeddings.dtype)
         return cls(stored, _forward_of(chosen, stored.shape, stored.weights, stored.rotary), chosen)
-
-    @property
-    def eos_token_id(self) -> int:
-        """The (first) end-of-sequence token.
-
-        Raises:
-            ValueError: If there is none.
-        """
-        if not self.eos_token_ids:
-            raise ValueError(f"eos_token_id: the configuration of {self.name} has none")
-        return self.eos_token_ids[0]
 
     @property
     def device(self) -> torch.device:
@@ -154,18 +125,12 @@ class LlamaLanguageModel:
     def forward(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        """See `BatchLanguageModel.forward`. The states of a `KVCache` that is not ragged are copied at every call.
-
-        Raises:
-            ValueError: If the query has another shape or other rows than the cache, a token is not in the vocabulary, a layer
-                does not exist, or the cache belongs to a model of another shape.
-        """
+        """See `BatchLanguageModel.forward`. The states of a `KVCache` that is not ragged are copied at every call. Raises
+        `ValueError` if the query has another shape or other rows than the cache, a token is not in the vocabulary, a layer does
+        not exist, or the cache belongs to a model of another shape."""
         check_query(query_token_ids)
         batch_size, count = query_token_ids.shape
-        if num_logits is None:
-            num_logits = count
-        elif not 1 <= num_logits <= count:
-            raise ValueError(f"num_logits must be between 1 and the query's {count} tokens, got {num_logits}")
+        num_logits = checked_num_logits(num_logits, count)
         rows = kv_cache if isinstance(kv_cache, CacheRows) else _rows_of(kv_cache, batch_size)
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")

@@ -22,14 +22,9 @@ In a larger model the cost of a call does not matter."""
 
 
 class OnnxLlama(OnnxSession):
-    """A forward of a Llama-like model, like `TorchLlama`.
-
-    Args:
-        shape: The model's shape.
-        weights: Its weights, float32 on the CPU; not used after construction. ONNX Runtime copies all but the embedding table.
-            The table of a large model is moved to a file.
-        rotary: Its rotary embedding.
-    """
+    """A forward of a Llama-like model, like `TorchLlama`. `shape`: the model's shape. `weights`: its weights, float32 on the
+    CPU; not used after construction. ONNX Runtime copies all but the embedding table. The table of a large model is moved to a
+    file. `rotary`: its rotary embedding."""
 
     dtype = torch.float32
     device = torch.device("cpu")
@@ -60,19 +55,11 @@ class OnnxLlama(OnnxSession):
         race: tuple[torch.Tensor, torch.Tensor] | None,
         with_probs: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Choose k tokens, one after the other, in one call; writes the keys and values of k forwards.
+        """Choose k of `vocab_size` tokens, one after the other, in one call; writes the keys and values of k forwards.
 
-        Args:
-            token_ids: Input of the first forward, shape `[rows, num_query_tokens]`.
-            rows: As for `forward`.
-            k: Number of tokens.
-            vocab_size: Number of tokens to choose from.
-            race: For sampling: temperatures, float32, shape `[rows, 1]`, and noise, float32, shape `[rows, k,
-                num_noises(vocab_size)]`. None takes the most probable tokens.
-            with_probs: Whether to return probabilities without sampling.
-
-        Returns:
-            tuple: Tokens, int64, shape `[rows, k]`, and their distributions, float32, shape `[rows, k, vocab_size]`, or None.
+        `race` is for sampling: temperatures, float32 `[rows, 1]`, and noise, float32 `[rows, k, num_noises(vocab_size)]`; None
+        takes the most probable tokens. Returns the tokens, int64 `[rows, k]`, and their distributions, float32
+        `[rows, k, vocab_size]`; None unless sampled or requested by `with_probs`.
         """
         assert self._windows is not None
         return self._windows.draft({"token_ids": token_array(token_ids)}, rows, k, vocab_size, race, with_probs)
@@ -80,11 +67,8 @@ class OnnxLlama(OnnxSession):
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """See `TorchLlama.forward`; all tensors are float32.
-
-        Raises:
-            ValueError: If a token is not in the vocabulary, or tokens are not int64.
-        """
+        """See `TorchLlama.forward`; all tensors are float32. Raises `ValueError` if a token is not in the vocabulary, or tokens
+        are not int64."""
         query = token_array(token_ids)
         count, num_new = query.shape
         logits = np.empty((count, num_logits, self.shape.vocab_size), np.float32)

@@ -22,8 +22,7 @@ from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWei
 
 _ORT = "com.microsoft"
 _LAST = 2**63 - 1
-TABLE = "embedding_table"
-"""Name of the input with the embedding table."""
+TABLE = "embedding_table"  # name of the input with the embedding table
 
 
 def has_fast_form(shape: LlamaShape, layer: int) -> bool:
@@ -37,25 +36,14 @@ def residual(layer: int) -> str:
 
 
 class GraphBuilder:
-    """Adds the nodes of graphs over a ragged cache.
+    """Adds the nodes of graphs over a ragged cache. `shape`: sizes of the layers. `by_mask`: the form of attention; None for
+    both, in branches, at about 20 µs per layer and call. `initializers`: weights by name. `num_forwards`: forwards of one run;
+    each after the first adds one token per row."""
 
-    Args:
-        shape: Sizes of the layers.
-        by_mask: The form of attention; None for both, in branches, at about 20 µs per layer and call.
-
-    Attributes:
-        shape, by_mask: As given.
-        initializers: Weights by name.
-        table: The embedding table, if the graph has one.
-        model: The ONNX model, once `_finish` or `_make` was called.
-        num_forwards: Forwards of one run; each after the first adds one token per row.
-        carried: In a window: the inputs of later forwards, each with the name of the previous forward's value, without the
-            token.
-    """
-
-    model: onnx.ModelProto
-    table: torch.Tensor | None = None
+    model: onnx.ModelProto  # the ONNX model, once `_finish` or `_make` was called
+    table: torch.Tensor | None = None  # the embedding table, if the graph has one
     num_forwards = 1
+    # in a window: the inputs of later forwards, each with the name of the previous forward's value, without the token
     carried: Mapping[str, str]
 
     def __init__(self, shape: LlamaShape, by_mask: bool | None = None) -> None:
@@ -116,12 +104,7 @@ class GraphBuilder:
     def _layer(
         self, index: int, layer: LlamaLayer, next_norm: torch.Tensor, stream: str | None = None, selected: str | None = None
     ) -> None:
-        """Add one layer and the norm after it.
-
-        Args:
-            stream: The residual stream before it; None for the layer's own.
-            selected: An input with the one token index per row that continues after the attention; None for all.
-        """
+        """Add one layer and the norm after it."""
         at, stream, attended = f"{index}.", stream or residual(index), f"{index}.attended"
         self._linear(at + "in", layer.qkv, at + "qkv_weight", at + "qkv", layer.qkv_bias)
         self._attention(index, layer)

@@ -6,6 +6,7 @@ are replaced, and the attention nodes write new keys and values into them.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,13 +15,13 @@ import numpy as np
 import onnxruntime
 import torch
 
-from naive_speculate.infer.arrays import Array
-from naive_speculate.infer.device import Tokens
+from naive_speculate.infer.device import Array, Tokens
 from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, has_fast_form
-from naive_speculate.infer.llama.onnx_threads import session_options
 from naive_speculate.infer.llama.weights import RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.threads import num_threads
 
+_POOL = Lock()
 _LOWEST = np.finfo(np.float32).min
 _VISIBLE = np.float32(0)
 _UNUSED_INDEX = np.zeros(1, np.int64)
@@ -41,15 +42,8 @@ class _Binding:
 
 
 class OnnxSession:
-    """Runs a graph over the rows of a ragged cache.
-
-    Args:
-        graph: The graph and its weights, float32 on the CPU.
-        rotary: Its rotary embedding.
-
-    Attributes:
-        table: The embedding table.
-    """
+    """Runs a graph over the rows of a ragged cache. `graph`: the graph and its weights, float32 on the CPU; `rotary`: its
+    rotary embedding. `table`: the embedding table."""
 
     def __init__(self, graph: GraphBuilder, rotary: RotaryTable) -> None:
         self.shape = shape = graph.shape
@@ -66,16 +60,9 @@ class OnnxSession:
         self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()
 
     def run(self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]) -> None:
-        """One forward. Keys and values are written after the rows' ends; the ends do not move.
-
-        Args:
-            inputs: By name, one row per row of the cache; `token_ids` is among them.
-            rows: Rows of a cache of this model.
-            outputs: By name, contiguous, to be filled; likewise.
-
-        Raises:
-            ValueError: If a token is not in the vocabulary.
-        """
+        """One forward. Keys and values are written after the rows' ends; the ends do not move. `inputs`: by name, one row per
+        row of the cache; `token_ids` is among them. `rows`: rows of a cache of this model. `outputs`: by name, contiguous, to
+        be filled; likewise. Raises `ValueError` if a token is not in the vocabulary."""
         cache = rows.cache
         with self._lock:
             cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1] + self._num_forwards - 1)
@@ -166,10 +153,31 @@ class OnnxSession:
             io.bind_cpu_input(name, array)
 
 
+@lru_cache
+def _has_shared_pool() -> bool:
+    """Make one thread pool for all sessions of the process; not if other code used ONNX Runtime before without one.
+
+    ONNX Runtime's threads spin after each operation, waiting for the next. With a pool per session, the threads of draft and
+    target would compete.
+    """
+    try:
+        onnxruntime.set_global_thread_pool_sizes(num_threads(), 1)
+    except Exception:  # ONNX Runtime's errors have no common base class
+        return False
+    return True
+
+
 def make_session(graph: GraphBuilder) -> onnxruntime.InferenceSession:
     """A session of a graph with its weights, float32 on the CPU."""
-    options = session_options()
+    options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised, so they need not be logged
+    with _POOL:
+        shared = _has_shared_pool()
+    if shared:
+        options.use_per_session_threads = False
+    else:
+        options.intra_op_num_threads, options.inter_op_num_threads = num_threads(), 1
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight.contiguous().numpy()) for weight in graph.initializers.values()]
     options.add_external_initializers(list(graph.initializers), values)
     return onnxruntime.InferenceSession(graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -14,15 +14,14 @@ import onnx
 import torch
 from onnx import TensorProto, helper
 
-from naive_speculate.infer.arrays import Array
+from naive_speculate.infer.device import Array
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder
 from naive_speculate.infer.llama.onnx_session import OnnxSession, needs_mask
 from naive_speculate.infer.llama.weights import RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
 from naive_speculate.sampling.random_source import num_noises
 
-MAX_WINDOWS = 16
-"""Sessions that `Windows` keeps: those used last."""
+MAX_WINDOWS = 16  # sessions that `Windows` keeps: those used last
 
 
 class WindowGraph(GraphBuilder):
@@ -34,15 +33,8 @@ class WindowGraph(GraphBuilder):
 
     Outputs: `drafts` int64 `[b, k]`; optionally `probs` float32 `[b, k, vocab_size]`; and each forward's `j/present_key_i`,
     `j/present_value_i`. These must be bound to the cache, since each forward reads what earlier ones wrote there. The values
-    that a forward passes to the next one (`carried`) are outputs of the last, `k - 1/…`.
-
-    Args:
-        first: A `LlamaGraph` or `HeadGraph`, for the first forward.
-        graph: The same in the fast form, for later forwards; of a head, one that reads fused states.
-        k: Draft tokens of a window.
-        vocab_size: Number of tokens to choose from; later logits are ignored.
-        drawn: Whether tokens are sampled; otherwise they are the most probable ones.
-        with_probs: Whether to output probabilities; sampling always does.
+    that a forward passes to the next one (`carried`) are outputs of the last, `k - 1/…`. `first` is the graph of the first
+    forward, `graph` that of later ones: the same in the fast form; of a head, one that reads fused states.
     """
 
     def __init__(
@@ -104,7 +96,9 @@ class WindowGraph(GraphBuilder):
         for node in forward.node:
             copy = onnx.NodeProto()
             copy.CopyFrom(node)
-            _rename(copy, names)
+            copy.name = ""
+            for values in (copy.input, copy.output):
+                values[:] = [names.get(name, name) for name in values]
             self._nodes.append(copy)
 
     def _choose(self, at: str) -> None:
@@ -135,26 +129,15 @@ class WindowGraph(GraphBuilder):
         self._add("Add", [at + "begin", at + "member"], [at + "draft"])
 
 
-def _rename(node: onnx.NodeProto, names: dict[str, str]) -> None:
-    """Rename a node's values."""
-    node.name = ""
-    for values in (node.input, node.output):
-        values[:] = [names.get(name, name) for name in values]
-
-
 def _width(forward: onnx.GraphProto) -> int:
     logits = next(output for output in forward.output if output.name == "logits")
     return int(logits.type.tensor_type.shape.dim[-1].dim_value)
 
 
 class Windows:
-    """Sessions that draft several tokens in one call, each made on first use.
-
-    Args:
-        firsts: The model's graph without branches for the first forward, by form of attention (`by_mask`).
-        rest: The graph of later forwards.
-        rotary: The model's rotary embedding.
-    """
+    """Sessions that draft several tokens in one call, each made on first use. `firsts`: the model's graph without branches for
+    the first forward, by form of attention (`by_mask`); `rest`: the graph of later forwards; `rotary`: the model's rotary
+    embedding."""
 
     def __init__(self, firsts: Mapping[bool, GraphBuilder], rest: GraphBuilder, rotary: RotaryTable) -> None:
         self._firsts, self._rest, self._rotary = firsts, rest, rotary

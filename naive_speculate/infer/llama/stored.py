@@ -5,7 +5,7 @@ Only folders with a complete, expected configuration are read here; transformers
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,26 +74,22 @@ def stored_dtype(folder: Path) -> torch.dtype | None:
     return None if config is None else getattr(torch, str(config.dtype), None)
 
 
-class _Files(Mapping[str, torch.Tensor]):
-    """The tensors of safetensors files. Each is read on access, so that only the tensors in use take memory."""
+class LazyTensors(Mapping[str, torch.Tensor]):
+    """Tensors by name, with their shapes. Each is read on access, so that only the tensors in use take memory."""
 
-    def __init__(self, files: list[Path], device: torch.device, dtype: torch.dtype) -> None:
-        opened = [safe_open(file, "pt") for file in files]
-        self._files = {name: file for file in opened for name in file.keys()}  # noqa: SIM118 - it is not a dict
-        self._where = device, dtype
+    def __init__(self, shapes: dict[str, tuple[int, ...]], read: Callable[[str], torch.Tensor]) -> None:
+        self.shapes, self._read = shapes, read
 
     def __getitem__(self, name: str) -> torch.Tensor:
-        # A copy: a view would keep the whole mapped file in memory.
-        return self._files[name].get_tensor(name).to(*self._where, copy=True)
+        if name not in self.shapes:
+            raise KeyError(name)
+        return self._read(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
+        return iter(self.shapes)
 
     def __len__(self) -> int:
-        return len(self._files)
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        return {name: tuple(file.get_slice(name).get_shape()) for name, file in self._files.items()}
+        return len(self.shapes)
 
 
 def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
@@ -102,8 +98,8 @@ def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Stored
     if config is None:
         return None
     try:
-        state = _Files(_files(folder), device, dtype)
-        shapes = state.shapes()
+        files = {name: file for path in _files(folder) for file in [safe_open(path, "pt")] for name in file.keys()}  # noqa: SIM118
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name, file in files.items()}
     except (OSError, ValueError, KeyError, SafetensorError):
         return None
     if config.tie_word_embeddings:
@@ -112,16 +108,13 @@ def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Stored
         return None
     rotary = default_rotary(config.rope_parameters["rope_theta"], shape_in(config).head_dim, device)
     ends = end_tokens(_read_json(folder / "generation_config.json"), config, str(folder))
-    return stored_llama(str(folder), config, state, shapes, rotary, ends)
+    # A copy: a view would keep the whole mapped file in memory.
+    state = LazyTensors(shapes, lambda name: files[name].get_tensor(name).to(device, dtype, copy=True))
+    return stored_llama(str(folder), config, state, rotary, ends)
 
 
 def stored_llama(
-    name: str,
-    config: Any,
-    state: Mapping[str, torch.Tensor],
-    shapes: Mapping[str, tuple[int, ...]],
-    rotary: RotaryTable,
-    eos_token_ids: tuple[int, ...],
+    name: str, config: Any, state: LazyTensors, rotary: RotaryTable, eos_token_ids: tuple[int, ...]
 ) -> StoredLlama:
     """A model from weights of the expected shapes; they are read layer by layer."""
     shape = shape_in(config)
@@ -131,7 +124,7 @@ def stored_llama(
         eos_token_ids=eos_token_ids,
         vocab_size=shape.vocab_size,
         max_positions=config.max_position_embeddings,
-        num_parameters=sum(map(math.prod, shapes.values())),
+        num_parameters=sum(map(math.prod, state.shapes.values())),
         num_layers=shape.num_layers,
         hidden_size=shape.hidden_size,
         input_embeddings=weights.embedding,
@@ -192,13 +185,8 @@ def _files(folder: Path) -> list[Path]:
 def expected_shapes(
     config: Any, qkv_bias: bool = False, output_bias: bool = False, head_norms: bool = False
 ) -> dict[str, tuple[int, ...]]:
-    """All required weights, with their shapes.
-
-    Args:
-        config: The configuration.
-        qkv_bias, output_bias: Whether the projections before and after the attention have biases.
-        head_norms: Whether each head's queries and keys have norms.
-    """
+    """All required weights, with their shapes. `config`: the configuration; `qkv_bias`, `output_bias`: whether the projections
+    before and after the attention have biases; `head_norms`: whether each head's queries and keys have norms."""
     shape = shape_in(config)
     hidden, head_dim = shape.hidden_size, shape.head_dim
     queries, keys = shape.num_heads * head_dim, shape.num_kv_heads * head_dim

@@ -29,20 +29,12 @@ class TorchLlama:
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Compute logits and write keys and values after the rows' ends; the ends do not move.
+        """Compute logits of the last `num_logits` positions for tokens int64 `[rows, num_query_tokens]`, and write keys and
+        values after the rows' ends; the ends do not move.
 
-        Args:
-            token_ids: int64, shape `[rows, num_query_tokens]`.
-            rows: Rows of a cache of this model.
-            num_logits: Number of last positions with logits.
-            layers: Hidden states to return, each as the number of decoder layers before it.
-
-        Returns:
-            tuple: Logits, shape `[rows, num_logits, vocab_size]`, and the hidden states of `layers`, concatenated,
-                shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None without layers.
-
-        Raises:
-            ValueError: If a token is not in the vocabulary (on the CPU; CUDA ends the process).
+        Returns logits `[rows, num_logits, vocab_size]`, and the hidden states of `layers` (each the number of decoder layers
+        before it), concatenated, `[rows, num_query_tokens, len(layers) * hidden_size]`; None without layers. Raises
+        `ValueError` if a token is not in the vocabulary (on the CPU; CUDA ends the process).
         """
         num_new = token_ids.shape[1]
         tables = self.rotary.up_to(rows.get_num_tokens() + num_new)
@@ -69,18 +61,8 @@ class TorchLlama:
         num_logits: int,
         layers: Sequence[int] = (),
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The forward itself, with no work on the host, so that it can be captured.
-
-        Args:
-            token_ids, positions: int64, shape `[rows, num_query_tokens]`.
-            tables: Cosines and sines of every position.
-            masks: Attention masks by sliding window.
-            write: Stores keys and values.
-            num_logits, layers: As for `forward`.
-
-        Returns:
-            tuple: As `forward`.
-        """
+        """The forward itself, with no work on the host, so that it can be captured; see `forward`. Tokens and positions are
+        int64 `[rows, num_query_tokens]`, `tables` the cosines and sines of every position, `masks` by sliding window."""
         rotation = self.rotation(tables, positions)
         hidden = self.embed(token_ids)
         states = {0: hidden}  # the residual stream by number of layers before it
@@ -95,11 +77,7 @@ class TorchLlama:
         return logits, torch.cat([states[layer] for layer in layers], dim=-1) if layers else None
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """Embeddings of tokens.
-
-        Raises:
-            ValueError: If one is not in the vocabulary.
-        """
+        """Embeddings of tokens. Raises `ValueError` if one is not in the vocabulary."""
         try:
             return F.embedding(token_ids, self._weights.embedding)
         except IndexError as error:

@@ -15,17 +15,12 @@ if TYPE_CHECKING:  # slow to import
     from transformers import PreTrainedModel
 
 _FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-_ROPE_KINDS = ("default", "linear", "llama3", "yarn")
-"""Rotary kinds whose frequencies do not depend on the sequence length."""
+_ROPE_KINDS = ("default", "linear", "llama3", "yarn")  # rotary kinds whose frequencies do not depend on the sequence length
 
 
 @dataclass(frozen=True)
 class LlamaShape:
-    """The sizes that determine how the weights are used.
-
-    Attributes:
-        windows: One entry per layer: the sliding window in tokens, the token itself included; None for full attention.
-    """
+    """The sizes that determine how the weights are used."""
 
     vocab_size: int
     hidden_size: int
@@ -34,28 +29,24 @@ class LlamaShape:
     num_kv_heads: int
     head_dim: int
     norm_epsilon: float
+    # one entry per layer: the sliding window in tokens, the token itself included; None for full attention
     windows: tuple[int | None, ...]
 
 
 @dataclass
 class LlamaLayer:
-    """The weights of one layer; matrices are `[out, in]` as in `torch.nn.Linear`.
-
-    Attributes:
-        qkv: Queries, keys and values, concatenated: `[(num_heads + 2 * num_kv_heads) * head_dim, hidden_size]`.
-        gate_up: Gate and up projection, concatenated: `[2 * intermediate_size, hidden_size]`.
-        q_norm, k_norm: Weights of the RMS norms over each head, `[head_dim]`; None where the family has none.
-    """
+    """The weights of one layer; matrices are `[out, in]` as in `torch.nn.Linear`."""
 
     attention_norm: torch.Tensor
-    qkv: torch.Tensor
+    qkv: torch.Tensor  # queries, keys and values, concatenated: `[(num_heads + 2 * num_kv_heads) * head_dim, hidden_size]`
     qkv_bias: torch.Tensor | None
+    # q_norm, k_norm: weights of the RMS norms over each head, `[head_dim]`; None where the family has none
     q_norm: torch.Tensor | None
     k_norm: torch.Tensor | None
     output: torch.Tensor
     output_bias: torch.Tensor | None
     mlp_norm: torch.Tensor
-    gate_up: torch.Tensor
+    gate_up: torch.Tensor  # gate and up projection, concatenated: `[2 * intermediate_size, hidden_size]`
     down: torch.Tensor
 
 
@@ -70,12 +61,8 @@ class LlamaWeights:
 
 
 class RotaryTable:
-    """Cosines and sines of the rotary embedding, for as many positions as were requested so far.
-
-    Args:
-        inv_freq: Frequencies, float32, shape `[head_dim / 2]`.
-        scaling: Factor on both tables (YaRN's attention factor; 1 otherwise).
-    """
+    """Cosines and sines of the rotary embedding, for as many positions as were requested so far. `inv_freq`: frequencies,
+    float32, shape `[head_dim / 2]`. `scaling`: factor on both tables (YaRN's attention factor; 1 otherwise)."""
 
     def __init__(self, inv_freq: torch.Tensor, scaling: float) -> None:
         self._inv_freq = inv_freq.float()
@@ -120,11 +107,8 @@ def is_supported(config: Any) -> str | None:
 
 
 def shape_of(model: "PreTrainedModel") -> LlamaShape:
-    """Read the shape from a model's configuration.
-
-    Raises:
-        ValueError: If the configuration is not supported, with the reason.
-    """
+    """Read the shape from a model's configuration. Raises `ValueError` if the configuration is not supported, with the
+    reason."""
     if (reason := is_supported(model.config)) is not None:
         raise ValueError(f"model {model.name_or_path or type(model).__name__}: {reason}")
     return shape_in(model.config)

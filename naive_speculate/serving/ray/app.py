@@ -17,17 +17,16 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig
 
 from naive_speculate.events import Event
+from naive_speculate.infer.memory import settle_memory
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
 from naive_speculate.models import load_pair
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.local import LocalEngine
-from naive_speculate.serving.memory import settle_memory
 from naive_speculate.serving.protocol import About, Load, Request, Unavailable
 from naive_speculate.serving.requests import MASK_SECONDS, MAX_ROWS
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 
-DEPLOYMENT = "Decoder"
-"""Name of the deployment; applications that have it are pairs that the page can offer."""
+DEPLOYMENT = "Decoder"  # name of the deployment; applications that have it are pairs that the page can offer
 
 LIST_SECONDS = 0.05
 FEW_RUNS = 4
@@ -40,35 +39,28 @@ an exception and add the replica's stack to its message."""
 
 
 class DecoderArgs(BaseModel):
-    """The `args` of the application in a Serve config file.
-
-    Attributes:
-        target, draft, head: Hub ids or local folders; without a target the bundled pair.
-        device, dtype, device_map: As for `load_pair`. "auto" is a GPU if the replica has one.
-        max_rows: Most sequences that a replica decodes together.
-        max_prompt_tokens: Longest prompt; None for the model's limit.
-        min_replicas, max_replicas: Bounds of the autoscaling.
-        cpus, gpus: Cores and GPUs of a replica; it uses one thread per core.
-        drain_seconds: Longest time that a replica to be stopped continues its runs.
-        idle_seconds: Least time of surplus before a replica is stopped.
-    """
+    """The `args` of the application in a Serve config file."""
 
     model_config = ConfigDict(extra="forbid")
 
+    # target, draft, head: Hub ids or local folders; without a target the bundled pair
     target: str | None = None
     draft: str | None = None
     head: str | None = None
+    # device, dtype, device_map: as for `load_pair`. "auto" is a GPU if the replica has one
     device: str = "auto"
     dtype: str = "auto"
     device_map: str | None = None
-    max_rows: int = Field(default=MAX_ROWS, ge=1, le=1024)
-    max_prompt_tokens: int | None = Field(default=None, ge=1)
+    max_rows: int = Field(default=MAX_ROWS, ge=1, le=1024)  # most sequences that a replica decodes together
+    max_prompt_tokens: int | None = Field(default=None, ge=1)  # longest prompt; None for the model's limit
+    # min_replicas, max_replicas: bounds of the autoscaling
     min_replicas: int = Field(default=1, ge=1)
     max_replicas: int = Field(default=1, ge=1)
+    # cpus, gpus: cores and GPUs of a replica; it uses one thread per core
     cpus: float = Field(default=1.0, ge=0)
     gpus: float = Field(default=0.0, ge=0)
-    drain_seconds: float = Field(default=600.0, ge=0)
-    idle_seconds: float = Field(default=300.0, ge=0)
+    drain_seconds: float = Field(default=600.0, ge=0)  # longest time that a replica to be stopped continues its runs
+    idle_seconds: float = Field(default=300.0, ge=0)  # least time of surplus before a replica is stopped
 
 
 class Decoder:

@@ -25,8 +25,7 @@ from naive_speculate.infer.threads import available_cores
 from naive_speculate.serving.ray.app import DEPLOYMENT, DecoderArgs, build
 
 CONNECT_SECONDS = 5.0
-READY_SECONDS = 900.0
-"""Most time for replicas to load their models."""
+READY_SECONDS = 900.0  # most time for replicas to load their models
 QUIET: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
 _GONE = (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.DELETING)
 
@@ -61,17 +60,9 @@ class Cluster:
 
 
 def connect(address: str | None = None) -> Cluster | None:
-    """Join a running cluster.
-
-    Args:
-        address: `host:port`, or "auto" for the one of this machine; None for RAY_ADDRESS or this machine's, if there is one.
-
-    Returns:
-        Cluster: None if no address was given and no cluster runs.
-
-    Raises:
-        ClusterError: If it cannot be joined.
-    """
+    """Join a running cluster. `address`: `host:port`, or "auto" for the one of this machine; None for RAY_ADDRESS or this
+    machine's, if there is one. Returns None if no address was given and no cluster runs. Raises `ClusterError` if it cannot be
+    joined."""
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
     if wanted != "auto":
         _check_reachable(wanted)
@@ -96,10 +87,8 @@ def connect(address: str | None = None) -> Cluster | None:
 def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
     """Start Ray on this machine for the life of this process, without dashboard, and deploy applications by name.
 
-    `options` are for `ray.init`.
-
-    Raises:
-        ClusterError: If the machine lacks the resources, or an application cannot be deployed.
+    `options` are for `ray.init`. Raises `ClusterError` if the machine lacks the resources, or an application cannot be
+    deployed.
     """
     # Otherwise Ray writes a token to the home folder, which all later clusters would require.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -145,11 +134,8 @@ def names() -> list[str]:
 
 
 def wait_until_ready(name: str, seconds: float = READY_SECONDS, say: Callable[[str], None] | None = None) -> None:
-    """Wait until an application has a replica; `say` is called once if that takes over ten seconds.
-
-    Raises:
-        ClusterError: If it is missing, has failed, lacks resources, or takes too long.
-    """
+    """Wait until an application has a replica; `say` is called once if that takes over ten seconds. Raises `ClusterError` if it
+    is missing, has failed, lacks resources, or takes too long."""
     began = time.monotonic()
     while True:
         app = _applications().get(name)

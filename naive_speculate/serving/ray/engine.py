@@ -17,15 +17,13 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.sampling.random_source import fresh_seed
-from naive_speculate.serving.delivered import DeliveredEvents
-from naive_speculate.serving.delivery import pump
+from naive_speculate.serving.delivery import DeliveredEvents, pump
 from naive_speculate.serving.local import MAX_WAITING
 from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, About, Deliver, Load, Reader, Request, Unavailable, entered
 from naive_speculate.serving.ray.cluster import Cluster, ClusterError, one_line, replicas_of
 from naive_speculate.speculate.sequence import CancelFlag
 
-MAX_TRIES = 3
-"""Limits the replicas that a request can crash."""
+MAX_TRIES = 3  # limits the replicas that a request can crash
 DIED = "The machine that decoded this run is gone. Run it again: the same seed gives the same text."
 DIED_WAITING = "Several machines failed before this run could start. Try again in a minute."
 GONE = "The cluster's application is gone. The server needs to be started again."
@@ -35,19 +33,9 @@ _ANSWER_SECONDS = 60.0
 
 
 class RayEngine:
-    """Decodes on the replicas of a Ray Serve application; an `Engine`.
-
-    Args:
-        app: The application's name.
-        cluster: Its cluster; `close` leaves it.
-        max_waiting: Most sequences of this engine that may wait.
-
-    Attributes:
-        retried: Number of runs retried on another replica because theirs died before anything was read.
-
-    Raises:
-        ClusterError: If the application does not answer.
-    """
+    """Decodes on the replicas of a Ray Serve application; an `Engine`. `close` leaves the cluster. Raises `ClusterError` if the
+    application does not answer. `retried` counts the runs retried on another replica because theirs died before anything was
+    read."""
 
     def __init__(self, app: str, cluster: Cluster, *, max_waiting: int = MAX_WAITING) -> None:
         self.retried = 0
@@ -164,12 +152,7 @@ def _read(run: "_Run") -> Generator[list[Event], None, None]:
 
 
 class _Run(Iterator[list[Event]]):
-    """An iterator over one run's lists of events.
-
-    Attributes:
-        rows: Number of sequences.
-        begun: Whether anything was read.
-    """
+    """An iterator over one run's lists of events. `rows`: number of sequences; `begun`: whether anything was read."""
 
     def __init__(
         self,

@@ -19,11 +19,8 @@ _MAX_QUERY = 2
 
 
 class ModelDrafter(BatchDrafter):
-    """Drafts token by token with the pair's draft model; see `BatchDrafter` for the methods.
-
-    Attributes:
-        slots: Each row's index in the draft model's cache.
-    """
+    """Drafts token by token with the pair's draft model; see `BatchDrafter` for the methods. `slots`: each row's index in the
+    draft model's cache."""
 
     title = "Draft model"
     about = "A smaller model writes ahead. For any text that it was taught, too."

@@ -32,13 +32,9 @@ class SuffixIndex:
 
 
 class SuffixDrafter(CopyingDrafter[SuffixIndex]):
-    """Drafts what most often followed; see `BatchDrafter`.
-
-    Attributes:
-        max_spec_factor: The most tokens to draft per matched token. The authors' code begins with 1; on repeating text
-            (`benchmarks/drafters.py`) 8 gives more tokens per step.
-        min_match: The fewest tokens that must match.
-    """
+    """Drafts what most often followed; see `BatchDrafter`. `max_spec_factor`: the most tokens to draft per matched token. The
+    authors' code begins with 1; on repeating text (`benchmarks/drafters.py`) 8 gives more tokens per step. `min_match`: the
+    fewest tokens that must match."""
 
     title = "Suffix decoding"
     about = "No model: copies what most often followed similar text. For lists, code, quotations."

@@ -9,11 +9,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-MAX_DEPTH = 24
-"""The longest counted sequences, in tokens; vLLM's default."""
+MAX_DEPTH = 24  # the longest counted sequences, in tokens; vLLM's default
 
-Place = tuple[Sequence[int], int]
-"""A text, and a position in it."""
+Place = tuple[Sequence[int], int]  # a text, and a position in it
 
 
 class Node:
@@ -47,26 +45,17 @@ Branch = Node | Place
 
 
 class Path(NamedTuple):
-    """The likeliest continuation of a match.
-
-    Attributes:
-        token_ids: The tokens.
-        probs: The probability of the path up to each token.
-        end: Position of the last one where the path occurs in its text.
-    """
+    """The likeliest continuation of a match."""
 
     token_ids: list[int]
-    probs: list[float]
-    end: int
+    probs: list[float]  # the probability of the path up to each token
+    end: int  # position of the last one where the path occurs in its text
 
 
 class SuffixTrie:
-    """Counts of all sequences of up to `max_depth` tokens in texts. Not for several threads at once.
-
-    Args:
-        text: The only text, so that a path may follow its latest occurrence where the trie ends; None for many.
-        max_depth: The longest counted sequences.
-    """
+    """Counts of all sequences of up to `max_depth` tokens in texts. Not for several threads at once. `text`: the only text,
+    so that a path may follow its latest occurrence where the trie ends; None for many. `max_depth`: the longest counted
+    sequences."""
 
     def __init__(self, text: Sequence[int] | None = None, max_depth: int = MAX_DEPTH) -> None:
         self.root = Node(0, -1)
@@ -185,12 +174,7 @@ class EarlierOutputs:
     """Outputs of earlier runs, for all runs of a decoder to draft from. Threads may share it.
 
     With it a seed repeats a run only after the same earlier runs, and drafts may show one caller's text to another.
-
-    Args:
-        max_outputs: How many are kept; the oldest go first.
-
-    Raises:
-        ValueError: If that is not a positive whole number.
+    `max_outputs`: how many are kept; the oldest go first. Raises `ValueError` if that is not a positive whole number.
     """
 
     def __init__(self, max_outputs: int) -> None:
@@ -215,13 +199,8 @@ class EarlierOutputs:
                 self._trie.remove(self._outputs.popleft())
 
     def paths(self, text: Sequence[int], limits: Callable[[int], int], min_prob: float) -> list[Path]:
-        """The continuations of a text's ends, shortest end first, as far as they occur in any output.
-
-        Args:
-            text: The text.
-            limits: The most tokens of a path, by the number of matched tokens.
-            min_prob: See `SuffixTrie.follow`.
-        """
+        """The continuations of a text's ends, shortest end first, as far as they occur in any output. `limits`: the most tokens
+        of a path, by the number of matched tokens; `min_prob`: see `SuffixTrie.follow`."""
         found = []
         with self._lock:
             for length in range(1, min(len(text), self._trie.max_depth - 1) + 1):

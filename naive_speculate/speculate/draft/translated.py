@@ -18,16 +18,12 @@ from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.text import num_shared
 from naive_speculate.translation import Translation
 
-_CONTEXT = 8
-"""How many marks back the beginning of a word is searched, to encode it again from there."""
+_CONTEXT = 8  # how many marks back the beginning of a word is searched, to encode it again from there
 
 
 class TranslatedDrafter(ModelDrafter):
-    """Drafts token by token with a draft model that has another tokenizer; see `BatchDrafter` for the methods.
-
-    Attributes:
-        histories: Each row's text in the draft model's tokens.
-    """
+    """Drafts token by token with a draft model that has another tokenizer; see `BatchDrafter` for the methods. `histories`:
+    each row's text in the draft model's tokens."""
 
     drafts_windows = False  # the host translates each token
 
@@ -90,14 +86,8 @@ class TranslatedHistory:
     """A text that grows by tokens of the target, in tokens of the draft.
 
     A token of the shared vocabulary is appended. At any other token, the text is encoded again from the beginning of the word,
-    and the draft's tokens are replaced from where the two differ.
-
-    Args:
-        translation: Between the two tokenizers.
-        num_ids: How many tokens the draft model has; its tokenizer may have more.
-
-    Attributes:
-        token_ids: The draft's tokens; at least one.
+    and the draft's tokens are replaced from where the two differ. `translation`: between the two tokenizers. `num_ids`: how
+    many tokens the draft model has; its tokenizer may have more. `token_ids`: the draft's tokens; at least one.
     """
 
     def __init__(self, translation: Translation, num_ids: int) -> None:
@@ -111,14 +101,8 @@ class TranslatedHistory:
         self._stands = 0
 
     def follow(self, token_ids: Sequence[int]) -> int:
-        """Follow the text.
-
-        Args:
-            token_ids: All of the target's tokens: the earlier ones and more.
-
-        Returns:
-            int: How many of the draft's earlier tokens are unchanged.
-        """
+        """Follow the text. `token_ids`: all of the target's tokens: the earlier ones and more. Returns how many of the draft's
+        earlier tokens are unchanged."""
         self._stands = len(self.token_ids)
         while self._seen < len(token_ids):
             token, known = token_ids[self._seen], self._known(token_ids[self._seen])

@@ -11,8 +11,7 @@ from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.window import MAX_AUTO_WINDOW
 
-_LONGEST = 16
-"""Most tokens per call; longer windows take several calls."""
+_LONGEST = 16  # most tokens per call; longer windows take several calls
 
 
 def draft_whole_windows(
@@ -134,15 +133,7 @@ class _Drawing:
     def filter(
         self, token_ids: torch.Tensor, probs: torch.Tensor | None, race: tuple[torch.Tensor, torch.Tensor] | None
     ) -> bool:
-        """Remove tokens that the rows' word filters ban from the result of a call.
-
-        Args:
-            token_ids, probs: The result; the probabilities are changed.
-            race: What the call drew with.
-
-        Returns:
-            bool: Whether drawing from the remaining probabilities gives the same tokens.
-        """
+        """Remove tokens that the rows' word filters ban from the result of a call."""
         if not self._filtered:
             return True
         for index, (row, limit, drafts) in enumerate(zip(self._rows, self._limits, token_ids.tolist(), strict=True)):

@@ -29,11 +29,8 @@ VERIFIERS: dict[str, Verifier] = {
 
 
 def verifier_for(verify_strategy: str, greedy: bool) -> Verifier:
-    """What judges a sequence's drafts: at temperature 0, greedy matching under every strategy.
-
-    Raises:
-        ValueError: If no verifier has this name.
-    """
+    """What judges a sequence's drafts: at temperature 0, greedy matching under every strategy. Raises `ValueError` if no
+    verifier has this name."""
     if not isinstance(verify_strategy, str) or verify_strategy not in VERIFIERS:
         raise ValueError(f"verify_strategy must be one of {', '.join(VERIFIERS)}, got {verify_strategy!r:.80}")
     return VERIFIERS[VerifyStrategy.GREEDY_MATCH if greedy else verify_strategy]

@@ -10,11 +10,7 @@ from naive_speculate.speculate.rules import Verifier, count_leading
 
 
 class Sampler(Verifier):
-    """The base of both samplers.
-
-    Args:
-        strict_mode: Check shapes, dtypes, devices and token ids at every call of `forward`.
-    """
+    """The base of both samplers. `strict_mode`: check shapes, dtypes, devices and token ids at every call of `forward`."""
 
     def __init__(self, strict_mode: bool = False) -> None:
         self.strict_mode = strict_mode
@@ -53,10 +49,7 @@ class Sampler(Verifier):
 
     @staticmethod
     def _lay_out(
-        accepted: torch.Tensor,
-        recovered_token_ids: torch.Tensor,
-        bonus_token_ids: torch.Tensor,
-        draft_token_ids: torch.Tensor,
+        accepted: torch.Tensor, recovered_token_ids: torch.Tensor, bonus_token_ids: torch.Tensor, draft_token_ids: torch.Tensor
     ) -> torch.Tensor:
         """Accepted drafts, then the recovered token at the first rejection or the bonus token, then -1."""
         batch_size, k = draft_token_ids.shape

@@ -10,12 +10,8 @@ class TypicalAcceptanceSampler(Sampler):
     """Accepts what the target finds plausible enough. Lossy: the output is not the target's distribution.
 
     A draft x is accepted where p_target(x) > min(threshold, alpha · exp(−H(p_target))); the token at the first rejection is the
-    target's most probable one.
-
-    Args:
-        posterior_threshold: The threshold's upper bound, 0 to 1.
-        posterior_alpha: Scales the entropy-based threshold; positive.
-        strict_mode: Check shapes, dtypes, devices and token ids at every call.
+    target's most probable one. `posterior_threshold`: the threshold's upper bound, 0 to 1. `posterior_alpha`: scales the
+    entropy-based threshold; positive. `strict_mode`: check shapes, dtypes, devices and token ids at every call.
     """
 
     lossy = True
@@ -82,15 +78,9 @@ class TypicalAcceptanceSampler(Sampler):
         self, target_probs: torch.Tensor, draft_probs: torch.Tensor, thresholds: torch.Tensor | None = None
     ) -> torch.Tensor:
         """The distribution of the output at an index, given that the drafts before it were accepted: the draft where the target
-        finds it plausible, else the target's most probable token.
-
-        Args:
-            target_probs, draft_probs: Shape `[..., vocab_size]`.
-            thresholds: Those of a verdict about the same tokens, shape `[...]`; computed where they are not given.
-
-        Returns:
-            torch.Tensor: A distribution of the same shape.
-        """
+        finds it plausible, else the target's most probable token. `target_probs`, `draft_probs`: shape `[..., vocab_size]`.
+        `thresholds`: those of a verdict about the same tokens, shape `[...]`; computed where they are not given. Returns a
+        distribution of the same shape."""
         thresholds = self.thresholds(target_probs) if thresholds is None else thresholds
         accepted = draft_probs.where(target_probs > thresholds[..., None], 0.0)
         rejected = 1 - accepted.sum(dim=-1, keepdim=True)

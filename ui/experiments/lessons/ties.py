@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from naive_speculate.differing import find_flip
 from ui.charts.figures import ACCEPTED, REJECTED, Figure, bars, category_axis, figure
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, spoken
-from ui.host.scores import HALF, scores_of
+from ui.host.scores import scores_of
 
 ROWS = 5
 TOKENS, TRIES = 96, 40
@@ -25,7 +25,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
         if trial.cancel.is_set():
             return
         prompt = (trace.started and trace.started.prompt_token_ids) or []
-        found = find_flip(full, half, [*prompt, *trace.token_ids], len(prompt), num_rows=ROWS, dtype=HALF)
+        found = find_flip(full, half, [*prompt, *trace.token_ids], len(prompt), num_rows=ROWS)
         if found is not None and found.before not in trial.seen:
             yield Progress("Found one. Press again for another one.", found.to_dict() | {"key": found.before})
             return

@@ -41,15 +41,16 @@ def estimated(draft_size: str, target_size: str, verify: Sequence[float] = (1.0,
     return given(parameters(draft_size) / parameters(target_size), verify)
 
 
+def size_basis(draft_size: str, target_size: str) -> str:
+    """The source of estimated costs, in words."""
+    return f"an estimate from {draft_size.strip()} ÷ {target_size.strip()}, counting only the reading of weights"
+
+
 def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
-    """Costs from text fields, and a description of their source.
+    """Costs from text fields, and their source in words; a `ValueError` names the argument.
 
-    Args:
-        draft: A draft forward's cost such as "0.08", or two sizes such as "0.6B / 8B"; empty for unknown.
-        verify: As for `given`, comma-separated; empty for 1.
-
-    Raises:
-        ValueError: Naming the argument and what was given.
+    `draft` is a draft forward's cost such as "0.08", or two sizes such as "0.6B / 8B"; empty for unknown. `verify` is as for
+    `given`, comma-separated; empty for 1.
     """
     table = _numbers("verify_cost", verify) if verify.strip() else (1.0,)
     if not draft.strip():
@@ -58,8 +59,7 @@ def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
         return None, ""
     of_draft, slash, of_target = draft.partition("/")
     if slash:
-        basis = f"an estimate from {of_draft.strip()} ÷ {of_target.strip()}, counting only the reading of weights"
-        return estimated(of_draft, of_target, table), basis
+        return estimated(of_draft, of_target, table), size_basis(of_draft, of_target)
     (cost, *more) = _numbers("draft_cost", draft)
     if more:
         raise ValueError(f"draft_cost must be one number, or two sizes such as 0.6B / 8B, got {draft!r:.40}")

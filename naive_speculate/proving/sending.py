@@ -25,14 +25,8 @@ class Cost:
 
 
 class Run:
-    """Sends what the record does not hold yet.
-
-    Args:
-        server: Where the requests go.
-        settings: What they are.
-        record: Where the answers go.
-        max_requests, max_seconds: Limits of this run.
-    """
+    """Sends what the record does not hold yet. `server`: where the requests go; `settings`: what they are; `record`: where the
+    answers go; `max_requests`, `max_seconds`: limits of this run."""
 
     def __init__(self, server: Server, settings: Settings, record: Record, max_requests: int, max_seconds: float) -> None:
         self.server, self.settings, self.record = server, settings, record
@@ -42,11 +36,7 @@ class Run:
         self._ends = 0.0
 
     def __call__(self, progress: Progress) -> Cost:
-        """Send them and show the progress.
-
-        Raises:
-            ServerError: If a request fails three times.
-        """
+        """Send them and show the progress. Raises `ServerError` if a request fails three times."""
         planned = list(requests(self.settings))
         left = [request for request in planned if request.number not in self.record.answers]
         bar = progress.add_task("requests", total=len(planned), completed=len(planned) - len(left))

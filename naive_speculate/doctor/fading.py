@@ -7,46 +7,31 @@ from itertools import accumulate, groupby
 
 ALIVE, DEAD = 0.2, 0.05
 """Shares of steps that accept a draft token: at least the first before an end of acceptance, at most the second after it."""
-FEWEST = 8
-"""Steps on each side of such an end."""
-EVIDENCE = 8.0
-"""Least logarithm of how much better two rates explain the steps than one."""
-CHANCE = 0.03
-"""Most probable chance event that still counts as the end of acceptance within windows."""
+FEWEST = 8  # steps on each side of such an end
+EVIDENCE = 8.0  # least logarithm of how much better two rates explain the steps than one
+CHANCE = 0.03  # most probable chance event that still counts as the end of acceptance within windows
 UNKNOWN_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """One step, or the steps of one report.
+    """One step, or the steps of one report."""
 
-    Attributes:
-        position: Tokens before it, the prompt's included; None if unknown.
-        steps: Steps with draft tokens.
-        hits: Those that accepted at least one.
-    """
-
-    position: float | None
-    steps: float
-    hits: float
+    position: float | None  # tokens before it, the prompt's included; None if unknown
+    steps: float  # steps with draft tokens
+    hits: float  # those that accepted at least one
 
 
 @dataclass(frozen=True, slots=True)
 class Fade:
-    """Acceptance that ends during a run.
+    """Acceptance that ends during a run."""
 
-    Attributes:
-        position: Tokens before the end of acceptance; None if unknown.
-        before, after: Shares of steps that accept a draft token.
-        steps: Steps after the end.
-        stays: Whether acceptance stays at zero until the end of the text.
-    """
-
-    position: float | None
+    position: float | None  # tokens before the end of acceptance; None if unknown
+    # before, after: shares of steps that accept a draft token
     before: float
     after: float
-    steps: float
-    stays: bool
+    steps: float  # steps after the end
+    stays: bool  # whether acceptance stays at zero until the end of the text
 
 
 def fade(course: Sequence[Stretch]) -> Fade | None:
@@ -98,11 +83,8 @@ def _likelihood(hits: float, steps: float) -> float:
 def drop(rates: Sequence[float], steps: float | None) -> tuple[int, float] | None:
     """The first index from which windows accept nothing, and the probability of this by chance; None if there is none.
 
-    By chance: if each index accepted as often as all earlier ones together.
-
-    Args:
-        rates: Per index, the share of steps that accept the draft token.
-        steps: The number of steps; `UNKNOWN_STEPS` if unknown.
+    By chance: if each index accepted as often as all earlier ones together. `rates`: per index, the share of steps that accept
+    the draft token. `steps`: the number of steps; `UNKNOWN_STEPS` if unknown.
     """
     steps = steps or UNKNOWN_STEPS
     for index in range(1, len(rates)):

@@ -14,10 +14,7 @@ from naive_speculate.testing.result import Proof
 def prove(name: str) -> Proof:
     """Prove a part by name: a registered verifier or drafter, or `MODULE:NAME`, importable from the current directory.
 
-    A function is proved as a rejection sampler.
-
-    Raises:
-        ValueError: If it does not exist, or is neither.
+    A function is proved as a rejection sampler. Raises `ValueError` if it does not exist, or is neither.
     """
     if ":" not in name:
         if name not in VERIFIERS and name not in DRAFTERS:

@@ -1,0 +1,55 @@
+"""Dataclasses whose fields pydantic checks. An error is one line: the field, what it must be, and what was given."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args
+
+from pydantic import ConfigDict, ValidationError, WrapValidator
+from pydantic.dataclasses import dataclass
+
+T = TypeVar("T")
+_STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
+
+Real = Annotated[float, WrapValidator(lambda value, check: (check(value), value)[1])]
+"""A number, which stays a whole one where it was given as one."""
+
+
+@dataclass_transform(frozen_default=True)
+def checked(prefix: str = "") -> Callable[[type[T]], type[T]]:
+    """Make a frozen dataclass that raises one-line `ValueError`s. What a field must be is the description of its `Field`;
+    `prefix` comes before its name."""
+
+    def make(cls: type[T]) -> type[T]:
+        made: Any = dataclass(frozen=True, config=_STRICT)(cls)
+        construct = made.__init__
+
+        @wraps(construct)
+        def __init__(self: Any, *args: Any, **given: Any) -> None:
+            try:
+                construct(self, *args, **given)
+            except ValidationError as error:
+                raise _one_line(made, prefix, error) from None
+
+        made.__init__ = __init__
+        return made
+
+    return make
+
+
+def _one_line(cls: Any, prefix: str, error: ValidationError) -> Exception:
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "value_error":  # of a check of the class's own, which is one line
+        return ValueError(str(first["ctx"]["error"]))
+    place = first["loc"][0]
+    name = list(cls.__pydantic_fields__)[place] if isinstance(place, int) else place  # of a positional argument, its number
+    if name not in cls.__pydantic_fields__:
+        return TypeError(f"{cls.__name__} has no {name!r}")
+    return ValueError(f"{prefix}{name} must be {_allowed(cls.__pydantic_fields__[name])}, got {first['input']!r:.80}")
+
+
+def _allowed(field: Any) -> str:
+    """The description of a field's type, or of the part of a union that has one."""
+    parts = (field.annotation, *get_args(field.annotation))
+    found = [field, *(info for part in parts for info in getattr(part, "__metadata__", ()))]
+    texts = [text for info in found if (text := getattr(info, "description", None))]
+    return texts[0] if texts else "True or False" if bool in parts else "of another type"
