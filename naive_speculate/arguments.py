@@ -65,7 +65,8 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("models").add_argument
     add("--target", metavar="M", help="Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)")
     add("--draft", metavar="M", help="Hub id, local folder or GGUF file (default: none for a given target)")
-    add("--head", metavar="M", help="Hub id or local folder of a draft head (default: the bundled target's, if there is one)")
+    head = "Hub id or local folder of a draft head or block drafter (default: the bundled target's, if there is one)"
+    add("--head", metavar="M", help=head)
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
     add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")
     add("--executor", default="auto", metavar="E", help="auto, onnx, torch or transformers (default: %(default)s)")

@@ -34,7 +34,8 @@ class LearnedCosts:
     prior.
 
     The seconds of a verification are fitted as a + b · (the table's cost - 1) by least squares. Recent steps weigh more, and
-    the prior is b = a. Those of drafting are the table's times a factor. Larger batches have fits of their own.
+    the prior is b = a. Those of drafting are the table's times a factor, or part of the verification where the table has no
+    cost per draft. Larger batches have fits of their own.
     """
 
     def __init__(self, prior: CostTable) -> None:
@@ -44,9 +45,11 @@ class LearnedCosts:
     def learn(self, num_rows: int, num_drafts: int, draft_seconds: float, verify_seconds: float) -> None:
         """Learn from a step of so many rows, the widest of whose windows had so many drafts; 0 seconds for copied ones."""
         fit = self._fits.setdefault(num_rows.bit_length(), _Fit())
-        fit.add(self.prior.verify_cost(num_drafts) - 1, verify_seconds)
         if num_drafts and draft_seconds and self.prior.draft:
             fit.add_draft(num_drafts * self.prior.draft, draft_seconds)
+        elif num_drafts:  # the table counts the drafting as part of the verification
+            verify_seconds += draft_seconds
+        fit.add(self.prior.verify_cost(num_drafts) - 1, verify_seconds)
 
     def table(self, num_rows: int = 1) -> CostTable:
         """The costs in a batch of so many rows; the prior before anything was learned."""

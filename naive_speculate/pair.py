@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 
 from naive_speculate.costs import CostTable, LearnedCosts
-from naive_speculate.infer.head.model import DraftHead, check_head
+from naive_speculate.infer.head.model import Head, check_head
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import KVCache, LanguageModel
@@ -34,7 +34,7 @@ class ModelPair:
         tokenizer: A transformers tokenizer; None if prompts are token ids.
         draft_tokenizer: The draft's tokenizer if it differs from the target's; then only tokens that both have are drafted.
         measured_costs: Measured costs of this pair, for `num_draft_tokens="auto"`; otherwise they are estimated.
-        head: A draft head, which drafts from the target's hidden states; optional.
+        head: A draft head or a block drafter, which drafts from the target's hidden states; optional.
         measured_head_costs: As `measured_costs`, with the head as drafter.
         fastest_drafter: The measured fastest of "model", "head", "suffix" and "suffix+head"; None if not measured.
         weights: A description of the target's weights, if its name is not enough.
@@ -50,7 +50,7 @@ class ModelPair:
     tokenizer: Any = None
     measured_costs: CostTable | None = None
     draft_tokenizer: Any = None
-    head: DraftHead | None = None
+    head: Head | None = None
     measured_head_costs: CostTable | None = None
     fastest_drafter: str | None = None
     weights: str | None = None
@@ -108,8 +108,12 @@ class ModelPair:
     @cached_property
     def names(self) -> dict[str, str]:
         """The models' names for display."""
-        models = {"target": self.target, "draft": self.draft, "head": self.head}
+        models = {"target": self.target, "draft": self.draft, self._head_role: self.head}
         return {role: _name(model) for role, model in models.items() if model is not None}
+
+    @property
+    def _head_role(self) -> str:
+        return "head" if self.head is None else self.head.role
 
     @property
     def default_drafter(self) -> str:
@@ -123,24 +127,27 @@ class ModelPair:
             return self.fastest_drafter
         if self.draft is not None:
             return "model"
-        return "suffix" if self.head is None else "head"
+        return "suffix" if self.head is None else self.head.role
 
     @cached_property
     def num_parameters(self) -> dict[str, int]:
         """Number of parameters of target, draft and head, if available; the head's without embeddings."""
-        counts = {"target": self.target, "draft": self.draft, "head": self.head}
+        counts = {"target": self.target, "draft": self.draft, self._head_role: self.head}
         found = {role: getattr(model, "num_parameters", None) for role, model in counts.items()}
         return {role: int(count) for role, count in found.items() if count is not None}
 
     def costs(self, drafter: str) -> CostTable:
         """Costs of drafting and verifying with a drafter, in target forwards over one token.
 
-        Copying costs nothing, "suffix+head" as much as the head. Without measurements, a forward costs its share of the
-        weights.
+        Copying costs nothing, "suffix+head" as much as the head. A block drafter's only forward counts as part of the
+        verification, since its cost does not depend on the number of drafts. Without measurements, a forward costs its share
+        of the weights.
         """
         costs = self.measured_costs or CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
         if drafter in ("head", "suffix+head"):
             return self.measured_head_costs or CostTable(self._share(self.head), costs.verify)
+        if drafter == "block":
+            return CostTable(0.0, (costs.verify[0], *(cost + self._share(self.head) for cost in costs.verify[1:])))
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
 
     def learned_costs(self, drafter: str) -> LearnedCosts:
@@ -183,7 +190,7 @@ def _vocab_size(model: LanguageModel) -> int:
     return as_batch_model(model).vocab_size
 
 
-def _name(model: LanguageModel | DraftHead) -> str:
+def _name(model: LanguageModel | Head) -> str:
     name = str(getattr(model, "name", type(model).__name__))
     path = Path(name)
     if BUNDLED_PAIR in path.parents:

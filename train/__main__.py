@@ -14,9 +14,10 @@ from torch import Tensor
 from naive_speculate import load_pair
 from naive_speculate.arguments import Parser, positive, whole_number
 from train.batches import frequencies, split
+from train.block import BlockModel, block_shape
 from train.data import Source, collect, parts, source_of
 from train.errors import TrainingError
-from train.export import export_head, export_model
+from train.export import export_block, export_head, export_model
 from train.head import HeadModel, shape_of
 from train.loop import Loss, Recipe, Training
 from train.model import DraftModel
@@ -27,10 +28,11 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     found = Parser(prog="python -m train", description="Train a drafter for a target.")
     commands = found.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
-    drafter = commands.add_parser("drafter", help="train a draft head or a draft model")
+    drafter = commands.add_parser("drafter", help="train a draft head, a block drafter or a draft model")
     add, add_group = drafter.add_argument, drafter.add_mutually_exclusive_group
     add("--target", required=True, help="a named pair, Hub id, local folder or GGUF file")
-    add("--kind", choices=("head", "model"), default="head", help="an EAGLE-3 head, or a small Llama (default: head)")
+    kinds = "an EAGLE-3 head, a DFlash block drafter, or a small Llama (default: head)"
+    add("--kind", choices=("head", "block", "model"), default="head", help=kinds)
     add("--work", type=Path, required=True, help="data and checkpoints; the same command resumes")
     add("--out", type=Path, required=True, help="where the drafter is written")
     add("--answer-tokens", type=positive, default=2_000_000, help="size of the data (default: %(default)s)")
@@ -39,12 +41,12 @@ def parser() -> argparse.ArgumentParser:
     length("--updates", type=positive, help="updates of the weights instead")
     add("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
     add("--text", type=Path, nargs="+", default=[], help="text files; some conversations are about passages of them")
-    add("--layers", type=whole_number, nargs="+", help="target layers that a head reads (default: 2, n / 2 and n - 3 of n)")
-    add("--vocabulary", type=positive, default=6_144, help="tokens that a head can draft (default: %(default)s)")
+    add("--layers", type=whole_number, nargs="+", help="target layers that are read (default: 2, n / 2 and n - 3 of n)")
+    add("--vocabulary", type=positive, default=6_144, help="tokens that head and block can draft (default: %(default)s)")
     add("--mlp", type=positive, help="width of the drafter's MLP (default: twice the target's width)")
     add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
-    add("--depth", type=positive, default=3, help="layers of a draft model (default: %(default)s)")
-    add("--steps", type=positive, default=Recipe.num_steps, help="draft steps simulated in training (default: %(default)s)")
+    add("--depth", type=positive, default=3, help="layers of block drafter or draft model (default: %(default)s)")
+    add("--steps", type=positive, help="draft steps in training (default: 3 of a head, 7 of a block drafter)")
     add("--batch-tokens", type=positive, default=Recipe.batch_tokens, help="tokens per update (default: %(default)s)")
     add("--seed", type=whole_number, default=0)
     add("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
@@ -71,16 +73,26 @@ def train_drafter(given: argparse.Namespace) -> None:
     model: Any = pair.target
     depth = getattr(model, "num_layers", 0)
     layers = given.layers or [min(2, depth), depth // 2, max(0, depth - 3)]
+    if given.kind == "block" and 0 in layers:
+        raise TrainingError("--layers 0: a block drafter reads states after a layer, and 0 are the embeddings")
     source = source_of(pair, given.target, layers)
     collect(pair, source, given.work, given.answer_tokens, given.given, given.text, given.seed)
-    recipe = replace(Recipe(), num_steps=given.steps, batch_tokens=given.batch_tokens, seed=given.seed)
+    steps = given.steps or (7 if given.kind == "block" else Recipe.num_steps)
+    recipe = replace(Recipe(), num_steps=steps, batch_tokens=given.batch_tokens, seed=given.seed)
     torch.manual_seed(given.seed)
     embeddings = model.input_embeddings.detach().float().cpu()
     if given.kind == "head":
-        output = getattr(model, "output_embeddings", model.input_embeddings).detach().float().cpu()
-        head = _begin_head(embeddings, output, source, given)
+        shape = shape_of(source.hidden_size, source.vocab_size, 2_048, given.mlp)
+        head = HeadModel(shape, embeddings, len(source.layers), _known(source, given))
+        head.begin(model.output_embeddings.detach().float().cpu())
         _train("head", head, lambda batch: head.loss(batch, recipe.num_steps, recipe.variation), recipe, source, given)
         export_head(head, source, given.out)
+    elif given.kind == "block":
+        config = block_shape(source.hidden_size, source.vocab_size, given.mlp, given.depth)
+        block = BlockModel(config, embeddings, len(source.layers), _known(source, given), steps + 1)
+        block.begin(model.output_embeddings.detach().float().cpu())
+        _train("block", block, lambda batch: block.loss(batch, recipe.variation), recipe, source, given)
+        export_block(block, source, depth, given.out)
     else:
         draft = DraftModel(embeddings, given.width, given.depth, model.eos_token_ids, model.max_positions)
         _train("model", draft, lambda batch: draft.loss(batch, recipe.variation), recipe, source, given)
@@ -88,18 +100,14 @@ def train_drafter(given: argparse.Namespace) -> None:
     report(given.target, given.kind, given.out, split(parts(given.work))[1], given.device)
 
 
-def _begin_head(embeddings: Tensor, output: Tensor, source: Source, given: argparse.Namespace) -> HeadModel:
-    """A head for the tokens that the target's answers need most; later runs use the same tokens."""
+def _known(source: Source, given: argparse.Namespace) -> Tensor:
+    """The tokens that the target's answers need most; later runs use the same."""
     path = given.work / f"known-{given.vocabulary}.safetensors"
     if not path.exists():
         counts = frequencies(split(parts(given.work))[0], source.vocab_size)
         known = counts.topk(min(given.vocabulary, source.vocab_size)).indices.sort().values
         save_file({"known": known}, path)
-    known = load_file(path)["known"]
-    shape = shape_of(source.hidden_size, source.vocab_size, 2_048, given.mlp)
-    head = HeadModel(shape, embeddings, len(source.layers), known)
-    head.begin(output)
-    return head
+    return load_file(path)["known"]
 
 
 def _train(name: str, model: Any, loss: Loss, recipe: Recipe, source: Source, given: argparse.Namespace) -> None:

@@ -38,6 +38,11 @@ class Batch:
         """The same on a device."""
         return Batch(*(tensor.to(device) for tensor in vars(self).values()))
 
+    def at(self, indices: Tensor) -> "Batch":
+        """The same with some of its positions only."""
+        chosen = (tensor[indices] for tensor in (self.rows, self.positions, self.top_ids, self.top_probs))
+        return Batch(self.tokens, self.states, *chosen)
+
 
 @dataclass
 class _Kept:

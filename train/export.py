@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import save_file
 from transformers import LlamaForCausalLM
 
+from train.block import BlockModel
 from train.data import Source
 from train.errors import TrainingError
-from train.head import HeadModel
+from train.head import HeadModel, ReadsTarget
 
 MAX_SHARD_SIZE = "9MB"
 
@@ -40,20 +41,32 @@ def export_head(head: HeadModel, source: Source, folder: Path) -> None:
     The layers' numbers stand in the configuration twice: at the top as vLLM reads them (states that enter layer i), and in
     `eagle_config` as SGLang reads them (states that leave layer i).
     """
-    tensors = {name: tensor.detach().half().contiguous() for name, tensor in head.state_dict().items()}
-    known, vocab_size = head.known, head.config.vocab_size
-    if len(known) < vocab_size:
-        tensors["d2t"] = known - torch.arange(len(known))
-        tensors["t2d"] = torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, known, True)
     ids = "eagle_aux_hidden_state_layer_ids"
-    config: dict[str, Any] = head.config.to_dict() | {
+    more = {
         "architectures": ["LlamaForCausalLMEagle3"],
-        "draft_vocab_size": len(known),
         "target_hidden_size": source.hidden_size,
         ids: source.layers,
         "eagle_config": {ids: [layer - 1 for layer in source.layers], "use_aux_hidden_state": True},
-        "dtype": "float16",
     }
+    _export(head, more, folder)
+
+
+def export_block(block: BlockModel, source: Source, target_layers: int, folder: Path) -> None:
+    """Write a block drafter in float16, in the layout of z-lab/dflash, with an output matrix of its own for the tokens that it
+    can draft, as vLLM's speculators have it."""
+    ids = {"target_layer_ids": [layer - 1 for layer in source.layers], "mask_token_id": block.mask_token_id}
+    more = {"architectures": ["DFlashDraftModel"], "block_size": block.block_size, "dflash_config": ids}
+    _export(block, more | {"num_target_layers": target_layers}, folder)
+
+
+def _export(model: ReadsTarget, more: dict[str, Any], folder: Path) -> None:
+    """Write weights, the tokens that can be drafted, and a configuration with these additions."""
+    tensors = {name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()}
+    known, vocab_size = model.known.cpu(), model.config.vocab_size
+    if len(known) < vocab_size:
+        tensors["d2t"] = known - torch.arange(len(known))
+        tensors["t2d"] = torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, known, True)
+    config = model.config.to_dict() | {"draft_vocab_size": len(known), "dtype": "float16"} | more
     with whole_folder(folder) as partial:
         _save_shards(tensors, partial)
         (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

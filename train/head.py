@@ -7,6 +7,8 @@ j position i reads the head's output of step j - 1 at position i - 1, and attend
 head drafts the most frequent tokens only, which keeps its largest matrix small.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -79,25 +81,23 @@ class HeadLayer(nn.Module):
         return result
 
 
-class HeadModel(nn.Module):
-    """A draft head whose embeddings are the target's and stay fixed.
+class ReadsTarget(nn.Module):
+    """What a head and a block drafter share: they fuse the target's states, and draft some of its tokens.
 
     Args:
-        config: Shape of the layer; `vocab_size` is the target's.
-        embeddings: The target's, `[vocab_size, d]`.
+        config: Shape of the layers; `vocab_size` is the target's.
+        embeddings: The target's, `[vocab_size, d]`; they stay fixed.
         num_layers: Of the target, whose states it reads.
         known: The target's ids of the tokens that it can draft, ascending, int64 `[known]`.
     """
 
-    def __init__(self, config: LlamaConfig, embeddings: Tensor, num_layers: int, known: Tensor) -> None:
+    def __init__(self, config: Any, embeddings: Tensor, num_layers: int, known: Tensor) -> None:
         super().__init__()
         d = config.hidden_size
         self.config = config
         self.fc = nn.Linear(num_layers * d, d, bias=False)
-        self.midlayer = HeadLayer(config)
         self.norm = LlamaRMSNorm(d, eps=config.rms_norm_eps)
         self.lm_head = nn.Linear(d, len(known), bias=False)
-        self.rotary = LlamaRotaryEmbedding(config)
         self.register_buffer("known", known, persistent=False)
         self.register_buffer("embeddings", embeddings.float(), persistent=False)
         index = torch.full((config.vocab_size,), -1, dtype=torch.int64)
@@ -114,8 +114,18 @@ class HeadModel(nn.Module):
         d = self.config.hidden_size
         self.fc.weight.mul_(0.5)
         self.fc.weight[:, -d:] += torch.eye(d) * 0.1
-        for matrix in (self.midlayer.self_attn.o_proj, self.midlayer.mlp.down_proj):
-            matrix.weight.mul_(0.5)
+        for name, weight in self.named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                weight.mul_(0.5)
+
+
+class HeadModel(ReadsTarget):
+    """A draft head; see `ReadsTarget`."""
+
+    def __init__(self, config: LlamaConfig, embeddings: Tensor, num_layers: int, known: Tensor) -> None:
+        super().__init__(config, embeddings, num_layers, known)
+        self.midlayer = HeadLayer(config)
+        self.rotary = LlamaRotaryEmbedding(config)
 
     def loss(self, batch: Batch, num_steps: int, variation: float) -> tuple[Tensor, list[Tensor]]:
         """The mean loss over simulated steps, and for each step the accepted share at temperature 1 and at 0.

@@ -18,7 +18,7 @@ WINDOWS = (3, 5)
 
 def report(target: str, kind: str, folder: Path, held_out: Sequence[Path], device: str) -> None:
     """Decode held-out prompts without and with the drafter, alternating, and print a table."""
-    pair = load_pair(target, None if kind == "head" else folder, folder if kind == "head" else None, device=device)
+    pair = load_pair(target, *((folder, None) if kind == "model" else (None, folder)), device=device)
     decoder = SpeculativeDecoder(pair)
     kept = [c for path in held_out for c in read_part(path)]
     prompts = [c.tokens[: c.answer_start].tolist() for c in random.Random(0).sample(kept, min(NUM_PROMPTS, len(kept)))]

@@ -56,7 +56,8 @@ export class Drafter {
 }
 
 // The target's layers from left to right, embeddings first; the head reads the filled ones.
-function layersRead({ head_layers: layers, target_layers: known }) {
+function layersRead({ head_layers: layers, target_layers: known, settings }) {
+  const block = settings?.drafter === "block";
   const depth = Math.min(MOST_LAYERS, Math.max(known || 0, ...layers));
   const [width, gap] = [Math.max(3, Math.min(16, 300 / (depth + 1) - 2)), 2];
   const at = (layer) => layer * (width + gap);
@@ -69,7 +70,7 @@ function layersRead({ head_layers: layers, target_layers: known }) {
   }
   const box = Math.min(all, 60);
   picture.append(svg("rect", { x: (all - box) / 2, y: 44, width: box, height: 20, rx: 4, class: "ns-layer-head" }));
-  picture.append(svg("text", { x: all / 2, y: 58, class: "ns-layer-name" }, "head"));
+  picture.append(svg("text", { x: all / 2, y: 58, class: "ns-layer-name" }, block ? "block" : "head"));
   return [picture, make("p", "", `It reads the target after ${listed(layers)} of its ${depth} layers.`)];
 }
 

@@ -29,12 +29,14 @@ export function edge({ keep, name }, rule = "p/q") {
   return name.startsWith("under") ? `${rule} ${name}` : `${rule} = ${name}`;
 }
 
+const DRAFTED_BY = { head: "draft head", "suffix+head": "draft head", block: "block drafter" };
+
 export function inShort(event, drafted, settings) {
   const verdict = event.kind === "accepted" ? "accepted" : "rejected";
   switch (event.kind) {
     case "proposed":
       if (event.copied_from !== undefined) return "Copied without a model from the underlined text.";
-      return `Proposed by the draft ${settings.drafter === "head" ? "head" : "model"}${gave(event)}. The target has not judged it yet.`;
+      return `Proposed by the ${DRAFTED_BY[settings.drafter] ?? "draft model"}${gave(event)}. The target has not judged it yet.`;
     case "resampled":
       if (isGreedy(settings)) return "The target's most probable token, instead of the rejected one.";
       if (settings.verify_strategy === "typical_acceptance") return "The target's own choice, instead of the rejected token.";

@@ -52,7 +52,7 @@ def our_way(
     options = {"num_draft_tokens": num_draft_tokens, "drafter": drafter, "detail": "none"} | options
 
     def decode(prompt: list[int], seed: int) -> Run:
-        seeded = replace(params, seed=seed)
+        seeded = replace(params, seed=seed if params.temperature else None)  # with a seed, "auto" learns no costs
         began = time.perf_counter()
         result = decoder.generate(prompt, seeded, **options)
         seconds = time.perf_counter() - began
@@ -90,14 +90,16 @@ class Transformers:
             fastest[threads] = min(fastest[threads], seconds)
         self.threads = min(candidates, key=fastest.__getitem__)
 
-    def way(self, num_draft_tokens: int, temperature: float) -> Way:
-        """Plain generation, or assisted with a constant number of draft tokens."""
+    def way(self, num_draft_tokens: int, temperature: float, lookup: bool = False) -> Way:
+        """Plain generation, or assisted with a constant number of draft tokens, by the draft model or by prompt lookup."""
 
         def decode(prompt: list[int], seed: int) -> Run:
             torch.manual_seed(seed)
             query = torch.tensor([prompt], device=self.target.device)
             options: dict[str, Any] = {}
-            if num_draft_tokens:
+            if lookup:
+                options["prompt_lookup_num_tokens"] = num_draft_tokens
+            elif num_draft_tokens:
                 draft_config = self.draft.generation_config
                 draft_config.num_assistant_tokens = num_draft_tokens
                 draft_config.num_assistant_tokens_schedule = "constant"

@@ -102,6 +102,11 @@ class TransformersLanguageModel(HasEndTokens):
         """The embedding table, shape `[vocab_size, hidden_size]`."""
         return cast(torch.Tensor, self.model.get_input_embeddings().weight.detach())
 
+    @property
+    def output_embeddings(self) -> torch.Tensor:
+        """The matrix before the logits, shape `[vocab_size, hidden_size]`."""
+        return cast(torch.Tensor, self.model.get_output_embeddings().weight.detach())
+
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)

@@ -21,6 +21,7 @@ from naive_speculate.speculate.draft import (
     DRAFTERS,
     GIVEN,
     BatchDrafter,
+    BlockDrafter,
     HeadDrafter,
     SuffixHeadDrafter,
     TranslatedDrafter,
@@ -139,7 +140,7 @@ class Admission:
         """The event that opens the run, of its first row."""
         params, verifier, pair = request.params, plan.verifier, self.pair
         translation = pair.translation if plan.drafting in (TranslatedDrafter, TranslatedGivenDrafter) else None
-        head = pair.head if plan.drafting in (HeadDrafter, SuffixHeadDrafter) else None
+        head = pair.head if plan.drafting in (HeadDrafter, BlockDrafter, SuffixHeadDrafter) else None
         settings = params.to_dict() | {
             "num_draft_tokens": request.num_draft_tokens,
             "draft_confidence": plan.confidence,

@@ -12,7 +12,7 @@ import torch
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, HeadDrafter, SuffixHeadDrafter
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, BlockDrafter, HeadDrafter, SuffixHeadDrafter
 from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy
 from naive_speculate.testing.enumeration import Enumeration, Outputs, enumerate_paths, largest_difference
 from naive_speculate.testing.paths import Deviation, Path, number, numbers
@@ -23,7 +23,8 @@ from naive_speculate.testing.toys import ToyModel
 
 MAX_VOCABULARY = 8
 _COARSE = 1e-6
-_WITH_HEAD = ("head", "suffix+head", HeadDrafter, SuffixHeadDrafter)
+_WITH_BLOCK = ("block", BlockDrafter)
+_WITH_HEAD = ("head", "suffix+head", HeadDrafter, SuffixHeadDrafter, *_WITH_BLOCK)
 _ATTRIBUTES = ("greedy", "lossy", "judges_all", "needs_uniforms", "has_thresholds")
 
 
@@ -100,7 +101,7 @@ def prove_lossless(
     if params is not None and params.greedy:
         raise ValueError(f"params must sample, got temperature={params.temperature}: greedy decoding does not use the verifier")
     vocab_size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else None
-    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, with_head=drafter in _WITH_HEAD))
+    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, drafter))
     with ExitStack() as registered:
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
         drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
@@ -141,7 +142,7 @@ def _cases(
     params: SamplingParams | None,
     num_draft_tokens: int | str | None,
     vocab_size: int | None,
-    with_head: bool,
+    drafter: Any,
 ) -> Iterator[_Case]:
     """The cases to enumerate."""
     if pair is not None:
@@ -157,7 +158,9 @@ def _cases(
             draft = target
         name = f"toys of {size} tokens (seeds {seeds[0]} and {seeds[1]})"
         window_size = window if num_draft_tokens is None else num_draft_tokens
-        toys = pair_with_head(size, seeds[0]) if with_head else ModelPair(target, draft)
+        toys = ModelPair(target, draft)
+        if drafter in _WITH_HEAD:
+            toys = pair_with_head(size, seeds[0], block=drafter in _WITH_BLOCK)
         yield _Case(toys, params or SamplingParams(**own), window_size, _first(prompt, size), name)
 
 

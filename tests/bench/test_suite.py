@@ -179,7 +179,7 @@ def test_a_bad_line_is_named(suite: Path, line: str, message: str, capsys: pytes
     [
         (
             ["--drafters", "suffix,oracle"],
-            "--drafters must be of model, head, suffix, suffix+head, prompt_lookup, none, got 'oracle'",
+            f"--drafters must be of {', '.join(DRAFTERS)}, none, got 'oracle'",
         ),
         (["--num-draft-tokens", "99"], "num_draft_tokens must be"),
         (["--temperature", "-1"], "temperature must be"),

@@ -6,6 +6,7 @@ from naive_speculate import Trace
 from naive_speculate.speculate.draft import DRAFTERS
 from tests.browser.steps import TIP, another_run, ended, open_drawer, run, shown_run, trace
 from tests.browser.test_guided import TEXT, guide_by
+from ui.host.catalog import NEEDS
 from ui.run.recorded import SPECULATIVE
 
 
@@ -21,7 +22,7 @@ def test_each_drafter_of_the_menu_says_what_it_is_and_copied_drafts_show_where_f
     open_drawer(page)
     menu = page.locator("#drafter")
     for name, drafter in DRAFTERS.items():
-        if "head" not in name:
+        if NEEDS.get(name, "target") in ("target", "draft"):
             expect(menu).to_contain_text(drafter.about)
         else:  # which this server's pair has not
             expect(menu).not_to_contain_text(drafter.title)

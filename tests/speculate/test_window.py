@@ -3,7 +3,7 @@
 import pytest
 
 from naive_speculate.costs import CostTable
-from naive_speculate.speculate.window import MAX_AUTO_WINDOW, AutoWindow, FixedWindow
+from naive_speculate.speculate.window import MAX_AUTO_WINDOW, AutoWindow, CopyOrAskWindow, FixedWindow
 
 
 def play(window: AutoWindow, confidence: float, kept: bool, steps: int) -> list[int]:
@@ -61,3 +61,19 @@ def test_verification_costs_go_on_as_they_grew_behind_the_first_draft():
     assert CostTable(0.1, (1.0, 2.0, 1.1, 1.2)).verify_cost(16) == 1.2  # a longer one never costs less
     assert CostTable(0.1).verify_cost(5) == 1.0
     assert costs.to_dict() == {"draft": 0.1, "verify": [1.0, 1.1, 1.3]}
+
+
+def test_copies_and_a_head_s_drafts_have_windows_that_learn_apart():
+    """Drafts of a head that are always rejected stop the head, and not the copies, which cost no draft forward."""
+    costs = CostTable(0.1, (1.0, 1.1, 1.2, 1.3))
+    window = CopyOrAskWindow(AutoWindow(costs, copies=True), AutoWindow(costs))
+    for _ in range(30):
+        if window.max_drafts() and window.ask_limit:
+            window.use(copies=False)
+            window.should_continue(0.9)
+            window.learn(0, 1)
+    limits = [(window.max_drafts(), window.copy_limit, window.ask_limit)[1:] for _ in range(4)]
+    assert {copies for copies, _ in limits} == {MAX_AUTO_WINDOW}
+    assert 0 in {asked for _, asked in limits}  # but for a probe
+    window.use(copies=True)
+    assert window.should_continue(1.0)

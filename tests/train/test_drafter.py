@@ -49,6 +49,19 @@ def saved(family: str, folder: Path, template: str | None = TEMPLATE) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def short_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("train.report.NUM_PROMPTS", 1)
+    monkeypatch.setattr("train.report.MAX_TOKENS", 8)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A target, and a work folder whose data serves all drafters; the first test that trains collects it."""
+    folder = tmp_path_factory.mktemp("llama")
+    return saved("llama", folder / "target"), folder / "work"
+
+
 def command(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
     sizes = ["--answer-tokens", "6000", "--vocabulary", "300", "--batch-tokens", "1024", "--layers", "1", "2", "4"]
     return ["drafter", "--target", str(folder), "--work", str(work), "--out", str(out), *sizes, *more]
@@ -56,7 +69,8 @@ def command(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
 
 def accepted(folder: Path, **drafter: Path) -> float:
     """Accepted draft tokens per step at temperature 1 over a few prompts; greedy texts must be those of plain decoding."""
-    decoder, name = SpeculativeDecoder(load_pair(folder, **drafter)), next(iter(drafter)).replace("draft", "model")
+    decoder = SpeculativeDecoder(load_pair(folder, **drafter))
+    name = decoder.pair.default_drafter
     prompts = ["The little fox", "def f(x):", "The old king opened", "Who are you?"]
     greedy = SamplingParams(temperature=0, max_tokens=30)
     fast, plain = (decoder.generate(prompts, greedy, num_draft_tokens=k, drafter=name) for k in (3, 0))
@@ -66,27 +80,39 @@ def accepted(folder: Path, **drafter: Path) -> float:
     return sum(r.metrics.num_accepted_draft_tokens for r in found) / sum(r.metrics.num_spec_steps for r in found)
 
 
+def gained(folder: Path, work: Path, out: Path, *kind: str, trained: int = 250) -> float:
+    """How many more draft tokens per step are accepted after so many updates."""
+    found = []
+    for name, updates in (("untrained", "1"), ("trained", str(trained))):
+        (work / f"{kind[1]}.pt").unlink(missing_ok=True)
+        assert main(command(folder, work, out / name, *kind, "--updates", updates)) == 0
+        found.append(accepted(folder, **{"draft" if "model" in kind else "head": out / name}))
+    return found[1] - found[0]
+
+
 @pytest.mark.parametrize("family", ["llama", "qwen", "gemma"])
-def test_a_trained_head_drafts_better_than_an_untrained_one(family: str, tmp_path: Path) -> None:
-    folder, work = saved(family, tmp_path / "target"), tmp_path / "work"
-    assert main(command(folder, work, tmp_path / "untrained", "--updates", "1")) == 0
-    assert main(command(folder, work, tmp_path / "trained", "--updates", "250")) == 0
-    assert accepted(folder, head=tmp_path / "trained") > accepted(folder, head=tmp_path / "untrained") + 0.1
+def test_a_trained_head_drafts_better_than_an_untrained_one(family: str, llama: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, work = llama if family == "llama" else (saved(family, tmp_path / "target"), tmp_path / "work")
+    assert gained(folder, work, tmp_path, "--kind", "head") > 0.1
 
 
-def test_a_trained_draft_model_loads_in_transformers_and_drafts(tmp_path: Path) -> None:
-    folder = saved("llama", tmp_path / "target")
-    more = ("--kind", "model", "--width", "32", "--depth", "1", "--updates", "250")
-    assert main(command(folder, tmp_path / "work", tmp_path / "draft", *more)) == 0
-    assert AutoModelForCausalLM.from_pretrained(tmp_path / "draft").config.vocab_size == len(byte_level())
-    untrained = tmp_path / "untrained"
-    assert main(command(folder, tmp_path / "other", untrained, *more[:-1], "1")) == 0
-    assert accepted(folder, draft=tmp_path / "draft") > accepted(folder, draft=untrained) + 0.1
+def test_a_trained_block_drafter_drafts_better_than_an_untrained_one(llama: tuple[Path, Path], tmp_path: Path) -> None:
+    assert gained(*llama, tmp_path, "--kind", "block", "--depth", "2", "--steps", "3", trained=60) > 0.1
+    config = json.loads((tmp_path / "trained" / "config.json").read_text(encoding="utf-8"))
+    assert config["architectures"] == ["DFlashDraftModel"]
+    assert config["block_size"] == 4
+    assert config["dflash_config"]["target_layer_ids"] == [0, 1, 3]
+    assert load_file(tmp_path / "trained" / "model.safetensors")["fc.weight"].shape == (32, 96)
 
 
-def test_data_is_what_the_target_computes(tmp_path: Path) -> None:
+def test_a_trained_draft_model_loads_in_transformers_and_drafts(llama: tuple[Path, Path], tmp_path: Path) -> None:
+    assert gained(*llama, tmp_path, "--kind", "model", "--width", "32", "--depth", "1") > 0.1
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "trained").config.vocab_size == len(byte_level())
+
+
+def test_data_is_what_the_target_computes(llama: tuple[Path, Path], tmp_path: Path) -> None:
     """Tokens that the target wrote greedily, their hidden states and distributions are those of a forward in transformers."""
-    folder, work = saved("llama", tmp_path / "target"), tmp_path / "work"
+    folder, work = llama
     assert main(command(folder, work, tmp_path / "head", "--updates", "1")) == 0
     model = AutoModelForCausalLM.from_pretrained(folder)
     for c in read_part(parts(work)[0])[:8]:
@@ -110,9 +136,8 @@ def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path:
     assert len(rest) >= 32
 
 
-def test_the_exported_head_has_the_public_layout(tmp_path: Path) -> None:
-    folder = saved("llama", tmp_path / "target")
-    assert main(command(folder, tmp_path / "work", tmp_path / "head", "--updates", "1")) == 0
+def test_the_exported_head_has_the_public_layout(llama: tuple[Path, Path], tmp_path: Path) -> None:
+    assert main(command(*llama, tmp_path / "head", "--updates", "1")) == 0
     config = json.loads((tmp_path / "head" / "config.json").read_text(encoding="utf-8"))
     assert config["architectures"] == ["LlamaForCausalLMEagle3"]
     assert config["draft_vocab_size"] == 300
@@ -130,6 +155,7 @@ def test_the_exported_head_has_the_public_layout(tmp_path: Path) -> None:
         (["--layers", "1", "9"], "--layers 1 9: the target has 4 layers"),
         (["--given", "missing.jsonl"], "missing.jsonl"),
         (["--kind", "tree"], "invalid choice: 'tree'"),
+        (["--kind", "block", "--layers", "0", "1"], "--layers 0: a block drafter reads states after a layer"),
         (["--answer-tokens", "0"], "must be a positive whole number"),
     ],
 )

@@ -47,7 +47,8 @@ def _proposal(case: Case) -> str:
     event, drafter = case.event, setting(case.settings, "drafter")
     if _copied(case):
         return f"{quoted(event)} was copied from similar earlier text, without a model."
-    proposal = f"The draft {'head' if drafter in ('head', 'suffix+head') else 'model'} proposed {quoted(event)}"
+    who = {"head": "draft head", "suffix+head": "draft head", "block": "block drafter"}.get(str(drafter), "draft model")
+    proposal = f"The {who} proposed {quoted(event)}"
     if event.draft_prob is None:
         return f"{proposal}."
     return f"{proposal} with probability {number(event.draft_prob)}."

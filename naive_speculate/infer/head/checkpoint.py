@@ -1,4 +1,4 @@
-"""Loads draft heads in three layouts: that of the EAGLE authors, that of vLLM's speculators, and our own.
+"""Loads draft heads in three layouts: that of the EAGLE authors, that of vLLM's speculators, and our own; and block drafters.
 
 The first two name a layer's weights as transformers does: `midlayer.*` (the authors) or `layers.0.*` (speculators, which may
 have more layers). Other tensors are `fc.weight`, `norm.weight` and `lm_head.weight`. A head with fewer tokens than its target
@@ -11,6 +11,11 @@ unreliable: the authors' are named `LlamaForCausalLM`, and one declares the 40 l
 
 EAGLE-3.1 adds two options: `fc_norm.{i}.weight` norms the hidden state of each target layer before `fc.weight`, and
 `norm_output` feeds back the state after `norm.weight`.
+
+A block drafter in the layout of z-lab/dflash has `fc.weight`, `hidden_norm.weight`, Qwen3 or Llama layers and `norm.weight`;
+embeddings and output matrix are the target's. Its configuration has `block_size`, and in `dflash_config` or at the top
+`mask_token_id` and `target_layer_ids`, where i is the output of layer i. It may have an `lm_head.weight` of its own, with
+`d2t` and `t2d` as above.
 """
 
 import logging
@@ -23,9 +28,10 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from naive_speculate.infer.damage import damaged_file
-from naive_speculate.infer.head.files import declares_head, read_config, read_tensors
+from naive_speculate.infer.head.block import BlockHead
+from naive_speculate.infer.head.files import declares_block, declares_head, read_config, read_tensors
 from naive_speculate.infer.head.model import DraftHead
-from naive_speculate.infer.head.target_layers import option, target_layers
+from naive_speculate.infer.head.target_layers import block_layers, option, target_layers
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.stored import full_config
 from naive_speculate.infer.llama.weights import (
@@ -41,8 +47,7 @@ from naive_speculate.infer.llama.weights import (
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-_IGNORED = ("verifier_norm.weight", "verifier_lm_head.weight", ".self_attn.rotary_emb.inv_freq")
-"""Ends of names."""
+_IGNORED = ("verifier_norm.weight", "verifier_lm_head.weight", ".self_attn.rotary_emb.inv_freq")  # ends of names
 _LAYER = re.compile(r"layers\.(\d+)\.")
 _FC_NORM = re.compile(r"fc_norm\.\d+\.weight")
 _log = logging.getLogger(__name__)
@@ -50,15 +55,16 @@ _log = logging.getLogger(__name__)
 
 def load_head(
     source: str | Path, target: Any, device: torch.device, dtype: torch.dtype | None = None, executor: str = "torch"
-) -> DraftHead:
-    """Load a draft head.
+) -> DraftHead | BlockHead:
+    """Load a draft head or a block drafter.
 
     Args:
         source: Hub id or local folder.
-        target: The model that it drafts for. Its `num_layers` and `input_embeddings` fill what the checkpoint leaves open.
+        target: The model that it drafts for. Its `num_layers`, `input_embeddings` and `output_embeddings` fill what the
+            checkpoint leaves open.
         device: Where it computes: the device of the target's hidden states.
         dtype: None for the dtype of the stored weights.
-        executor: "torch" or "onnx".
+        executor: "torch" or "onnx", of a draft head; a block drafter runs in torch.
 
     Raises:
         ValueError: In one line, naming `head` and the fault.
@@ -67,16 +73,19 @@ def load_head(
     try:
         config = read_config(name)
         stored = read_tensors(name)
-        if "fc.weight" not in stored and not declares_head(config):
+        block = declares_block(config)
+        if "fc.weight" not in stored and not block and not declares_head(config):
             raise ValueError("it is no EAGLE-3 head and none of `python -m train`: it has no fc.weight")
         wanted = stored["fc.weight"].dtype if dtype is None else dtype
         used = {key: tensor for key, tensor in stored.items() if not key.endswith(_IGNORED)}
         tensors = {key: t.to(device, wanted) if t.is_floating_point() else t for key, t in used.items()}
         layer_config = _layer_config(config, _num_layers(tensors))
-        weights = _weights(tensors, config, layer_config, target)
-        layers = target_layers(config, weights, target)
+        weights = _weights(tensors, config, layer_config, target, block)
+        layers = (block_layers if block else target_layers)(config, weights, target)
         shape = _shape(layer_config, weights)
         rotary = _rotary(layer_config, shape.head_dim, device)
+        if block:
+            return BlockHead(weights, shape, rotary, layers, name, *_block(config, len(weights.embedding)))
     except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
         message = f"{error.args[0]} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
         reason = damaged_file(name) or message
@@ -125,28 +134,45 @@ def _rotary(config: "PretrainedConfig", head_dim: int, device: torch.device) -> 
     return RotaryTable(rotary.inv_freq.to(device), rotary.attention_scaling)
 
 
+def _block(config: Mapping[str, Any], vocab_size: int) -> tuple[int, int]:
+    """Block size and mask token of a block drafter."""
+    size, mask = (option(config, name, "dflash_config") for name in ("block_size", "mask_token_id"))
+    if type(size) is not int or size < 2:
+        raise ValueError(f"block_size must be a whole number of at least 2, got {size!r:.80}")
+    if type(mask) is not int or not 0 <= mask < vocab_size:
+        raise ValueError(f"mask_token_id must be one of the target's {vocab_size} tokens, got {mask!r:.80}")
+    for name in ("sample_from_anchor", "shift_label"):
+        if option(config, name, "dflash_config"):
+            raise ValueError(f"{name} is not supported: a mask must predict the token at its own position")
+    return size, mask
+
+
 def _weights(
-    tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: "PretrainedConfig", target: Any
+    tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: "PretrainedConfig", target: Any, block: bool
 ) -> HeadWeights:
     t2d = tensors.pop("t2d", None)
-    adds = "state_proj.weight" in tensors
+    adds = "state_proj.weight" in tensors and not block
     before_residual = bool(option(config, "norm_before_residual"))
     if adds and before_residual:
         raise ValueError("norm_before_residual is not supported for a head that adds states to embeddings")
-    take = _Tensors(tensors, _shapes(layer, adds))
+    take = _Tensors(tensors, _shapes(layer, adds or block))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
-        embedding = _targets_embedding(target, layer.hidden_size).to(tensors["fc.weight"])
+        embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size).to(tensors["fc.weight"])
     elif embedding.dim() != 2 or embedding.shape[1] != layer.hidden_size:
         raise ValueError(f"embed_tokens.weight is {list(embedding.shape)}, hidden_size is {layer.hidden_size}")
-    tied = layer.tie_word_embeddings and "lm_head.weight" not in tensors
-    head = embedding if tied else take["lm_head.weight"]
+    if block and "lm_head.weight" not in tensors:
+        head = _targets_matrix(target, "output_embeddings", layer.hidden_size).to(tensors["fc.weight"])
+    elif layer.tie_word_embeddings and "lm_head.weight" not in tensors:
+        head = embedding
+    else:
+        head = take["lm_head.weight"]
     token_ids = _token_ids(take.get("d2t"), t2d, len(head), len(embedding))
     found = HeadWeights(
         embedding=embedding,
         input_norm=take.get("input_norm.weight"),
         fuse=take["fc.weight"],
-        hidden_norm=take["hidden_norm.weight" if adds else "layers.0.hidden_norm.weight"],
+        hidden_norm=take["hidden_norm.weight" if adds or block else "layers.0.hidden_norm.weight"],
         state_projection=take.get("state_proj.weight"),
         layers=[layer_in(take, f"layers.{index}.") for index in range(layer.num_hidden_layers)],
         norm=take["norm.weight"],
@@ -162,11 +188,7 @@ def _weights(
 
 
 def _shapes(config: Any, adds: bool) -> dict[str, tuple[int, ...]]:
-    """Shapes of the tensors that the configuration determines; -1 for any number.
-
-    Args:
-        adds: Whether states are added to embeddings; otherwise the first layer reads both, joined.
-    """
+    """Shapes of the tensors that the configuration determines; -1 for any number."""
     d = config.hidden_size
     shapes: dict[str, tuple[int, ...]] = {
         "fc.weight": (d, -1),
@@ -178,6 +200,7 @@ def _shapes(config: Any, adds: bool) -> dict[str, tuple[int, ...]]:
     }
     for index in range(config.num_hidden_layers):
         read = d if adds or index else 2 * d
+        shapes |= {f"layers.{index}.self_attn.{part}_norm.weight": (shape_in(config).head_dim,) for part in "qk"}
         shapes |= {f"layers.{index}.{name}": size for name, size in layer_shapes(config, read).items()}
     return shapes
 
@@ -216,13 +239,15 @@ def _layer_norms(take: _Tensors, declared: bool) -> torch.Tensor | None:
     return torch.stack(norms)
 
 
-def _targets_embedding(target: Any, width: int) -> torch.Tensor:
-    embedding: torch.Tensor | None = getattr(target, "input_embeddings", None)
-    if embedding is None:
-        raise ValueError(f"it has no embeddings of its own, and {type(target).__name__} has no input_embeddings to share")
-    if embedding.shape[1] != width:
-        raise ValueError(f"it has no embeddings of its own; its width is {width}, the target's is {embedding.shape[1]}")
-    return embedding.detach()
+def _targets_matrix(target: Any, name: str, width: int) -> torch.Tensor:
+    """The target's `input_embeddings` or `output_embeddings`, which a head of its width shares."""
+    what, matrix = name.replace("_", " "), getattr(target, name, None)
+    if matrix is None:
+        raise ValueError(f"it has no {what} of its own, and {type(target).__name__} has no {name} to share")
+    if matrix.shape[1] != width:
+        raise ValueError(f"it has no {what} of its own; its width is {width}, the target's is {matrix.shape[1]}")
+    found: torch.Tensor = matrix.detach()
+    return found
 
 
 def _token_ids(d2t: torch.Tensor | None, t2d: torch.Tensor | None, count: int, vocab_size: int) -> torch.Tensor | None:

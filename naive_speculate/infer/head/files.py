@@ -17,12 +17,13 @@ from transformers.utils.hub import cached_file
 def is_head(source: str | Path) -> bool:
     """Whether a folder or a Hub repository holds a draft head; False where it cannot be read.
 
-    A head is recognised by its configuration: its name, or a `draft_vocab_size`. Otherwise the tensors of a folder decide.
+    A head is recognised by its configuration: its name, a `draft_vocab_size` or a `dflash_config`. Otherwise the tensors of a
+    folder decide.
     """
     name = str(source)
     try:
         config = read_config(name)
-        return declares_head(config) or (_is_path(name) and "fc.weight" in _tensor_names(name))
+        return declares_head(config) or declares_block(config) or (_is_path(name) and "fc.weight" in _tensor_names(name))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
         return False
 
@@ -31,6 +32,11 @@ def declares_head(config: Mapping[str, Any]) -> bool:
     """Whether a configuration declares a draft head."""
     names = (config.get("speculators_model_type"), *(config.get("architectures") or ()))
     return "draft_vocab_size" in config or any("eagle3" in str(name).lower() for name in names)
+
+
+def declares_block(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration declares a block drafter."""
+    return "dflash_config" in config or any("dflash" in str(name).lower() for name in config.get("architectures") or ())
 
 
 def read_config(name: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A draft head for a target: its inputs, its forward, its cache."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -20,35 +20,21 @@ class _Forward(Protocol):
     ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
-class DraftHead:
-    """A draft head: EAGLE-3 (Li et al. 2025, arXiv 2503.01840), or one that adds states to embeddings.
-
-    At position i it reads the embedding of token i + 1 and a hidden state, and predicts token i + 2. The hidden state is the
-    fused state of the target at token i or, if the target has not computed it yet, the head's own output at i - 1.
-
-    Args:
-        weights: Its weights, on the target's device.
-        shape: The shape of its layers; `vocab_size` is the head's own.
-        rotary: Its rotary embedding.
-        layers: The target's hidden states that it reads; see `BatchLanguageModel.forward`.
-        name: Its folder or Hub id.
-        executor: "torch", or "onnx" (float32 on the CPU).
+class Head:
+    """What reads the target's hidden states to draft: a `DraftHead` or a `BlockHead`.
 
     Attributes:
+        layers: The target's hidden states that it reads; see `BatchLanguageModel.forward`.
+        name: Its folder or Hub id.
         vocab_size: The target's vocabulary size.
         target_hidden_size: The target's width.
         num_parameters: Number of parameters without embeddings.
     """
 
-    def __init__(
-        self,
-        weights: HeadWeights,
-        shape: LlamaShape,
-        rotary: RotaryTable,
-        layers: Sequence[int],
-        name: str,
-        executor: str = "torch",
-    ) -> None:
+    role: ClassVar[str] = "head"  # its name among a pair's models, and its drafter's
+    _forward: Any
+
+    def __init__(self, weights: HeadWeights, shape: LlamaShape, layers: Sequence[int], name: str, executor: str) -> None:
         self.layers = tuple(layers)
         self.name = name
         self.executor = executor
@@ -59,7 +45,51 @@ class DraftHead:
         self.dtype = weights.fuse.dtype
         self._shape = shape
         self._token_ids = weights.token_ids
-        self._forward: _Forward
+
+    def new_cache(self, batch_size: int) -> RaggedKVCache:
+        """An empty cache for `batch_size` rows."""
+        return RaggedKVCache(batch_size)
+
+    def _checked(self, features: torch.Tensor) -> torch.Tensor:
+        """The target's hidden states on the head's device, in its dtype."""
+        if features.shape[-1] != (width := len(self.layers) * self.target_hidden_size):
+            raise ValueError(f"head {self.name!r} reads hidden states of width {width}, got {features.shape[-1]}")
+        return features.to(self.device, self.dtype)
+
+    def _require(self, rows: CacheRows) -> None:
+        """Check that the rows' cache belongs to this head."""
+        if rows.cache.filled_by is not self._forward:
+            shape = self._shape
+            rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, self.dtype, self.device)
+            rows.cache.filled_by = self._forward
+
+    def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
+        if self._token_ids is None:
+            return logits
+        return logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf).index_copy_(-1, self._token_ids, logits)
+
+
+class DraftHead(Head):
+    """A draft head: EAGLE-3 (Li et al. 2025, arXiv 2503.01840), or one that adds states to embeddings.
+
+    At position i it reads the embedding of token i + 1 and a hidden state, and predicts token i + 2. The hidden state is the
+    fused state of the target at token i or, if the target has not computed it yet, the head's own output at i - 1. `weights`:
+    its weights, on the target's device. `shape`: the shape of its layers; `vocab_size` is the head's own. `rotary`: its rotary
+    embedding. `layers`, `name`: see `Head`. `executor`: "torch", or "onnx" (float32 on the CPU).
+    """
+
+    _forward: _Forward
+
+    def __init__(
+        self,
+        weights: HeadWeights,
+        shape: LlamaShape,
+        rotary: RotaryTable,
+        layers: Sequence[int],
+        name: str,
+        executor: str = "torch",
+    ) -> None:
+        super().__init__(weights, shape, layers, name, executor)
         if executor == "torch":
             self._forward = TorchHead(shape, weights, rotary)
         else:
@@ -67,19 +97,9 @@ class DraftHead:
 
             self._forward = OnnxHead(shape, weights, rotary)
 
-    def new_cache(self, batch_size: int) -> RaggedKVCache:
-        """An empty cache for `batch_size` rows."""
-        return RaggedKVCache(batch_size)
-
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
-        """One hidden state of the head's width from the target's hidden states.
-
-        Args:
-            features: Hidden states of `layers`, concatenated, shape `[..., len(layers) * target_hidden_size]`.
-
-        Raises:
-            ValueError: If their width differs.
-        """
+        """One hidden state of the head's width from the target's hidden states. `features`: hidden states of `layers`,
+        concatenated, shape `[..., len(layers) * target_hidden_size]`. Raises `ValueError` if their width differs."""
         return self._forward.fuse(self._checked(features))
 
     @torch.inference_mode()
@@ -136,28 +156,10 @@ class DraftHead:
             rows.cache.keep(row, end)
         return found
 
-    def _checked(self, features: torch.Tensor) -> torch.Tensor:
-        """The target's hidden states on the head's device, in its dtype."""
-        if features.shape[-1] != (width := len(self.layers) * self.target_hidden_size):
-            raise ValueError(f"head {self.name!r} reads hidden states of width {width}, got {features.shape[-1]}")
-        return features.to(self.device, self.dtype)
-
-    def _require(self, rows: CacheRows) -> None:
-        """Check that the rows' cache belongs to this head."""
-        if rows.cache.filled_by is not self._forward:
-            shape = self._shape
-            rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, self.dtype, self.device)
-            rows.cache.filled_by = self._forward
-
-    def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
-        if self._token_ids is None:
-            return logits
-        return logits.new_full((len(logits), self.vocab_size), -torch.inf).index_copy_(1, self._token_ids, logits)
-
 
 def check_head(head: Any, target: Any) -> None:
     """Raise a `ValueError` naming the difference for a head that was made for another target."""
-    if not isinstance(head, DraftHead):
+    if not isinstance(head, Head):
         raise ValueError(f"head must be a DraftHead, which load_pair loads, got {head!r:.80}")
     for what, wanted in (("hidden_size", head.target_hidden_size), ("vocab_size", head.vocab_size)):
         if (found := getattr(target, what, None)) not in (None, wanted):

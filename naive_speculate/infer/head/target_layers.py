@@ -10,21 +10,19 @@ from typing import Any
 from naive_speculate.infer.head.weights import HeadWeights
 
 _IDS = "eagle_aux_hidden_state_layer_ids"
+_BLOCK_IDS = "target_layer_ids"
 _log = logging.getLogger(__name__)
 
 
-def option(config: Mapping[str, Any], name: str) -> Any:
-    """An option at the top level of a configuration, else in its `eagle_config`."""
-    own, nested = config.get(name), config.get("eagle_config") or {}
+def option(config: Mapping[str, Any], name: str, section: str = "eagle_config") -> Any:
+    """An option at the top level of a configuration, else in this section of it."""
+    own, nested = config.get(name), config.get(section) or {}
     return nested.get(name) if own is None else own
 
 
 def target_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> list[int]:
-    """The hidden states that a head reads, each as the number of target layers before it.
-
-    Raises:
-        ValueError: If they are neither given nor implied, or the weights do not fit them.
-    """
+    """The hidden states that a head reads, each as the number of target layers before it. Raises `ValueError` if they are
+    neither given nor implied, or the weights do not fit them."""
     depth: int | None = getattr(target, "num_layers", None)
     found = _given_layers(config, depth)
     if found is None:
@@ -41,19 +39,27 @@ def target_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) 
     return found
 
 
-def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | None:
-    """The configured layer numbers, each as the number of layers before its hidden state; None where there are none.
+def block_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> list[int]:
+    """The hidden states that a block drafter reads, each as the number of target layers before it.
 
-    Two conventions exist. Number i is the input of layer i, after i layers, in EAGLE's `modeling_llama_kv.py` (default: 2,
-    n / 2, n - 3), vLLM and speculators. It is the output of layer i, after i + 1 layers, in SpecForge (default: 1, n / 2 - 1,
-    n - 4) and earlier SGLang. These rules decide, the most reliable first:
-
-    1. The last layer's number plus one exceeds the depth: inputs.
-    2. The numbers are SpecForge's default: outputs.
-    3. The numbers are at the top level, where vLLM and speculators read them: inputs.
-    4. In `eagle_config`: outputs if the first number is 1, since no head reads the state after one layer, else inputs
-       (sgl-project/sglang#25454).
+    `target_layer_ids` i is the output of layer i (z-lab/dflash, `extract_context_feature`). Without it they are spread evenly
+    from the second layer to the third-last (`build_target_layer_ids` there). Raises `ValueError` as `target_layers`.
     """
+    given, depth = option(config, _BLOCK_IDS, "dflash_config"), getattr(target, "num_layers", None)
+    if given is None:
+        if depth is None:
+            raise ValueError(f"{_BLOCK_IDS} is missing, and {type(target).__name__} has no num_layers")
+        last = len(weights.layers) - 1
+        given = [round(1 + index * (depth - 4) / last) for index in range(last + 1)] if last else [depth // 2]
+    if not isinstance(given, list) or not given or any(type(layer) is not int or layer < 0 for layer in given):
+        raise ValueError(f"{_BLOCK_IDS} must be a list of layer numbers, got {given!r:.80}")
+    if weights.fuse.shape[1] % len(given):
+        raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(given)} layers")
+    return [layer + 1 for layer in given]
+
+
+def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | None:
+    """The configured layer numbers, each as the number of layers before its hidden state; None where there are none."""
     nested = (config.get("eagle_config") or {}).get(_IDS)
     given = config.get(_IDS) or nested
     if not given:

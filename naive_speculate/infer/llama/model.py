@@ -15,6 +15,7 @@ from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
+from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
@@ -44,7 +45,8 @@ class LlamaLanguageModel(HasEndTokens):
 
     Made by `from_transformers` or `from_stored`. Its logits equal transformers' up to rounding. `eos_token_ids` (see
     `end_tokens`) may be empty, `max_positions` is None where the configuration has no limit, `executor` is "onnx" or "torch",
-    and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`.
+    and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`; `output_embeddings` is the matrix before
+    the logits, likewise, the same tensor where they are tied.
     """
 
     def __init__(self, reference: Any, forward: _Forward, executor: str) -> None:
@@ -56,6 +58,12 @@ class LlamaLanguageModel(HasEndTokens):
         self.executor = executor
         self.num_layers, self.hidden_size = reference.num_layers, reference.hidden_size
         self.input_embeddings = getattr(forward, "table", reference.input_embeddings)
+        output = reference.output_embeddings
+        if output.data_ptr() == reference.input_embeddings.data_ptr():
+            output = self.input_embeddings
+        elif executor == "onnx":  # ONNX Runtime has a copy
+            output = on_disk(output)
+        self.output_embeddings = output
         self._forward = forward
         self._spare: list[RaggedKVCache] = []
 

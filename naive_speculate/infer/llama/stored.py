@@ -62,6 +62,11 @@ class StoredLlama:
     weights: LlamaWeights
     rotary: RotaryTable
 
+    @property
+    def output_embeddings(self) -> torch.Tensor:
+        """See `LlamaLanguageModel`."""
+        return self.weights.head
+
 
 def stored_dtype(folder: Path) -> torch.dtype | None:
     """The dtype of the stored weights; None for a folder that cannot be read here."""

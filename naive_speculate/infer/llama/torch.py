@@ -103,20 +103,25 @@ class TorchLlama:
         mask: torch.Tensor | None,
     ) -> torch.Tensor:
         """The contribution of a layer's attention to the residual stream, from its normed input `[rows, tokens, width]`."""
-        shape = self.shape
-        heads = (shape.num_heads, shape.num_kv_heads)
+        queries, keys, values = self.project(layer, normed, rotation)
+        all_keys, all_values = write(index, keys, values)
+        grouped = self.shape.num_heads != self.shape.num_kv_heads
+        attended = F.scaled_dot_product_attention(queries, all_keys, all_values, attn_mask=mask, enable_gqa=grouped)
+        return F.linear(attended.transpose(1, 2).flatten(2), layer.output, layer.output_bias)
+
+    def project(
+        self, layer: LlamaLayer, normed: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """A layer's rotated queries and keys, and its values, each `[rows, heads, tokens, head_dim]`."""
+        heads = (self.shape.num_heads, self.shape.num_kv_heads)
         qkv = F.linear(normed, layer.qkv, layer.qkv_bias)
-        qkv = qkv.unflatten(-1, (-1, shape.head_dim)).transpose(1, 2)  # [rows, heads, tokens, head_dim]
+        qkv = qkv.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
         queries_keys, values = qkv[:, : sum(heads)], qkv[:, sum(heads) :]
         if layer.q_norm is not None and layer.k_norm is not None:
             queries, keys = queries_keys.split(heads, dim=1)
             queries_keys = torch.cat([self.norm(queries, layer.q_norm), self.norm(keys, layer.k_norm)], dim=1)
         queries, keys = _rotated(queries_keys, *rotation).split(heads, dim=1)
-        all_keys, all_values = write(index, keys, values)
-        attended = F.scaled_dot_product_attention(
-            queries, all_keys, all_values, attn_mask=mask, enable_gqa=heads[0] != heads[1]
-        )
-        return F.linear(attended.transpose(1, 2).flatten(2), layer.output, layer.output_bias)
+        return queries, keys, values
 
     def norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """RMS norm."""

@@ -1,6 +1,7 @@
 """Where a step's draft tokens come from: one file per drafter, and their registry."""
 
 from naive_speculate.pair import ModelPair
+from naive_speculate.speculate.draft.block import BlockDrafter
 from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, TranslatedGivenDrafter
 from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
@@ -13,6 +14,7 @@ from naive_speculate.speculate.draft.translated import TranslatedDrafter
 DRAFTERS: dict[str, type[BatchDrafter]] = {
     "model": ModelDrafter,
     "head": HeadDrafter,
+    "block": BlockDrafter,
     "suffix": SuffixDrafter,
     "suffix+head": SuffixHeadDrafter,
     "prompt_lookup": PromptLookupDrafter,
@@ -37,6 +39,7 @@ __all__ = [
     "GIVEN",
     "OWN_DRAFTERS",
     "BatchDrafter",
+    "BlockDrafter",
     "HeadDrafter",
     "ModelDrafter",
     "PromptLookupDrafter",

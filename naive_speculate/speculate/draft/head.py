@@ -50,6 +50,13 @@ class _History:
         self.start, self.states = self.start + count, self.states[count:]
 
 
+def hidden_states_obstacle(pair: ModelPair) -> str | None:
+    """Why a head cannot read this pair's target, in words; None if it can."""
+    if isinstance(as_batch_model(pair.target), PlainModel):
+        return f"{type(pair.target).__name__} returns no hidden states, which a head reads"
+    return None
+
+
 class HeadDrafter(BatchDrafter):
     """Drafts with the pair's draft head, several tokens in one call where they can be; see `BatchDrafter` for the methods.
 
@@ -63,7 +70,7 @@ class HeadDrafter(BatchDrafter):
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
-        assert pair.head is not None
+        assert isinstance(pair.head, DraftHead)
         self.head = pair.head
         self.layers = self.head.layers
         self.pool = SlotPool(cast(Any, self.head))
@@ -71,11 +78,7 @@ class HeadDrafter(BatchDrafter):
 
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
-        if pair.head is None:
-            return "this pair has no draft head"
-        if isinstance(as_batch_model(pair.target), PlainModel):
-            return f"{type(pair.target).__name__} returns no hidden states, which a head reads"
-        return None
+        return hidden_states_obstacle(pair) if isinstance(pair.head, DraftHead) else "this pair has no draft head"
 
     def admit(self, row: SequenceState) -> None:
         nothing = torch.zeros(0, 0, dtype=self.head.dtype, device=self.head.device)

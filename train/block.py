@@ -1,0 +1,153 @@
+"""A block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036) for training.
+
+A block is a token and mask tokens after it. Its positions attend to the target's fused states of all tokens before the block,
+and to the whole block; the output at the j-th mask predicts the j-th token after the block's first. Training takes blocks that
+begin at random places of the answers.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
+from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RMSNorm, Qwen3RotaryEmbedding, rotate_half
+
+from train.batches import Batch
+from train.head import STEP_DECAY, KeysValues, ReadsTarget, shape_of
+from train.losses import token_loss
+
+BLOCK_SHARE = 4
+"""One of so many answer tokens begins a block."""
+
+
+class BlockAttention(nn.Module):
+    """Attention of blocks over the target's states before them and over themselves."""
+
+    def __init__(self, config: Qwen3Config) -> None:
+        super().__init__()
+        d, self.head_dim = config.hidden_size, config.head_dim
+        queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        self.groups = queries // keys
+        self.q_proj, self.k_proj = nn.Linear(d, queries, bias=False), nn.Linear(d, keys, bias=False)
+        self.v_proj, self.o_proj = nn.Linear(d, keys, bias=False), nn.Linear(queries, d, bias=False)
+        self.q_norm = Qwen3RMSNorm(self.head_dim, eps=config.rms_norm_eps)
+        self.k_norm = Qwen3RMSNorm(self.head_dim, eps=config.rms_norm_eps)
+
+    def forward(self, blocks: Tensor, states: Tensor, rotations: list[KeysValues], before: Tensor) -> Tensor:
+        """Attend.
+
+        Args:
+            blocks: Normed residual stream of the blocks, `[rows, blocks, block_size, d]`.
+            states: The target's fused and normed states, `[rows, positions, d]`.
+            rotations: Cosines and sines of `states` and of the blocks' positions, these flat.
+            before: Which states are before each block, bool `[rows, 1, blocks, 1, positions]`.
+        """
+        _, count, size, _ = blocks.shape
+        flat = blocks.flatten(1, 2)
+        queries = _rotated(self._heads(self.q_proj(flat), self.q_norm), rotations[1]).unflatten(2, (count, size))
+        keys, values = self._keys_values(states, rotations[0])
+        own_keys, own_values = (x.unflatten(2, (count, size)) for x in self._keys_values(flat, rotations[1]))
+        scores = torch.einsum("rhbqd,rhkd->rhbqk", queries, keys).masked_fill(~before, -torch.inf)
+        scores = torch.cat([scores, queries @ own_keys.transpose(-1, -2)], -1) * self.head_dim**-0.5
+        weights = torch.softmax(scores, -1)
+        split = states.shape[1]
+        attended = torch.einsum("rhbqk,rhkd->rhbqd", weights[..., :split], values) + weights[..., split:] @ own_values
+        result: Tensor = self.o_proj(attended.permute(0, 2, 3, 1, 4).flatten(3))
+        return result
+
+    def _keys_values(self, read: Tensor, rotation: KeysValues) -> KeysValues:
+        keys = _rotated(self._heads(self.k_proj(read), self.k_norm), rotation)
+        return keys.repeat_interleave(self.groups, 1), self._heads(self.v_proj(read)).repeat_interleave(self.groups, 1)
+
+    def _heads(self, projected: Tensor, norm: nn.Module | None = None) -> Tensor:
+        """`[rows, heads, tokens, head_dim]`."""
+        heads = projected.unflatten(-1, (-1, self.head_dim))
+        return (heads if norm is None else norm(heads)).transpose(1, 2)
+
+
+def _rotated(heads: Tensor, rotation: KeysValues) -> Tensor:
+    cos, sin = (table[:, None] for table in rotation)
+    return heads * cos + rotate_half(heads) * sin
+
+
+class BlockLayer(nn.Module):
+    """A decoder layer, named as in the authors' checkpoints."""
+
+    def __init__(self, config: Qwen3Config) -> None:
+        super().__init__()
+        self.self_attn, self.mlp = BlockAttention(config), Qwen3MLP(config)
+        self.input_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.post_attention_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+
+    def forward(self, blocks: Tensor, states: Tensor, rotations: list[KeysValues], before: Tensor) -> Tensor:
+        """The residual stream of the blocks after this layer; see `BlockAttention`."""
+        blocks = blocks + self.self_attn(self.input_layernorm(blocks), states, rotations, before)
+        result: Tensor = blocks + self.mlp(self.post_attention_layernorm(blocks))
+        return result
+
+
+class BlockModel(ReadsTarget):
+    """A block drafter whose embeddings are the target's and stay fixed; its own mask token is one that it cannot draft.
+
+    Args:
+        config: Shape of the layers; `vocab_size` is the target's.
+        embeddings, num_layers, known: See `ReadsTarget`.
+        block_size: Positions of a block.
+    """
+
+    def __init__(self, config: Qwen3Config, embeddings: Tensor, num_layers: int, known: Tensor, block_size: int) -> None:
+        super().__init__(config, embeddings, num_layers, known)
+        self.block_size = block_size
+        unknown = (self.index_of < 0).nonzero()
+        self.mask_token_id = int(unknown.max()) if len(unknown) else config.vocab_size - 1
+        self.hidden_norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.layers = nn.ModuleList(BlockLayer(config) for _ in range(config.num_hidden_layers))
+        self.rotary = Qwen3RotaryEmbedding(config)
+
+    def loss(self, batch: Batch, variation: float) -> tuple[Tensor, list[Tensor]]:
+        """As `HeadModel.loss`, of random blocks; a draft step is a position of the block."""
+        firsts, indices = self._blocks(batch)
+        size, length = self.block_size, batch.tokens.shape[1]
+        positions = torch.arange(length, device=firsts.device)
+        places = (firsts[..., None] + torch.arange(size, device=firsts.device)).flatten(1)
+        tokens = torch.full((*firsts.shape, size), self.mask_token_id, device=firsts.device)
+        tokens[..., 0] = batch.tokens.gather(1, firsts)
+        blocks = F.embedding(tokens, self.embeddings)
+        states = self.hidden_norm(self.fc(batch.states))
+        rotations = [self.rotary(states, at) for at in (positions[None], places)]
+        before = (positions < firsts[..., None])[:, None, :, None]
+        for layer in self.layers:
+            blocks = layer(blocks, states, rotations, before)
+        hidden = self.norm(blocks)
+        total, weights, accepted = hidden.new_zeros(()), 0.0, []
+        for step in range(size - 1):
+            index = indices[..., step]
+            known = index >= 0  # the others are after the conversation's end
+            if not known.any():
+                accepted.append(hidden.new_zeros(2))
+                continue
+            logits, chosen = self.lm_head(hidden[:, :, step + 1][known]), index[known]
+            loss, share = token_loss(logits, batch.at(chosen), self.index_of, variation)
+            total, weights = total + STEP_DECAY**step * loss, weights + STEP_DECAY**step
+            accepted.append(share)
+        return total / weights, accepted
+
+    def _blocks(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Random blocks in each row: the position of their first tokens, `[rows, blocks]`, and for each mask the index among
+        the batch's positions where its token is predicted, `[rows, blocks, block_size - 1]`; -1 after the end."""
+        counts = torch.bincount(batch.rows, minlength=len(batch.tokens))
+        count = max(1, len(batch.rows) // len(counts) // BLOCK_SHARE)
+        within = (torch.rand(len(counts), count, device=counts.device) * counts[:, None]).long()
+        chosen = (counts.cumsum(0) - counts)[:, None] + within
+        steps = torch.arange(self.block_size - 1, device=counts.device)
+        indices = torch.where(within[..., None] + steps < counts[:, None, None], chosen[..., None] + steps, -1)
+        return batch.positions[chosen] + 1, indices  # at position i the batch has the prediction of token i + 2
+
+
+def block_shape(hidden_size: int, vocab_size: int, mlp: int | None, depth: int) -> Qwen3Config:
+    """The shape of a block drafter: layers as of a head."""
+    shape = shape_of(hidden_size, vocab_size, None, mlp)
+    names = (
+        "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
+        "max_position_embeddings", "rms_norm_eps", "rope_parameters", "tie_word_embeddings",
+    )  # fmt: skip
+    return Qwen3Config(**{name: getattr(shape, name) for name in names}, num_hidden_layers=depth)
