@@ -34,6 +34,7 @@ export function inShort(event, drafted, settings) {
   switch (event.kind) {
     case "proposed":
       if (event.copied_from !== undefined) return "Copied without a model from the underlined text.";
+      if (event.forced === "text") return "Forced: drafted without a model, because the guide requires this text.";
       return `Proposed by the draft ${settings.drafter === "head" ? "head" : "model"}${gave(event)}. The target has not judged it yet.`;
     case "resampled":
       if (isGreedy(settings)) return "The target's most probable token, instead of the rejected one.";
@@ -61,6 +62,7 @@ export function inShort(event, drafted, settings) {
   const draw = `The draw (${number(event.uniform)}) ${verdict === "accepted" ? "hit, so it was accepted" : "missed, so it was rejected"}.`;
   const chances = `${share.startsWith("under") || share.startsWith("over") ? "" : "a "}${share} chance to accept it`;
   if (drafted.copied_from !== undefined) return `Copied from the underlined text, as if certain; target ${p}: ${chances}. ${draw}`;
+  if (drafted.forced === "text") return `Forced: the guide requires this text; the target writes it with this token with probability ${p}: ${chances}. ${draw}`;
   if (event.accept_prob >= 1) return `Draft ${q}, target ${p}: no less, so it is always accepted.`;
   return `Draft ${q}, target ${p}: ${chances}. ${draw}`;
 }

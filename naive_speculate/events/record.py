@@ -1,6 +1,7 @@
 """What one speculative step did to one sequence, as plain numbers and texts: events are made from nothing else."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from naive_speculate.events.event import FinishReason, Logprob, TopTokens
 
@@ -27,6 +28,7 @@ class Outcome:
         residual_top: The most probable tokens of the residual distribution, after a rejection.
         logprobs: Raw log-probabilities at each accepted draft and the next token.
         copied_from: The position, in prompt and output, that the first draft was copied from.
+        forced: Of a guided row: what its grammar forces, see `Event.forced`; one per draft, and the next token's.
         others: How many drafts each other strategy would have accepted, by its name.
         typical_distances: For each draft, how far typical acceptance's output distribution is from the target's.
     """
@@ -56,6 +58,7 @@ class Outcome:
     residual_top: TopTokens | None = None
     logprobs: list[dict[int, Logprob]] | None = None
     copied_from: int | None = None
+    forced: list[Literal["token", "text"] | None] | None = None
     others: dict[str, int] | None = None
     typical_distances: list[float] | None = None
 

@@ -36,6 +36,7 @@ class LogitsPipeline:
     Attributes:
         plain: Whether the scores are the logits.
         needs_history: Whether scores depend on the tokens generated before.
+        guided: Whether a grammar changes the distribution.
         tempers_only: Whether only temperature and word filter change the distribution.
 
     Raises:
@@ -68,6 +69,7 @@ class LogitsPipeline:
             self._penalised or self._bad_sequences or self._processors or grammar is not None or params.min_tokens
         )
         self.needs_history = self._changes_by_history or word_filter is not None
+        self.guided = grammar is not None
         self._changes = self._changes_by_history or self._bias is not None
         self.plain = not self._changes and word_filter is None
         self._warpers = _warpers(params)
@@ -101,6 +103,10 @@ class LogitsPipeline:
             for index in range(min(len(scores), len(window) + 1)):
                 self._apply_history(scores, index, history + list(window[:index]))
         return scores
+
+    def forced_text(self, history: list[int]) -> str:
+        """The text that the grammar forces after a history; "" without a grammar."""
+        return "" if self._grammar is None else self._grammar.forced_text(history)
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
         """Temperature, min_p, top_k, top_p and softmax.

@@ -257,19 +257,13 @@ class Admission:
         Raises:
             ValueError: If there are none, or they are not in the vocabulary.
         """
-        found = self._checked("given_draft", self._continuing(draft, history) if isinstance(draft, str) else draft)
+        if isinstance(draft, str):
+            check_unicode("given_draft", draft)
+            draft = self.vocabulary.continuing(draft, history) or self.vocabulary.encode(draft, "given_draft", begins=False)
+        found = self._checked("given_draft", draft)
         if not found:
             raise ValueError("given_draft is empty: it has no tokens")
         return found
-
-    def _continuing(self, word: str, history: list[int]) -> list[int]:
-        check_unicode("given_draft", word)
-        before = "".join(self.vocabulary.texts(history))
-        for written in (word, word.lstrip(" ")):  # some tokenizers put the space themselves
-            token_ids = self.vocabulary.encode(written, "given_draft", begins=False)
-            if "".join(self.vocabulary.texts([*history, *token_ids])) == before + word:
-                return token_ids
-        return self.vocabulary.encode(word, "given_draft", begins=False)
 
     def _checked(self, name: str, token_ids: Sequence[int]) -> list[int]:
         """Token ids as a list, refused under the argument's name where one is none."""

@@ -35,6 +35,8 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
         "next_token_id": happened.next_token_ids,
         "num_usable": happened.p.num_usable,
     }
+    if any(row.pipeline.guided for row in rows):
+        columns["only_one"] = (happened.p.scores > -torch.inf).sum(dim=-1) == 1
     if happened.p.probs is not None and any(row.detail != "none" for row in rows):
         columns |= _probabilities(rows, happened, happened.p.probs)
         if any(row.detail == "full" for row in rows):
@@ -49,7 +51,7 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
         seen = {name: column[index] for name, column in table.items()}
         outcome = _outcome(index, row, happened, seen)
         if row.detail != "none" and "accept_probs" in seen:
-            _add_probabilities(outcome, row, happened, seen)
+            _add_probabilities(index, outcome, row, happened, seen)
             if row.detail == "full":
                 _add_tops(outcome, seen, vocabulary)
                 _add_counterfactuals(outcome, row, seen)
@@ -188,10 +190,14 @@ def _outcome(index: int, row: SequenceState, happened: Step, seen: dict[str, Any
         obstacle = f"no token can be chosen at position {len(history)}: {why}"
     outcome = Outcome(drafts, accepted, seen["next_token_id"], obstacle, row.verifier.judges_all)
     outcome.copied_from = None if happened.draft.copied_from is None else happened.draft.copied_from[index]
+    if row.pipeline.guided:
+        by_text = "text" if index in happened.draft.forced else None
+        only = [*seen["only_one"][:length], seen["only_one"][accepted]]
+        outcome.forced = ["token" if one else by_text for one in only[:length]] + ["token" if only[-1] else None]
     return outcome
 
 
-def _add_probabilities(outcome: Outcome, row: SequenceState, happened: Step, seen: dict[str, Any]) -> None:
+def _add_probabilities(index: int, outcome: Outcome, row: SequenceState, happened: Step, seen: dict[str, Any]) -> None:
     length = len(outcome.draft_token_ids)
     outcome.accept_probs = seen["accept_probs"][:length]
     outcome.target_probs = [*seen["target_probs"][:length], seen["next_prob"]]
@@ -199,7 +205,8 @@ def _add_probabilities(outcome: Outcome, row: SequenceState, happened: Step, see
     outcome.expected_accepts = expected if expected and expected[0] == expected[0] else None
     if happened.draft.probs is not None:
         outcome.draft_probs = seen["draft_probs"][:length]
-        if not row.verifier.greedy and not row.verifier.lossy and outcome.copied_from is None and "sampled_accepts" in seen:
+        from_model = outcome.copied_from is None and index not in happened.draft.forced
+        if not row.verifier.greedy and not row.verifier.lossy and from_model and "sampled_accepts" in seen:
             outcome.sampled_accepts = seen["sampled_accepts"][:length]
             outcome.argmax_accepts = seen["argmax_accepts"][:length]
     if row.verifier.has_thresholds:

@@ -83,6 +83,7 @@ class AutoWindow:
 
     adaptive = True
     drafts = True
+    limit = MAX_AUTO_WINDOW
 
     def __init__(
         self,
