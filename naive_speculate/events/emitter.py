@@ -13,12 +13,8 @@ from naive_speculate.text import Vocabulary
 _OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances")
 Values = list[tuple[str, list[Any]]]
 """Fields of an event with their lists in an outcome: one entry per draft token, and one more for the target's."""
-_OF_TARGET = {
-    "forced": "forced",
-    "target_prob": "target_probs",
-    "target_top": "target_tops",
-    "target_entropy": "target_entropies",
-}
+_OF_TARGET = {"target_prob": "target_probs", "target_top": "target_tops", "target_entropy": "target_entropies"}
+_OF_TARGET |= {"forced": "forced"}
 _UNJUDGED = {"draft_prob": "draft_probs", "draft_top": "draft_tops", "draft_entropy": "draft_entropies"}
 _PROPOSED = _UNJUDGED | _OF_TARGET | {"expected_accept": "expected_accepts"}
 _PROPOSED |= {"sampled_accept": "sampled_accepts", "argmax_accept": "argmax_accepts"}

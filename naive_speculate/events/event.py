@@ -163,8 +163,8 @@ class Event:
         unknown_to_draft: True if the draft has another tokenizer that lacks the token.
         prompt_logprobs: Of the `finished` event: log-probabilities for each prompt token; None for the first.
         copied_from: Of a copied draft token: the position of its source, counted from the prompt's first token.
-        forced: Under a grammar: "token" if it allows no other token here; "text" for a draft token of the text that must follow,
-            which other tokens spell too.
+        forced: Under a grammar: "token" if it allows no other token here; "text" for a draft token of text that must follow,
+            but that other tokens can spell too.
         reason: Why a token was discarded: "rejected" (an earlier draft token was), "stop" or "length".
         num_draft, num_accepted, draft_seconds, verify_seconds, total_seconds: A step's figures. `num_accepted` counts the
             draft tokens that the verifier accepted, before any cut by a stop or the length limit.

@@ -1,7 +1,6 @@
 """What one speculative step did to one sequence, as plain numbers and texts: events are made from nothing else."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from naive_speculate.events.event import FinishReason, Logprob, TopTokens
 
@@ -58,7 +57,7 @@ class Outcome:
     residual_top: TopTokens | None = None
     logprobs: list[dict[int, Logprob]] | None = None
     copied_from: int | None = None
-    forced: list[Literal["token", "text"] | None] | None = None
+    forced: list[str | None] | None = None
     others: dict[str, int] | None = None
     typical_distances: list[float] | None = None
 

@@ -2,7 +2,7 @@
 
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, TranslatedGivenDrafter
-from naive_speculate.speculate.draft.head import HeadDrafter
+from naive_speculate.speculate.draft.head import HeadDrafter, MtpDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
@@ -13,6 +13,7 @@ from naive_speculate.speculate.draft.translated import TranslatedDrafter
 DRAFTERS: dict[str, type[BatchDrafter]] = {
     "model": ModelDrafter,
     "head": HeadDrafter,
+    "mtp": MtpDrafter,
     "suffix": SuffixDrafter,
     "suffix+head": SuffixHeadDrafter,
     "prompt_lookup": PromptLookupDrafter,
@@ -39,6 +40,7 @@ __all__ = [
     "BatchDrafter",
     "HeadDrafter",
     "ModelDrafter",
+    "MtpDrafter",
     "PromptLookupDrafter",
     "Proposal",
     "SuffixDrafter",
