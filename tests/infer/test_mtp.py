@@ -11,17 +11,19 @@ from transformers import (
     AutoModelForCausalLM,
     DeepseekV3Config,
     Glm4MoeConfig,
+    MellumConfig,
     MiMoV2FlashConfig,
     Qwen3_5TextConfig,
     Qwen3NextConfig,
 )
 
-from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, watch
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.models import wrap
 from naive_speculate.speculate.request import Request
 from naive_speculate.testing import prove_lossless
 from tests.heads import rms
+from tests.tiny import tiny_llama
 
 SIZES = {
     "vocab_size": 24,
@@ -62,9 +64,14 @@ LAYOUTS = {
     ),
     "qwen3.5": (partial(Qwen3_5TextConfig, **SIZES, **LINEAR), "mtp.", QWEN),
     "mimo": (
-        partial(MiMoV2FlashConfig, **SIZES, **MOE, **SWA, n_routed_experts=2, sliding_window=4),
+        partial(MiMoV2FlashConfig, **SIZES | {"num_key_value_heads": 1}, **MOE, **SWA, n_routed_experts=2, sliding_window=4),
         "model.mtp.layers.0.",
         MIMO,
+    ),
+    "mellum": (
+        partial(MellumConfig, **SIZES, **MOE, num_experts=2, num_mtp_layers=1, mtp_layer_types=["full_attention"]),
+        "mtp.",
+        QWEN,
     ),
 }
 
@@ -94,7 +101,7 @@ def build(layout: str, folder: Path, **more) -> tuple[Path, nn.Module, dict[str,
 
 
 def load(folder: Path, dtype: torch.dtype = torch.float32) -> ModelPair:
-    return ModelPair(wrap(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)))
+    return ModelPair(wrap(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, experts_implementation="eager")))
 
 
 @torch.no_grad()
@@ -104,9 +111,7 @@ def eager(pair, donor, extra, layout: str, tokens: list[int], drafts: list[int])
     states, read, found = model.model(torch.tensor([tokens])).last_hidden_state[:, :-1], tokens[1:], []
     for draft in drafts:
         embedded = model.model.embed_tokens(torch.tensor([read]))
-        normed = [
-            rms(x, extra[name] + shift, config.rms_norm_eps) for x, name in ((embedded, "enorm"), (states, "hnorm"))
-        ]
+        normed = [rms(x, extra[name] + shift, config.rms_norm_eps) for x, name in ((embedded, "enorm"), (states, "hnorm"))]
         x, count = torch.cat(normed, dim=-1) @ extra["eh_proj"].T, len(read)
         back = torch.arange(count)[:, None] - torch.arange(count)
         later = (back < 0) | (back >= (config.sliding_window if layout == "mimo" else count))
@@ -124,7 +129,7 @@ def eager(pair, donor, extra, layout: str, tokens: list[int], drafts: list[int])
     return torch.stack(found)
 
 
-@pytest.fixture(scope="module", params=LAYOUTS)
+@pytest.fixture(scope="module", params=[name for name in LAYOUTS if name != "mellum"])
 def made(request, tmp_path_factory):
     folder, donor, extra = build(request.param, tmp_path_factory.mktemp(request.param.replace(".", "")))
     return request.param, load(folder), donor, extra
@@ -156,25 +161,24 @@ def test_greedy_output_is_that_of_plain_decoding(made):
 
 @pytest.fixture(scope="module")
 def toy(tmp_path_factory):
-    folder, _, _ = build("glm", tmp_path_factory.mktemp("toy"), vocab_size=3)
+    folder, _, _ = build("glm", tmp_path_factory.mktemp("toy"), vocab_size=2)
     return load(folder, torch.float64)
 
 
-@pytest.mark.parametrize("params", [{"max_tokens": 2}, {"max_tokens": 3, "temperature": 1.5, "top_k": 2}])
+@pytest.mark.parametrize("params", [{"max_tokens": 2}, {"max_tokens": 3, "temperature": 1.5, "top_p": 0.9}])
 def test_the_output_distribution_is_the_target_s(toy, params):
     params = SamplingParams(ignore_eos=True, **params)
-    strategy = "speculative_sampling" if params.top_k < 0 else "block_verification"
-    proof = prove_lossless(drafter="mtp", verifier=strategy, pair=toy, prompt=[1, 2], params=params, num_draft_tokens=2)
+    strategy = "speculative_sampling" if params.top_p == 1 else "block_verification"
+    options = {"pair": toy, "prompt": [1, 0], "params": params, "num_draft_tokens": 2}
+    proof = prove_lossless(drafter="mtp", verifier=strategy, **options, tolerance=1e-7)  # its norms compute in float32
     assert proof.lossless, str(proof)
 
 
 def test_a_batch_row_equals_the_row_alone(toy):
     decoder = SpeculativeDecoder(toy)
-    prompts = [[1, 2, 0, 1], [2, 1]]
+    prompts = [[1, 1, 0, 1], [0, 1]]
     params = [SamplingParams(max_tokens=8, seed=seed, ignore_eos=True) for seed in (1, 2)]
-    requests = [
-        Request(prompt, each, drafter="mtp", num_draft_tokens=2) for prompt, each in zip(prompts, params, strict=True)
-    ]
+    requests = [Request(prompt, each, drafter="mtp", num_draft_tokens=2) for prompt, each in zip(prompts, params, strict=True)]
     runs, batch = [decoder.prepare(request) for request in requests], decoder.new_batch()
     for run in runs:
         batch.admit(run.rows)
@@ -201,8 +205,7 @@ def test_a_broken_checkpoint_is_answered_in_one_line(kind, tmp_path):
     folder, _, _ = build("glm", tmp_path)
     path = folder / "model.safetensors"
     changed = {
-        name: change(name, tensor) if name.startswith("model.layers.2.") else tensor
-        for name, tensor in load_file(path).items()
+        name: change(name, tensor) if name.startswith("model.layers.2.") else tensor for name, tensor in load_file(path).items()
     }
     if kind == "quantised":
         changed["model.layers.2.eh_proj.weight_scale_inv"] = torch.ones(1, 1)
@@ -210,3 +213,32 @@ def test_a_broken_checkpoint_is_answered_in_one_line(kind, tmp_path):
     with pytest.raises(ValueError, match=rf"^drafter is 'mtp', but .*{message}") as caught:
         SpeculativeDecoder(load(folder)).generate([1, 2], SamplingParams(max_tokens=2), drafter="mtp")
     assert "\n" not in str(caught.value)
+
+
+def drafted(events) -> dict[int, int]:
+    """Draft tokens by position."""
+    return {event.position: event.token_id for event in events if event.kind == EventKind.PROPOSED}
+
+
+def test_transformers_own_mtp_is_watched_and_drafts_the_same_tokens(tmp_path):
+    pair, prompt = load(build("mellum", tmp_path, layer_types=["full_attention"] * 2)[0]), [3, 5, 7, 11]
+    model = pair.target.model
+    for options in ({"do_sample": False}, {"do_sample": True, "top_k": 0}):
+        trace = watch(model, None, prompt, use_mtp=True, max_new_tokens=10, **options)
+        assert trace.started.settings["drafter"] == "mtp"
+        assert len(trace.token_ids) == 10
+        torch.manual_seed(0)
+        expected = model.generate(torch.tensor([prompt]), use_mtp=True, max_new_tokens=10, **options)[0, 4:].tolist()
+        assert trace.token_ids == expected
+        if not options["do_sample"]:
+            params = SamplingParams(max_tokens=10, temperature=0, ignore_eos=True)
+            ours = drafted(SpeculativeDecoder(pair).stream(prompt, params, drafter="mtp", num_draft_tokens=1))
+            theirs = drafted(trace.events)
+            shared = ours.keys() & theirs.keys()
+            assert len(shared) > 2
+            assert {p: ours[p] for p in shared} == {p: theirs[p] for p in shared}
+
+
+def test_a_model_without_mtp_layers_cannot_be_watched_so():
+    with pytest.raises(ValueError, match=r"^use_mtp=True: .*MTP"):
+        watch(tiny_llama(1, 0), None, [1, 2], use_mtp=True, max_new_tokens=2)

@@ -39,7 +39,7 @@ def mtp_tensors(target: Any) -> dict[str, Any]:
     try:
         for path in tensor_files(target.name):
             with safe_open(path, framework="pt") as file:
-                found |= {name: path for name in file.keys() if own.match(name)}
+                found |= dict.fromkeys(filter(own.match, file.keys()), path)
     except (ValueError, OSError, SafetensorError):  # it was not loaded from safetensors
         return {}
     return found
