@@ -12,6 +12,7 @@ const DRAFTERS = new Map([
   ["prompt_lookup", "Prompt lookup"],
   ["suffix+head", "Suffix decoding with a draft head"],
   ["head", "A draft head on the target"],
+  ["mtp", "The target's own MTP layer"],
 ]);
 
 export function mount({ element, measure }) {

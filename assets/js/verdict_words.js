@@ -4,6 +4,7 @@
 import { count, number, percent, percents } from "./format.js";
 import { visible } from "./tokens.js";
 
+const PROPOSERS = { head: "draft head", "suffix+head": "draft head", mtp: "MTP layer" };
 const LABELS = { proposed: "drafted", resampled: "resampled" };
 
 // At temperature 0 every rule is greedy: nothing is drawn, so nothing is resampled.
@@ -35,7 +36,7 @@ export function inShort(event, drafted, settings) {
     case "proposed":
       if (event.copied_from !== undefined) return "Copied without a model from the underlined text.";
       if (event.forced === "text") return "Forced: drafted without a model, because the guide requires this text.";
-      return `Proposed by the draft ${settings.drafter === "head" ? "head" : "model"}${gave(event)}. The target has not judged it yet.`;
+      return `Proposed by the ${PROPOSERS[settings.drafter] ?? "draft model"}${gave(event)}. The target has not judged it yet.`;
     case "resampled":
       if (isGreedy(settings)) return "The target's most probable token, instead of the rejected one.";
       if (settings.verify_strategy === "typical_acceptance") return "The target's own choice, instead of the rejected token.";

@@ -164,7 +164,7 @@ class Admission:
         """The event that opens the run, of its first row."""
         params, verifier, pair = request.params, plan.verifier, self.pair
         translation = pair.translation if plan.drafting in (TranslatedDrafter, TranslatedGivenDrafter) else None
-        head = pair.mtp if plan.drafting is MtpDrafter else None
+        head: Any = pair.mtp if plan.drafting is MtpDrafter else None
         head = pair.head if plan.drafting in (HeadDrafter, SuffixHeadDrafter) else head
         settings = params.to_dict() | {
             "num_draft_tokens": request.num_draft_tokens,

@@ -12,6 +12,7 @@ from ui.labels import LEAST, apart, count, number, visible
 
 NO_NUMBERS = "This run recorded no probabilities, so the reason for the verdict is unknown."
 COPYING = ("suffix", "prompt_lookup")
+PROPOSERS = {"head": "draft head", "suffix+head": "draft head", "mtp": "MTP layer"}
 NOT_YET = "The target has not judged it yet."
 LOSSY = "This rule is lossy: it trades the target's exact distribution for more accepted tokens."
 
@@ -50,7 +51,7 @@ def _proposal(case: Case) -> str:
     if event.forced:
         required = "allows no other token here" if event.forced == "token" else "requires the text that it begins or continues"
         return f"{quoted(event)} was forced: the guide {required}."
-    proposal = f"The draft {'head' if drafter in ('head', 'suffix+head') else 'model'} proposed {quoted(event)}"
+    proposal = f"The {PROPOSERS.get(str(drafter), 'draft model')} proposed {quoted(event)}"
     if event.draft_prob is None:
         return f"{proposal}."
     return f"{proposal} with probability {number(event.draft_prob)}."

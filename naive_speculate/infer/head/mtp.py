@@ -80,7 +80,7 @@ class MtpHead:
     @torch.no_grad()
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
         """The target's hidden states `[..., d]` after its final norm."""
-        return self._norm(features.to(self.device, self.dtype))  # type: ignore[no-any-return]
+        return self._norm(features.to(self.device, self.dtype))
 
     @torch.no_grad()
     def forward(
@@ -107,7 +107,7 @@ def _load(model: Any, tensors: dict[str, Any]) -> Any:
     from transformers.core_model_loading import convert_and_load_state_dict_in_model
     from transformers.modeling_layers import MtpModel
     from transformers.modeling_utils import LoadStateDictConfig
-    from transformers.utils import ContextManagers
+    from transformers.utils.generic import ContextManagers
 
     if scale := next((name for name in tensors if "scale" in name.rsplit(".", 1)[-1]), None):
         raise ValueError(f"it is quantised ({scale}), which is not supported")
@@ -119,9 +119,8 @@ def _load(model: Any, tensors: dict[str, Any]) -> Any:
     for name, path in tensors.items():
         with safe_open(path, framework="pt") as file:
             state[_renamed(name)] = file.get_tensor(name)
-    settings = LoadStateDictConfig(
-        weight_mapping=mtp.get_weight_conversions(like), device_map={"": model.device}, dtype=model.dtype
-    )
+    mapping: Any = mtp.get_weight_conversions(like)
+    settings = LoadStateDictConfig(weight_mapping=mapping, device_map={"": model.device}, dtype=model.dtype)
     report, _ = convert_and_load_state_dict_in_model(model=mtp, state_dict=state, load_config=settings)
     mtp._adjust_missing_and_unexpected_keys(report)
     check_complete({"missing_keys": report.missing_keys, "mismatched_keys": report.mismatched_keys})

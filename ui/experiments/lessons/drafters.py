@@ -12,6 +12,7 @@ from ui.experiments.lessons.run_totals import progress_of, run_all, speedup
 DRAFTER_WORDS = {
     "model": ("Draft model", "the draft model"),
     "head": ("Draft head", "the draft head"),
+    "mtp": ("MTP layer", "the MTP layer"),
     "suffix": ("Suffix decoding", "suffix decoding"),
     "suffix+head": ("Suffix and head", "suffix decoding with the head"),
     "prompt_lookup": ("Prompt lookup", "prompt lookup"),
