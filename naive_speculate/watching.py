@@ -66,7 +66,7 @@ def watch(
     """
     encoded = _encoded(inputs, tokenizer, model.device)
     if options.get("use_mtp") and not getattr(model.config.get_text_config(), "num_mtp_layers", None):
-        own = f"transformers {transformers.__version__} knows no MTP layers of {type(model).__name__}"
+        own = f"transformers {transformers.__version__} has no MTP layers for {type(model).__name__}"
         raise ValueError(f"use_mtp=True: {own}; drafter='mtp' of this library may")
     if options.get("assistant_ensemble_weight") is not None:
         raise ValueError(f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy and not supported")

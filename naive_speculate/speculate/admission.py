@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.events.emitter import Emitter

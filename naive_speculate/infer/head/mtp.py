@@ -35,7 +35,7 @@ def mtp_tensors(target: Any) -> dict[str, Any]:
     if not isinstance(target, TransformersLanguageModel):
         return {}
     own = re.compile(rf"{_PREFIX}(mtp\.(?!layers\.[1-9])|layers\.{target.num_layers}\.)(?!embed_tokens\.|shared_head\.head\.)")
-    found = {}
+    found: dict[str, Any] = {}
     try:
         for path in tensor_files(target.name):
             with safe_open(path, framework="pt") as file:
