@@ -46,11 +46,11 @@ def quoted(event: Event) -> str:
 
 def _proposal(case: Case) -> str:
     event, drafter = case.event, setting(case.settings, "drafter")
-    if _copied(case):
-        return f"{quoted(event)} was copied from similar earlier text, without a model."
     if event.forced:
         required = "allows no other token here" if event.forced == "token" else "requires the text that it begins or continues"
         return f"{quoted(event)} was forced: the guide {required}."
+    if _copied(case):
+        return f"{quoted(event)} was copied from similar earlier text, without a model."
     proposal = f"The {PROPOSERS.get(str(drafter), 'draft model')} proposed {quoted(event)}"
     if event.draft_prob is None:
         return f"{proposal}."
@@ -118,7 +118,7 @@ def _sampling(case: Case) -> list[str]:
 
 
 def _gave(case: Case, p: float, q: float) -> str:
-    if (kind := "copied" if _copied(case) else "forced" if case.event.forced else None) is not None:
+    if (kind := "forced" if case.event.forced else "copied" if _copied(case) else None) is not None:
         return f"{_proposal(case)} A {kind} token counts as certain (q = {number(q)}); the target gives it {number(p)}"
     mine, its = apart(q, p)
     verb = "the target" if p >= q else "the target only"
