@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -84,19 +85,27 @@ class MaskApart(GrammarMask):
         self._source = source
         self._seconds = self._left = seconds
 
+    def forced_text(self, history: list[int]) -> str:
+        return str(self._ask("forced_text", history))
+
     def _allowed(self, history: list[int]) -> torch.Tensor | None:
+        words = self._ask("_allowed", history)
+        return None if words is None else torch.frombuffer(bytearray(words), dtype=torch.int32)[None]
+
+    def _ask(self, method: str, history: list[int]) -> Any:
+        """The answer of the other process's mask."""
         shared = num_shared(self._consumed, history)
         try:
-            self._connection.send((shared, history[shared:], self._left))
+            self._connection.send((method, shared, history[shared:], self._left))
             if not self._connection.poll(WALL_SHARE * self._seconds):
                 raise EOFError
-            used, words = self._connection.recv()
+            used, answer = self._connection.recv()
         except (OSError, EOFError):
             self._connection.close()
             raise GuideTooCostly(*self._source) from None
         self._consumed = list(history)
         self._left = min(self._seconds, self._left - used + REFILL_SHARE * self._seconds)
-        return None if words is None else torch.frombuffer(bytearray(words), dtype=torch.int32)[None]
+        return answer
 
 
 def _start_server(tokenizer: bytes) -> socket.socket:
@@ -151,11 +160,11 @@ def _answer(connection: Connection, compiler: GrammarCompiler) -> None:
     connection.send(complaint)
     history: list[int] = []
     while mask is not None:
-        shared, tokens, left = connection.recv()
+        method, shared, tokens, left = connection.recv()
         history[shared:] = tokens
         with _at_most(left) as used:
-            allowed = mask._allowed(history)
-        connection.send((used(), None if allowed is None else allowed.numpy().tobytes()))
+            found = getattr(mask, method)(history)
+        connection.send((used(), found.numpy().tobytes() if isinstance(found, torch.Tensor) else found))
 
 
 @contextmanager
