@@ -27,6 +27,7 @@ COMPILE_SHARE = 10  # compiling may take so many times a mask's limit; it delays
 REFILL_SHARE = 0.01
 """Every mask adds this share of the limit to the time that its run may still use: 2.5 ms of 0.25 s. Most masks take 0.1 ms."""
 WALL_SHARE = 10  # the wall-clock limit of a mask, as a multiple of its processor time, for a busy machine
+START_SECONDS = 300  # for the process that forks the others
 MORE_BYTES = 2**30  # memory that a child may use in addition to what it was forked with
 
 
@@ -121,7 +122,10 @@ def _start_server(tokenizer: bytes) -> socket.socket:
         )
     channel = Connection(os.dup(mine.fileno()))
     channel.send_bytes(tokenizer)
+    started = channel.poll(START_SECONDS)  # its imports are no grammar's cost, however busy the machine is
     channel.close()
+    if not started or not mine.recv(1):
+        raise OSError("it did not start")
     return mine
 
 
@@ -135,6 +139,7 @@ def _serve() -> None:
     channel.close()
     compiler = GrammarCompiler.of(xgrammar.TokenizerInfo.deserialize_json(info), vocab_size)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their exit status is not read
+    requests.send(b"x")  # it has started
     while True:
         said, descriptors, *_ = socket.recv_fds(requests, 1, 1)
         if not said:
