@@ -56,7 +56,7 @@ class PretendTensor(torch.Tensor):
 
 
 class PretendGenerator(torch.Generator):
-    """`torch.Generator`; of the pretend device where CUDA is asked for."""
+    """`torch.Generator`; of the pretend device where the argument is CUDA."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
         return super().__new__(cls if torch.device(device).type == "cuda" else torch._C.Generator, "cpu")
@@ -135,7 +135,7 @@ class PretendDevice(TorchDispatchMode):
 
 
 class _Names(TorchFunctionMode):
-    """Calls the pretend device `meta` for torch, pins memory without CUDA, and knows the generators."""
+    """Calls the pretend device `meta` for torch, pins memory without CUDA, and checks generators."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.device:
