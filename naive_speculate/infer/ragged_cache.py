@@ -185,12 +185,13 @@ class CacheRows(Rows["RaggedKVCache"]):
         first, last = self.indices[0], self.indices[-1] + 1
         out = []
         for buffer, new in zip(self.cache.layer(layer, keys, values), (keys, values), strict=True):
+            rows = slice(first, last) if self.contiguous else on_device(self.indices, new.device)
             if self.contiguous and min(lengths) == max(lengths):
-                buffer[first:last, :, lengths[0] : end] = new
+                buffer[rows, :, lengths[0] : end] = new
             else:
-                rows = on_device(self.indices, new.device)[:, None]
-                buffer[rows, :, self.positions(num_new, new.device)] = new.transpose(1, 2)
-            out.append(buffer[first:last, :, :end] if self.contiguous else buffer[self.indices, :, :end])
+                at = on_device(self.indices, new.device)[:, None]
+                buffer[at, :, self.positions(num_new, new.device)] = new.transpose(1, 2)
+            out.append(buffer[rows, :, :end])
         return out[0], out[1]
 
     def advance(self, num_new: int) -> None:

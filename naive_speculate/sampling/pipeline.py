@@ -74,7 +74,8 @@ class LogitsPipeline:
             return logits
         scores = logits.clone()
         if self._bias is not None:
-            scores += self._bias.to(scores.device)
+            self._bias = self._bias.to(scores.device)
+            scores += self._bias
         if self._changes_by_history:
             for index in range(min(len(scores), len(window) + 1)):
                 self._apply_history(scores, index, history + list(window[:index]))

@@ -34,9 +34,8 @@ class Distributions(NamedTuple):
 def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Proposal) -> Distributions:
     """The target's distributions under each row's parameters; logits `[batch_size, k + 1, vocab_size]`."""
     pipelines = [row.pipeline for row in rows]
-    plain = all(pipeline.plain for pipeline in pipelines)
-    histories, windows = ([], []) if plain else ([row.output_token_ids for row in rows], draft.windows())
-    scores = batch_scores(pipelines, logits, histories, windows)
+    windows = draft.windows() if any(pipeline.needs_history for pipeline in pipelines) else None
+    scores = batch_scores(pipelines, logits, [row.output_token_ids for row in rows], windows)
     if any(row.needs_probs for row in rows):
         probs, usable = batch_probabilities(pipelines, scores)
     else:
@@ -56,12 +55,14 @@ def uniforms(rows: Sequence[SequenceState], draft: Proposal) -> torch.Tensor:
     return found.clamp_max(1 - 2**-24) if dtype == torch.float32 else found  # a draw just below 1 would round to 1
 
 
-def by_verifier(rows: Sequence[SequenceState]) -> list[tuple[Verifier, list[int] | slice]]:
-    """Each verifier of the rows, with the indices of its rows in the batch; a slice where it judges all of them."""
+def by_verifier(rows: Sequence[SequenceState], device: torch.device) -> list[tuple[Verifier, torch.Tensor | slice]]:
+    """Each verifier of the rows, with its rows' indices in the batch, on the device; a slice where it judges all of them."""
     groups: dict[Verifier, list[int]] = {}
     for index, row in enumerate(rows):
         groups.setdefault(row.verifier, []).append(index)
-    return [(verifier, slice(None) if len(groups) == 1 else members) for verifier, members in groups.items()]
+    if len(groups) == 1:
+        return [(rows[0].verifier, slice(None))]
+    return [(verifier, on_device(members, device)) for verifier, members in groups.items()]
 
 
 def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: torch.Tensor) -> Verdict:
@@ -70,11 +71,15 @@ def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: t
     if k == 0:
         return _without_drafts(rows, p)
     q = p.best_known[:, :k] if draft.probs is None else draft.probs
-    lengths, groups, verdicts = p.judged_lengths(draft), by_verifier(rows), []
+    lengths, groups = p.judged_lengths(draft), by_verifier(rows, p.scores.device)
+    verdicts: dict[Verifier, Verdict] = {}
     for verifier, members in groups:
         given = (p.scores if verifier.greedy else p.best_known, q, draft.token_ids, r, lengths)
-        verdicts.append(verifier.judge(*(given if len(groups) == 1 else (tensor[members] for tensor in given))))
-    return verdicts[0] if len(groups) == 1 else _merge(verdicts, [members for _, members in groups], p.scores)
+        verdicts[verifier] = verifier.judge(*(given if len(groups) == 1 else (tensor[members] for tensor in given)))
+    if len(groups) == 1:
+        return verdicts[rows[0].verifier]
+    merged = _merge(list(verdicts.values()), [members for _, members in groups], p.scores)
+    return merged._replace(drawn=[verdicts[row.verifier].next_probs is not None for row in rows])
 
 
 def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
@@ -100,20 +105,18 @@ def _without_drafts(rows: Sequence[SequenceState], p: Distributions) -> Verdict:
     return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, best, p.scores.new_zeros(len(rows), 0), None, drawn)
 
 
-def _merge(verdicts: Sequence[Verdict], groups: Sequence[list[int] | slice], scores: torch.Tensor) -> Verdict:
+def _merge(verdicts: Sequence[Verdict], groups: Sequence[torch.Tensor | slice], scores: torch.Tensor) -> Verdict:
     """One verdict from those of groups of a batch."""
     total, width, vocab_size = scores.shape
     num_accepted, next_token_ids = torch.zeros(2, total, dtype=torch.int64, device=scores.device)
     accept_probs, thresholds = scores.new_zeros(2, total, width - 1)
     next_probs = scores.new_zeros(total, vocab_size)
-    is_drawn = torch.ones(total, dtype=torch.bool)
     for verdict, members in zip(verdicts, groups, strict=True):
         num_accepted[members], accept_probs[members] = verdict.num_accepted, verdict.accept_probs.to(scores.dtype)
-        is_drawn[members] = verdict.next_probs is not None
         if verdict.next_probs is not None:
             next_probs[members] = verdict.next_probs.to(scores.dtype)
         if verdict.next_token_ids is not None:
             next_token_ids[members] = verdict.next_token_ids
         if verdict.thresholds is not None:
             thresholds[members] = verdict.thresholds.to(scores.dtype)
-    return Verdict(num_accepted, next_probs, next_token_ids, accept_probs, thresholds, is_drawn.tolist())
+    return Verdict(num_accepted, next_probs, next_token_ids, accept_probs, thresholds)

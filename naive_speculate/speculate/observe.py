@@ -1,6 +1,7 @@
 """What happened in a step, in numbers: outcomes, log-probabilities, and how many drafts other strategies would accept.
 
-Everything is derived on the device first and then fetched at once: a step of rows with one verifier waits for its device once.
+Everything is derived on the device first and then fetched at once. A step waits for its device only here, unless the lengths of
+its windows or its sampling parameters depend on the draft tokens.
 """
 
 from collections.abc import Sequence
@@ -87,7 +88,7 @@ def _probabilities(rows: Sequence[SequenceState], happened: Step, probs: torch.T
     draft, verdict, k = happened.draft, happened.verdict, happened.draft.token_ids.shape[1]
     q = probs[:, :k] if draft.probs is None else draft.probs.to(probs.dtype)
     expected = probs.new_full((len(rows), k), torch.nan)  # NaN where a rule has none
-    for verifier, members in by_verifier(rows):
+    for verifier, members in by_verifier(rows, probs.device):
         limits = None if verdict.thresholds is None else verdict.thresholds[members]
         own = verdict._replace(accept_probs=verdict.accept_probs[members], thresholds=limits)
         found = verifier.expected_accept(probs[members, :k], q[members], own) if k else None

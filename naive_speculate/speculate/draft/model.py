@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from naive_speculate.events.record import StepRecord
-from naive_speculate.infer.device import Tokens, num_new
+from naive_speculate.infer.device import Tokens, num_new, to_lists
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
@@ -178,8 +178,9 @@ class DrawnWindow:
             # Reading the tokens would wait for the device; a window that passes a stop token is cut later.
             self.full = drafted >= max(self._limits)
             return
-        confidences = self._confidences(token_ids, scores) if self._adaptive else [1.0] * len(token_ids)
-        for index, (token, confidence) in enumerate(zip(token_ids.tolist(), confidences, strict=True)):
+        wanted = [token_ids, self._confidences(token_ids, scores)] if self._adaptive else [token_ids]
+        tokens, confidences = (*to_lists(*wanted), [1.0] * len(token_ids))[:2]
+        for index, (token, confidence) in enumerate(zip(tokens, confidences, strict=True)):
             row = self._rows[index]
             if row.pipeline.needs_history:
                 self._histories[index].append(token)
@@ -189,8 +190,8 @@ class DrawnWindow:
                     self._ends[index] = drafted
         self.full = all(end is not None for end in self._ends)
 
-    def _confidences(self, token_ids: torch.Tensor, scores: torch.Tensor) -> list[float]:
+    def _confidences(self, token_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """The draft's probability of its tokens; without a softmax where the probabilities are not needed."""
         if self._needs_probs:
-            return pick(self._probs[-1], token_ids).tolist()
-        return (pick(scores, token_ids) - scores.logsumexp(dim=-1)).exp().tolist()
+            return pick(self._probs[-1], token_ids)
+        return (pick(scores, token_ids) - scores.logsumexp(dim=-1)).exp()

@@ -58,8 +58,8 @@ class Proposal(NamedTuple):
         taken = [index for index, row in enumerate(rows) if row.draft_sampling == "argmax" and not row.greedy]
         if probs is None or not taken:
             return cls(token_ids, probs, lengths)
-        used = probs.clone()
-        used[taken] = torch.nn.functional.one_hot(token_ids[taken], probs.shape[-1]).to(probs.dtype)
+        used, at = probs.clone(), on_device(taken, probs.device)
+        used[at] = torch.nn.functional.one_hot(token_ids[at], probs.shape[-1]).to(probs.dtype)
         return cls(token_ids, used, lengths, None, probs)
 
     def windows(self) -> list[list[int]]:
@@ -160,8 +160,9 @@ def in_slot_order(
     if order == list(range(len(rows))):
         return found
     back = sorted(range(len(rows)), key=order.__getitem__)
-    probs, model_probs = (None if each is None else each[back] for each in (found.probs, found.model_probs))
-    return Proposal(found.token_ids[back], probs, [found.lengths[index] for index in back], None, model_probs)
+    at = on_device(back, found.token_ids.device)
+    probs, model_probs = (None if each is None else each[at] for each in (found.probs, found.model_probs))
+    return Proposal(found.token_ids[at], probs, [found.lengths[index] for index in back], None, model_probs)
 
 
 def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: int) -> Proposal:
@@ -175,12 +176,12 @@ def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: in
     lengths = [0] * total
     copied_from: list[int | None] = [None] * total
     for part, members in zip(parts, groups, strict=True):
-        k = part.token_ids.shape[1]
-        token_ids[members, :k] = part.token_ids
+        k, at = part.token_ids.shape[1], on_device(members, token_ids.device)
+        token_ids[at, :k] = part.token_ids
         if probs is not None and part.probs is not None:
-            probs[members, :k] = part.probs.to(probs.dtype)
+            probs[at, :k] = part.probs.to(probs.dtype)
             if model_probs is not None:
-                model_probs[members, :k] = (part.probs if part.model_probs is None else part.model_probs).to(probs.dtype)
+                model_probs[at, :k] = (part.probs if part.model_probs is None else part.model_probs).to(probs.dtype)
         for member, length, source in zip(members, part.lengths, part.copied_from or [None] * len(members), strict=True):
             lengths[member], copied_from[member] = length, source
     forced = {members[index] for part, members in zip(parts, groups, strict=True) for index in part.forced}
