@@ -272,6 +272,8 @@ class Batch:
             return []
         text = row.pipeline.forced_text(row.output_token_ids)
         found = self.vocabulary.continuing(text, row.token_ids) if text else []
+        if max(found, default=0) >= self.vocab_size:  # a token that the target has no logit for
+            return []
         return found[: max(0, min(row.window.limit, row.room - 1))]
 
     def _propose_by_drafter(self, drafter: BatchDrafter, rows: list[SequenceState], limits: list[int]) -> Proposal:

@@ -1,5 +1,6 @@
 """The MTP layer in a checkpoint drafts: each layout against an eager computation, losslessly, and broken ones in one line."""
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from transformers import (
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, watch
 from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.infer.head.mtp import mtp_tensors
 from naive_speculate.models import wrap
 from naive_speculate.speculate.request import Request
 from naive_speculate.testing import prove_lossless
@@ -242,3 +244,20 @@ def test_transformers_own_mtp_is_watched_and_drafts_the_same_tokens(tmp_path):
 def test_a_model_without_mtp_layers_cannot_be_watched_so():
     with pytest.raises(ValueError, match=r"^use_mtp=True: .*MTP"):
         watch(tiny_llama(1, 0), None, [1, 2], use_mtp=True, max_new_tokens=2)
+
+
+def test_only_the_shards_with_the_layer_are_read(tmp_path):
+    folder, _, _ = build("glm", tmp_path)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    parts = {"a.safetensors": [], "b.safetensors": []}
+    for name in tensors:
+        parts["b.safetensors" if name.startswith("model.layers.2.") else "a.safetensors"].append(name)
+    for file, names in parts.items():
+        save_file({name: tensors[name] for name in names}, folder / file, {"format": "pt"})
+    index = {"metadata": {}, "weight_map": {name: file for file, names in parts.items() for name in names}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    pair = load(folder)
+    (folder / "a.safetensors").unlink()
+    assert {path.name for path in mtp_tensors(pair.target).values()} == {"b.safetensors"}
+    assert pair.mtp.num_parameters > 0

@@ -4,7 +4,7 @@ Tensor names are those of vLLM's speculators: `layers.0.*`, where the EAGLE auth
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +69,20 @@ def _tensor_names(name: str) -> set[str]:
     return names
 
 
-def tensor_files(name: str) -> list[Path]:
-    """The safetensors files of a local folder or a Hub repository; a `ValueError` if one is missing."""
+def tensor_files(name: str, wanted: Callable[[str], object] = bool) -> list[Path]:
+    """The safetensors files of a local folder or a Hub repository; of several, those with a tensor whose name is wanted.
+
+    Raises:
+        ValueError: If one is missing.
+    """
     if (single := _file(name, "model.safetensors")) is not None:
         return [single]
     if (index := _file(name, "model.safetensors.index.json")) is None:
         pickled = " (pytorch_model.bin is not read, since it can hold any program)" if _file(name, "pytorch_model.bin") else ""
         raise ValueError(f"it has no model.safetensors{pickled}")
     files = []
-    for shard in sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())):
+    shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+    for shard in sorted({file for tensor, file in shards.items() if wanted(tensor)}):
         if (path := _file(name, shard)) is None:
             raise ValueError(f"it has no {shard}, which {index.name} names")
         files.append(path)

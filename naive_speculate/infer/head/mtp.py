@@ -37,7 +37,7 @@ def mtp_tensors(target: Any) -> dict[str, Any]:
     own = re.compile(rf"{_PREFIX}(mtp\.(?!layers\.[1-9])|layers\.{target.num_layers}\.)(?!embed_tokens\.|shared_head\.head\.)")
     found: dict[str, Any] = {}
     try:
-        for path in tensor_files(target.name):
+        for path in tensor_files(target.name, own.match):
             with safe_open(path, framework="pt") as file:
                 found |= dict.fromkeys(filter(own.match, file.keys()), path)
     except (ValueError, OSError, SafetensorError):  # it was not loaded from safetensors
