@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -15,6 +15,9 @@ from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import KVCache, LanguageModel
 from naive_speculate.known import DRAFTERS
 from naive_speculate.translation import Translation, translation_between
+
+if TYPE_CHECKING:
+    from naive_speculate.infer.head.mtp import MtpHead
 
 _HERE = Path(__file__).resolve().parent
 _IN_REPOSITORY = _HERE.parent / "assets" / "pair"
@@ -106,10 +109,27 @@ class ModelPair:
         return cast(LanguageModel, _Widened(self.draft, size, self.vocab_size))
 
     @cached_property
+    def has_mtp(self) -> bool:
+        """Whether the target's checkpoint has a multi-token prediction layer, for the drafter "mtp"."""
+        if "naive_speculate.infer.transformers_model" not in sys.modules:  # whose import takes seconds
+            return False
+        from naive_speculate.infer.head.mtp import mtp_tensors
+
+        return bool(mtp_tensors(self.target))
+
+    @cached_property
+    def mtp(self) -> "MtpHead":
+        """That layer, loaded on first use; a `ValueError` if it is broken."""
+        from naive_speculate.infer.head.mtp import MtpHead
+
+        return MtpHead(self.target)
+
+    @cached_property
     def names(self) -> dict[str, str]:
         """The models' names for display."""
         models = {"target": self.target, "draft": self.draft, self._head_role: self.head}
-        return {role: _name(model) for role, model in models.items() if model is not None}
+        names = {role: _name(model) for role, model in models.items() if model is not None}
+        return names | ({"mtp": names["target"]} if self.has_mtp else {})
 
     @property
     def _head_role(self) -> str:
@@ -148,6 +168,8 @@ class ModelPair:
             return self.measured_head_costs or CostTable(self._share(self.head), costs.verify)
         if drafter == "block":
             return CostTable(0.0, (costs.verify[0], *(cost + self._share(self.head) for cost in costs.verify[1:])))
+        if drafter == "mtp":
+            return CostTable(self._share(self.mtp), costs.verify)
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
 
     def learned_costs(self, drafter: str) -> LearnedCosts:

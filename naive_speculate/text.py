@@ -52,6 +52,16 @@ class Vocabulary:
             texts[-1] += stream.flush()
         return texts
 
+    def continuing(self, text: str, history: Sequence[int]) -> list[int]:
+        """Token ids that add exactly this text to a history; [] where none are found."""
+        history = history[-_CONTEXT_TOKENS:]
+        before = "".join(self.texts(history))
+        for written in (text, text.lstrip(" ")):  # some tokenizers put the space themselves
+            token_ids = self.encode(written, begins=False)
+            if "".join(self.texts([*history, *token_ids])) == before + text:
+                return token_ids
+        return []
+
     def bad_word_sequences(self, words: Sequence[str]) -> list[list[int]]:
         """Token sequences that spell a word, at the start of the text and after a space."""
         if words and self.tokenizer is None:

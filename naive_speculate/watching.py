@@ -50,7 +50,8 @@ def watch(
 
     Args:
         model: A transformers model that generates.
-        assistant_model: The draft model; None with `prompt_lookup_num_tokens`.
+        assistant_model: The draft model; None with `prompt_lookup_num_tokens`, or with `use_mtp` for the model's own MTP
+            layers.
         inputs: One prompt: a text, token ids, a tensor of them of shape `[length]` or `[1, length]`, or a tokenizer's output.
         tokenizer: For texts; without it the trace has only token ids.
         seed: For torch's generators.
@@ -64,6 +65,9 @@ def watch(
         RuntimeError: If this version of transformers behaves differently from the supported one.
     """
     encoded = _encoded(inputs, tokenizer, model.device)
+    if options.get("use_mtp") and not getattr(model.config.get_text_config(), "num_mtp_layers", None):
+        own = f"transformers {transformers.__version__} has no MTP layers for {type(model).__name__}"
+        raise ValueError(f"use_mtp=True: {own}; drafter='mtp' of this library may")
     if options.get("assistant_ensemble_weight") is not None:
         raise ValueError(f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy and not supported")
     vocabulary = Vocabulary(tokenizer)
@@ -73,7 +77,7 @@ def watch(
         torch.manual_seed(seed)
         output = model.generate(**encoded, assistant_model=assistant_model, tokenizer=tokenizer, **options)
     if recorder.config is None:
-        raise ValueError("there is no drafter: give assistant_model or prompt_lookup_num_tokens")
+        raise ValueError("there is no drafter: give assistant_model, prompt_lookup_num_tokens or use_mtp")
     names = {"target": _name(model)} | ({} if assistant_model is None else {"draft": _name(assistant_model)})
     ended_at, length = recorder.seconds(), getattr(output, "sequences", output).shape[1]
     prompt, config = encoded["input_ids"][0].tolist(), recorder.config
@@ -300,7 +304,7 @@ def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str,
         "ignore_eos": end is None,
         "logits_processors": len(options.get("logits_processor") or ()) + bool(options.get("prefix_allowed_tokens_fn")),
     }
-    copied = config.prompt_lookup_num_tokens is not None
+    drafter = "model" if config.prompt_lookup_num_tokens is None else "prompt_lookup"
     return (
         SamplingParams().to_dict()  # unchecked, since transformers accepts other ranges
         | used
@@ -309,7 +313,7 @@ def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str,
             "num_draft_tokens": None if recorder.window is None else int(recorder.window),
             "draft_confidence": recorder.confidence,
             "verify_strategy": "speculative_sampling" if judged else "greedy_match",
-            "drafter": "prompt_lookup" if copied else "model",
+            "drafter": "mtp" if getattr(config, "use_mtp", None) else drafter,
             "detail": "full",
             "lossy": False,
             "engine": f"transformers {transformers.__version__}",

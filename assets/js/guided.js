@@ -32,6 +32,7 @@ export class Guided {
     const { started, finished, sums } = this.summary;
     const said = [`Guided by ${named(started.settings.guided_decoding)}.`];
     if (finished?.finish_reason === "length") said.push("It reached the token limit, perhaps before the guide was complete.");
+    if (sums.forced) said.push(`${of(sums.forced, sums.tokens)} tokens were forced: the guide allowed no other, or required the text that they spell.`);
     if (finished && sums.judged) said.push(`${percent(sums.accepted / sums.judged)} of the judged draft tokens were accepted (${of(sums.accepted, sums.judged)})${this.compared()}.`);
     this.words.textContent = said.join(" ");
     this.again.hidden = !this.answer.again;

@@ -13,6 +13,7 @@ const DRAFTERS = new Map([
   ["suffix+head", "Suffix decoding with a draft head"],
   ["head", "A draft head on the target"],
   ["block", "A block drafter on the target"],
+  ["mtp", "The target's own MTP layer"],
 ]);
 
 export function mount({ element, measure }) {

@@ -7,7 +7,7 @@ const MOST_DRAFTS = 64;
 const MOST_SECONDS = 1e6; // no real step takes longer; a loaded trace may claim anything
 const OTHER_WAY = { argmax: "sampled_accept" }; // the acceptance probability if the draft tokens had been drawn, or not
 const NOTHING = {
-  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, told: 0, expected: 0, variance: 0,
+  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, told: 0, expected: 0, variance: 0, forced: 0,
 };
 
 // Tokens per target pass: accepted tokens plus one, as `mean_acceptance_length` in the metrics.
@@ -23,6 +23,7 @@ export class Sums {
     this.texts = [];          // texts of the output tokens
     this.drafts = [];         // the unfinished step's acceptance probabilities, and those of the other way to draft
     this.verdicts = { accepted: 0, discarded: 0 }; // the unfinished step's events of these kinds
+    this.forced = 0;          // its output tokens that a guide forces
     this.started = {};
     this.finished = null;
   }
@@ -31,6 +32,7 @@ export class Sums {
     if (OUTPUT.has(event.kind)) this.texts.push(event.text || "");
     this.outputs.push(this.outputs[this.outputs.length - 1] + OUTPUT.has(event.kind));
     if (event.kind === "proposed") this.drafts.push([event.expected_accept, event[OTHER_WAY[this.started.settings?.draft_sampling] ?? "argmax_accept"]]);
+    if (OUTPUT.has(event.kind) && event.forced) this.forced += 1;
     if (event.kind in this.verdicts) this.verdicts[event.kind] += 1;
     if (event.kind === "started") this.started = event;
     if (event.kind === "finished") this.finished = event;
@@ -51,7 +53,8 @@ export class Sums {
     const told = { told: alphas.length, expected: sum((alpha) => alpha), variance: sum((alpha) => alpha * (1 - alpha)) };
     const { accepted: kept, discarded } = this.verdicts; // tokens after the end of the text were accepted, but are discarded
     this.verdicts = { accepted: 0, discarded: 0 };
-    const round = { drafted, accepted, judged, draft, verify, seconds, kept, discarded, ...told };
+    const round = { drafted, accepted, judged, draft, verify, seconds, kept, discarded, forced: this.forced, ...told };
+    this.forced = 0;
     const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0, tokens: this.outputs[this.outputs.length - 1] };
     for (const name of Object.keys(round)) sums[name] += round[name];
     this.rounds.push({ ...round, alphas, others });

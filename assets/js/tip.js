@@ -45,12 +45,15 @@ export function describe(event, proposed, settings) {
   if (event.accept_prob !== undefined) lines.push(["acceptance probability", number(event.accept_prob)]);
   if (event.uniform !== undefined) lines.push(["the draw, u", number(event.uniform)]);
   if (proposed?.copied_from !== undefined) lines.push(["copied from", `token ${proposed.copied_from + 1} of the text`]);
+  const forced = event.forced ?? proposed?.forced;
+  if (forced) lines.push(["forced", FORCED[forced]]);
   if (event.unknown_to_draft) lines.push(["∉", "unknown to the draft"]);
   if (event.reason) lines.push(["because", REASONS[event.reason] || event.reason]);
   lines.push(["token", `#${event.token_id}`]);
   return lines;
 }
 
+const FORCED = { token: "the guide allows no other token", text: "the guide requires this text" };
 const REASONS = { rejected: "an earlier token was rejected", stop: "the text ended", length: "the token limit" };
 
 export const spoken = (event, proposed, settings) => describe(event, proposed, settings).map(([name, value]) => `${name}: ${value}`).join(", ");

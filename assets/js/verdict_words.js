@@ -4,6 +4,7 @@
 import { count, number, percent, percents } from "./format.js";
 import { visible } from "./tokens.js";
 
+const PROPOSERS = { head: "draft head", "suffix+head": "draft head", block: "block drafter", mtp: "MTP layer" };
 const LABELS = { proposed: "drafted", resampled: "resampled" };
 
 // At temperature 0 every rule is greedy: nothing is drawn, so nothing is resampled.
@@ -29,14 +30,13 @@ export function edge({ keep, name }, rule = "p/q") {
   return name.startsWith("under") ? `${rule} ${name}` : `${rule} = ${name}`;
 }
 
-const DRAFTED_BY = { head: "draft head", "suffix+head": "draft head", block: "block drafter" };
-
 export function inShort(event, drafted, settings) {
   const verdict = event.kind === "accepted" ? "accepted" : "rejected";
   switch (event.kind) {
     case "proposed":
       if (event.copied_from !== undefined) return "Copied without a model from the underlined text.";
-      return `Proposed by the ${DRAFTED_BY[settings.drafter] ?? "draft model"}${gave(event)}. The target has not judged it yet.`;
+      if (event.forced === "text") return "Forced: drafted without a model, because the guide requires this text.";
+      return `Proposed by the ${PROPOSERS[settings.drafter] ?? "draft model"}${gave(event)}. The target has not judged it yet.`;
     case "resampled":
       if (isGreedy(settings)) return "The target's most probable token, instead of the rejected one.";
       if (settings.verify_strategy === "typical_acceptance") return "The target's own choice, instead of the rejected token.";
@@ -63,6 +63,7 @@ export function inShort(event, drafted, settings) {
   const draw = `The draw (${number(event.uniform)}) ${verdict === "accepted" ? "hit, so it was accepted" : "missed, so it was rejected"}.`;
   const chances = `${share.startsWith("under") || share.startsWith("over") ? "" : "a "}${share} chance to accept it`;
   if (drafted.copied_from !== undefined) return `Copied from the underlined text, as if certain; target ${p}: ${chances}. ${draw}`;
+  if (drafted.forced === "text") return `Forced: the guide requires this text; the target writes it with this token with probability ${p}: ${chances}. ${draw}`;
   if (event.accept_prob >= 1) return `Draft ${q}, target ${p}: no less, so it is always accepted.`;
   return `Draft ${q}, target ${p}: ${chances}. ${draw}`;
 }

@@ -12,7 +12,7 @@ from naive_speculate.text import Vocabulary
 
 _OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances")
 _UNJUDGED = ("draft_prob", "draft_top", "draft_entropy")
-_OF_TARGET = ("target_prob", "target_top", "target_entropy")
+_OF_TARGET = ("target_prob", "target_top", "target_entropy", "forced")
 _VERDICT = ("accept_prob", "uniform", "threshold", "draft_top_target", "target_top_draft")
 
 

@@ -7,7 +7,7 @@ every kind; fields that do not apply are None and are left out of the JSON.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter, with_config
 
@@ -138,6 +138,8 @@ class Event:
         unknown_to_draft: True if the draft has another tokenizer that lacks the token.
         prompt_logprobs: Of the `finished` event: log-probabilities for each prompt token; None for the first.
         copied_from: Of a copied draft token: the position of its source, counted from the prompt's first token.
+        forced: Under a grammar: "token" if it allows no other token here; "text" for a draft token of text that must follow,
+            but that other tokens can spell too.
         reason: Why a token was discarded: "rejected" (an earlier draft token was), "stop" or "length".
         num_draft, num_accepted, draft_seconds, verify_seconds, total_seconds: A step's figures. `num_accepted` counts the
             draft tokens that the verifier accepted, before any cut by a stop or the length limit.
@@ -210,6 +212,7 @@ class Event:
     target_top_draft: list[float] | None = None
     sampled_accept: float | None = None
     argmax_accept: float | None = None
+    forced: Literal["token", "text"] | None = None
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without fields that are None and without those named."""

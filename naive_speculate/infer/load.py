@@ -65,11 +65,11 @@ def load_model(name: str, argument: str, options: LoadOptions, device_map: str |
             trust_remote_code=False,
             use_safetensors=True,
             device_map=device_map,
-            ignore_mismatched_sizes=True,  # `_check_complete` names them
+            ignore_mismatched_sizes=True,  # `check_complete` names them
             output_loading_info=True,
         )
         model, report = loaded
-        _check_complete(report)
+        check_complete(report)
     except _FAILURES as error:
         raise load_error(argument, name, error) from None
     if device_map is not None:  # its layers are placed already, and only transformers' own forward moves between devices
@@ -126,7 +126,7 @@ def load_error(argument: str, name: str, error: Exception) -> ValueError:
     return ValueError(f"{argument}={name!r} cannot be loaded: {damaged or _one_line(error)}")
 
 
-def _check_complete(report: Mapping[str, Any]) -> None:
+def check_complete(report: Mapping[str, Any]) -> None:
     """Raise a `ValueError` where the files lack weights or have them in other shapes; transformers would make them up."""
     missing, misshapen = sorted(report["missing_keys"]), sorted(report["mismatched_keys"])
     if missing:

@@ -144,7 +144,7 @@ class TransformersLanguageModel(HasEndTokens):
         if not self._by_mask and len(set(rows.lengths)) > 1:
             logits, features = self._one_by_one(query_token_ids, rows, num_logits or num_new, layers)
         else:
-            store = _RaggedStore(rows) if ragged else _AppendStore(kv_cache)
+            store = RaggedStore(rows) if ragged else _AppendStore(kv_cache)
             logits, features = self._compute(query_token_ids, rows, store, num_logits or 0, bool(self._by_mask), layers)
         return logits if features is None else (logits, features)
 
@@ -189,7 +189,7 @@ class TransformersLanguageModel(HasEndTokens):
         found = []
         for part in ids.split(max(1, count - 2), dim=1):
             query = part.expand(len(rows.indices), -1)
-            found.append(self._compute(query, rows, _RaggedStore(rows), 0, by_mask)[0][-1].float())
+            found.append(self._compute(query, rows, RaggedStore(rows), 0, by_mask)[0][-1].float())
         finite = expected.isfinite()
         difference = (torch.cat(found) - expected)[finite].norm()
         spread = (expected - expected[finite].mean())[finite].norm()
@@ -210,7 +210,7 @@ class TransformersLanguageModel(HasEndTokens):
             row = rows.cache.rows([index])
             logits, features = nothing, None
             if fits > 0:
-                store = _RaggedStore(row)
+                store = RaggedStore(row)
                 logits, features = self._compute(query[None, :fits], row, store, min(num_logits, fits), False, layers)
             row.advance(num_new - fits)
             features = no_features if features is None else features
@@ -222,7 +222,7 @@ class TransformersLanguageModel(HasEndTokens):
         self,
         query_token_ids: torch.Tensor,
         rows: CacheRows,
-        store: "_RaggedStore | _AppendStore",
+        store: "RaggedStore | _AppendStore",
         num_logits: int,
         by_mask: bool,
         layers: Sequence[int] = (),
@@ -246,13 +246,18 @@ class TransformersLanguageModel(HasEndTokens):
         return logits, features
 
     def _masks(self, rows: CacheRows, num_new: int, device: torch.device) -> torch.Tensor | dict[str, torch.Tensor]:
-        def additive(window: int | None) -> torch.Tensor:
-            allowed, dtype = rows.mask(num_new, device, window), self.model.dtype
-            return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, torch.finfo(dtype).min)
-
+        window = additive_mask(rows, num_new, device, self.model.dtype, self._window)
         if self._mixed_layers:
-            return {"full_attention": additive(None), "sliding_attention": additive(self._window)}
-        return additive(self._window)
+            return {"full_attention": additive_mask(rows, num_new, device, self.model.dtype), "sliding_attention": window}
+        return window
+
+
+def additive_mask(
+    rows: CacheRows, num_new: int, device: torch.device, dtype: torch.dtype, window: int | None = None
+) -> torch.Tensor:
+    """`CacheRows.mask` as numbers that are added to scores: 0 where attention is allowed, else the least number."""
+    allowed = rows.mask(num_new, device, window)
+    return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, torch.finfo(dtype).min)
 
 
 def tolerance(dtype: torch.dtype) -> float:
@@ -297,7 +302,7 @@ class _Store(Cache):
         return self.get_seq_length(layer_idx) + query_length, 0
 
 
-class _RaggedStore(_Store):
+class RaggedStore(_Store):
     """Writes in place, at each row's end."""
 
     def __init__(self, rows: CacheRows) -> None:

@@ -315,17 +315,30 @@ class GrammarMask:
             self._apply(forbidden, allowed.to(scores.device))
             scores.masked_fill_(forbidden == -torch.inf, -torch.inf)
 
+    def forced_text(self, history: list[int]) -> str:
+        """The text that must follow a history, whatever else does; "" where nothing must. Raises as `apply`."""
+        if not self._follow(history):
+            return ""
+        try:
+            return str(self._matcher.find_jump_forward_string())
+        except UnicodeDecodeError as error:  # it begins or ends inside a character
+            return bytes(error.object[: error.start]).decode()
+
     def _allowed(self, history: list[int]) -> torch.Tensor | None:
         """A bit for every token, in 32-bit words, shape `[1, ceil(vocab_size / 32)]`; None where nothing is forbidden."""
+        if not self._follow(history):
+            return None
+        self._matcher.fill_next_token_bitmask(self._bitmask)
+        return self._bitmask
+
+    def _follow(self, history: list[int]) -> bool:
+        """Move to a history; False where the grammar refuses it or has ended."""
         shared = num_shared(self._consumed, history)
         if len(self._consumed) > shared:
             self._matcher.rollback(len(self._consumed) - shared)
             del self._consumed[shared:]
         for token in history[shared:]:
             if self._matcher.is_terminated() or not self._matcher.accept_token(token):
-                return None
+                return False
             self._consumed.append(token)
-        if self._matcher.is_terminated():
-            return None
-        self._matcher.fill_next_token_bitmask(self._bitmask)
-        return self._bitmask
+        return not self._matcher.is_terminated()

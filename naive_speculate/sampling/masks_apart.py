@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -26,6 +27,7 @@ COMPILE_SHARE = 10  # compiling may take so many times a mask's limit; it delays
 REFILL_SHARE = 0.01
 """Every mask adds this share of the limit to the time that its run may still use: 2.5 ms of 0.25 s. Most masks take 0.1 ms."""
 WALL_SHARE = 10  # the wall-clock limit of a mask, as a multiple of its processor time, for a busy machine
+START_SECONDS = 300  # for the process that forks the others
 MORE_BYTES = 2**30  # memory that a child may use in addition to what it was forked with
 
 
@@ -84,19 +86,27 @@ class MaskApart(GrammarMask):
         self._source = source
         self._seconds = self._left = seconds
 
+    def forced_text(self, history: list[int]) -> str:
+        return str(self._ask("forced_text", history))
+
     def _allowed(self, history: list[int]) -> torch.Tensor | None:
+        words = self._ask("_allowed", history)
+        return None if words is None else torch.frombuffer(bytearray(words), dtype=torch.int32)[None]
+
+    def _ask(self, method: str, history: list[int]) -> Any:
+        """The answer of the other process's mask."""
         shared = num_shared(self._consumed, history)
         try:
-            self._connection.send((shared, history[shared:], self._left))
+            self._connection.send((method, shared, history[shared:], self._left))
             if not self._connection.poll(WALL_SHARE * self._seconds):
                 raise EOFError
-            used, words = self._connection.recv()
+            used, answer = self._connection.recv()
         except (OSError, EOFError):
             self._connection.close()
             raise GuideTooCostly(*self._source) from None
         self._consumed = list(history)
         self._left = min(self._seconds, self._left - used + REFILL_SHARE * self._seconds)
-        return None if words is None else torch.frombuffer(bytearray(words), dtype=torch.int32)[None]
+        return answer
 
 
 def _start_server(tokenizer: bytes) -> socket.socket:
@@ -112,7 +122,10 @@ def _start_server(tokenizer: bytes) -> socket.socket:
         )
     channel = Connection(os.dup(mine.fileno()))
     channel.send_bytes(tokenizer)
+    started = channel.poll(START_SECONDS)  # its imports are no grammar's cost, however busy the machine is
     channel.close()
+    if not started or not mine.recv(1):
+        raise OSError("it did not start")
     return mine
 
 
@@ -126,6 +139,7 @@ def _serve() -> None:
     channel.close()
     compiler = GrammarCompiler.of(xgrammar.TokenizerInfo.deserialize_json(info), vocab_size)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their exit status is not read
+    requests.send(b"x")  # it has started
     while True:
         said, descriptors, *_ = socket.recv_fds(requests, 1, 1)
         if not said:
@@ -151,11 +165,11 @@ def _answer(connection: Connection, compiler: GrammarCompiler) -> None:
     connection.send(complaint)
     history: list[int] = []
     while mask is not None:
-        shared, tokens, left = connection.recv()
+        method, shared, tokens, left = connection.recv()
         history[shared:] = tokens
         with _at_most(left) as used:
-            allowed = mask._allowed(history)
-        connection.send((used(), None if allowed is None else allowed.numpy().tobytes()))
+            found = getattr(mask, method)(history)
+        connection.send((used(), found.numpy().tobytes() if isinstance(found, torch.Tensor) else found))
 
 
 @contextmanager

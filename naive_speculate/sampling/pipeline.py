@@ -25,8 +25,9 @@ class LogitsPipeline:
     """Turns logits into the distribution of a sequence's next token.
 
     `stop_token_ids` are what min_tokens forbids. `plain` is set where the scores are the logits, `needs_history` where they
-    depend on the tokens generated before, `tempers_only` where only temperature and word filter change the distribution. Raises
-    `ValueError` if a parameter names a token outside the vocabulary, or all parameters together leave no token.
+    depend on the tokens generated before, `guided` where a grammar changes the distribution, `tempers_only` where only
+    temperature and word filter do. Raises `ValueError` if a parameter names a token outside the vocabulary, or all parameters
+    together leave no token.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class LogitsPipeline:
             self._penalised or self._bad_sequences or self._processors or grammar is not None or params.min_tokens
         )
         self.needs_history = self._changes_by_history or word_filter is not None
+        self.guided = grammar is not None
         self._changes = self._changes_by_history or self._bias is not None
         self.plain = not self._changes and word_filter is None
         self._warpers = _warpers(params)
@@ -77,6 +79,10 @@ class LogitsPipeline:
             for index in range(min(len(scores), len(window) + 1)):
                 self._apply_history(scores, index, history + list(window[:index]))
         return scores
+
+    def forced_text(self, history: list[int]) -> str:
+        """The text that the grammar forces after a history; "" without a grammar."""
+        return "" if self._grammar is None else self._grammar.forced_text(history)
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
         """Temperature, min_p, top_k, top_p and softmax of scores `[..., vocab_size]`. Each distribution sums to 1, or is NaN

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.events.emitter import Emitter
@@ -23,6 +24,7 @@ from naive_speculate.speculate.draft import (
     BatchDrafter,
     BlockDrafter,
     HeadDrafter,
+    MtpDrafter,
     SuffixHeadDrafter,
     TranslatedDrafter,
     TranslatedGivenDrafter,
@@ -140,7 +142,8 @@ class Admission:
         """The event that opens the run, of its first row."""
         params, verifier, pair = request.params, plan.verifier, self.pair
         translation = pair.translation if plan.drafting in (TranslatedDrafter, TranslatedGivenDrafter) else None
-        head = pair.head if plan.drafting in (HeadDrafter, BlockDrafter, SuffixHeadDrafter) else None
+        head: Any = pair.mtp if plan.drafting is MtpDrafter else None
+        head = pair.head if plan.drafting in (HeadDrafter, BlockDrafter, SuffixHeadDrafter) else head
         settings = params.to_dict() | {
             "num_draft_tokens": request.num_draft_tokens,
             "draft_confidence": plan.confidence,
@@ -229,19 +232,13 @@ class Admission:
 
     def _given(self, draft: Prompt, history: list[int]) -> list[int]:
         """Token ids of a word that continues a text."""
-        found = self._checked("given_draft", self._continuing(draft, history) if isinstance(draft, str) else draft)
+        if isinstance(draft, str):
+            check_unicode("given_draft", draft)
+            draft = self.vocabulary.continuing(draft, history) or self.vocabulary.encode(draft, "given_draft", begins=False)
+        found = self._checked("given_draft", draft)
         if not found:
             raise ValueError("given_draft is empty: it has no tokens")
         return found
-
-    def _continuing(self, word: str, history: list[int]) -> list[int]:
-        check_unicode("given_draft", word)
-        before = "".join(self.vocabulary.texts(history))
-        for written in (word, word.lstrip(" ")):  # some tokenizers put the space themselves
-            token_ids = self.vocabulary.encode(written, "given_draft", begins=False)
-            if "".join(self.vocabulary.texts([*history, *token_ids])) == before + word:
-                return token_ids
-        return self.vocabulary.encode(word, "given_draft", begins=False)
 
     def _checked(self, name: str, token_ids: Sequence[int]) -> list[int]:
         """Token ids as a list, refused under the argument's name where one is none."""

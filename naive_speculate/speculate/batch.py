@@ -108,18 +108,24 @@ class Batch:
                 self._call_drafter([row], partial(self.drafter_of[row].rewind, [row]))
 
     def propose(self, rows: Sequence[SequenceState]) -> Proposal:
-        """Let each row's drafter propose; rows with nothing to draft get an empty window."""
+        """Let each row's drafter propose, unless its grammar forces what follows; rows with nothing to draft get an empty
+        window."""
         self._watch.draft()
         groups: dict[BatchDrafter | None, list[int]] = {}
-        limits = []
+        limits, forced = [], [self._forced(row) for row in rows]
         for index, row in enumerate(rows):
             drafter = self.drafter_of.get(row)
             limits.append(0 if drafter is None else min(row.window.max_drafts(len(rows)), drafter.room(row)))
-            groups.setdefault(drafter if limits[index] > 0 else None, []).append(index)
-        parts = [
-            self._propose_by_drafter(drafter, [rows[index] for index in members], [limits[index] for index in members])
-            for drafter, members in groups.items()
-        ]
+            groups.setdefault(drafter if limits[index] > 0 and not forced[index] else None, []).append(index)
+        parts = []
+        for drafter, members in groups.items():
+            own = [rows[index] for index in members]
+            if drafter is None:
+                windows = [forced[index] for index in members]
+                certain = Proposal.certain(own, windows, self.vocab_size, self.device)
+                parts.append(certain._replace(forced=[index for index, window in enumerate(windows) if window]))
+            else:
+                parts.append(self._propose_by_drafter(drafter, own, [limits[index] for index in members]))
         return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
 
     def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -140,7 +146,8 @@ class Batch:
         happened = step(self, rows)
         outcomes = observe(rows, happened, self.vocabulary)
         seconds, records = self._watch.stop(), dict[SequenceState, StepRecord]()
-        if len(names := {row.drafter for row in rows if row in self.drafter_of}) == 1:
+        names = {row.drafter for row in rows if row in self.drafter_of}
+        if len(names) == 1 and not happened.draft.forced:
             learned = self.pair.learned_costs(*names)
             drafting = seconds.draft if happened.draft.copied_from is None else 0.0  # what a model's drafts cost
             learned.learn(len(rows), max(happened.draft.lengths), drafting, seconds.verify)
@@ -259,10 +266,16 @@ class Batch:
             self.drafters[name].earlier = self.earlier
         return self.drafters[name]
 
-    def _propose_by_drafter(self, drafter: BatchDrafter | None, rows: list[SequenceState], limits: list[int]) -> Proposal:
+    def _forced(self, row: SequenceState) -> list[int]:
+        """The tokens of the text that a row's grammar forces next, as far as its window reaches."""
+        if row not in self.drafter_of or row.given_draft is not None:
+            return []
+        text = row.pipeline.forced_text(row.output_token_ids)
+        found = self.vocabulary.continuing(text, row.token_ids) if text else []
+        return found[: max(0, min(row.window.limit, row.room - 1))]
+
+    def _propose_by_drafter(self, drafter: BatchDrafter, rows: list[SequenceState], limits: list[int]) -> Proposal:
         """The proposal of one drafter, checked where it is not of this package."""
-        if drafter is None:
-            return Proposal.empty(len(rows), self.device)
         proposal = drafter.propose(rows, limits)
         if type(drafter) not in OWN_DRAFTERS:
             proposing = {row for row, length in zip(rows, proposal.lengths, strict=False) if length > 0}

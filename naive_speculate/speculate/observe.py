@@ -32,6 +32,8 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
         "next_token_id": happened.next_token_ids,
         "num_usable": happened.p.num_usable,
     }
+    if any(row.pipeline.guided for row in rows):
+        columns["only_one"] = (happened.p.scores > -torch.inf).sum(dim=-1) == 1
     if happened.p.probs is not None and any(row.detail != "none" for row in rows):
         columns |= _probabilities(rows, happened, happened.p.probs)
         if any(row.detail == "full" for row in rows):
@@ -46,7 +48,7 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
         seen = {name: column[index] for name, column in table.items()}
         outcome = _outcome(index, row, happened, seen)
         if row.detail != "none" and "accept_prob" in seen:
-            _add_probabilities(outcome, row, happened, seen)
+            _add_probabilities(index, outcome, row, happened, seen)
             if row.detail == "full":
                 _add_tops(outcome, seen, vocabulary)
                 _add_counterfactuals(outcome, row, seen)
@@ -177,12 +179,17 @@ def _outcome(index: int, row: SequenceState, happened: Step, seen: dict[str, Any
         obstacle = f"no token can be chosen at position {len(history)}: {why}"
     outcome = Outcome(drafts, accepted, seen["next_token_id"], obstacle, row.verifier.judges_all)
     outcome.copied_from = None if happened.draft.copied_from is None else happened.draft.copied_from[index]
+    if row.pipeline.guided:
+        by_text = "text" if index in happened.draft.forced else None
+        only = [*seen["only_one"][:length], seen["only_one"][accepted]]
+        outcome.values["forced"] = ["token" if one else by_text for one in only[:length]] + ["token" if only[-1] else None]
     return outcome
 
 
-def _add_probabilities(outcome: Outcome, row: SequenceState, happened: Step, seen: dict[str, Any]) -> None:
+def _add_probabilities(index: int, outcome: Outcome, row: SequenceState, happened: Step, seen: dict[str, Any]) -> None:
     length, verifier, known = len(outcome.draft_token_ids), row.verifier, happened.draft.probs is not None
-    by_a_model = known and not verifier.greedy and not verifier.lossy and outcome.copied_from is None
+    from_model = outcome.copied_from is None and index not in happened.draft.forced
+    by_a_model = known and not verifier.greedy and not verifier.lossy and from_model
     wanted = {
         "accept_prob": True,
         "expected_accept": length > 0 and seen["expected_accept"][0] == seen["expected_accept"][0],

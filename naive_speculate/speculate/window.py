@@ -86,6 +86,7 @@ class AutoWindow:
 
     adaptive = True
     drafts = True
+    limit = MAX_AUTO_WINDOW
 
     def __init__(
         self,
@@ -189,6 +190,7 @@ class CopyOrAskWindow:
     """Two windows of a drafter that copies or asks a model: the two cost and are accepted differently. `copying`, `asking`: the
     windows. A copy costs no draft forward."""
 
+    limit = MAX_AUTO_WINDOW
     adaptive = True
     drafts = True
 

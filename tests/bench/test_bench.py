@@ -77,7 +77,7 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert report["head"] == "head"
     lines = report["decoding"]["greedy"]
-    others = [f"{name.replace('_', ' ')}, k = 2" for name in DRAFTERS if name not in ("model", "block")]
+    others = [f"{name.replace('_', ' ')}, k = 2" for name in DRAFTERS if name not in ("model", "block", "mtp")]
     assert [line["num_draft_tokens"] for line in lines if line["name"] not in others] == [0, 1, 2, "auto", 0, 1, 2]
     assert [line["name"] for line in lines if line["name"] in others] == others  # a row a drafter
     assert all(line["predicted"] is None for line in lines if line["name"] in others)

@@ -7,7 +7,8 @@ import pytest
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, ended, open_drawer, run, set_number, shown_run, text, toast, trace
+from naive_speculate.events import OUTPUT_KINDS
+from tests.browser.steps import TIP, another_run, ended, open_drawer, run, set_number, shown_run, text, toast, trace
 from ui.run.guided import EXAMPLES, TITLES
 
 PROMPT = "Once upon a time there was a little fox who lived"
@@ -112,3 +113,7 @@ def test_a_schema_is_filled_in_as_it_says(page):
     expect(page.locator(TEXT)).to_have_value(EXAMPLES["json"])
     run(page, PROMPT, max_tokens=60)
     assert set(json.loads(text(page))) == {"animal", "name", "age"}
+    expect(page.locator(EFFECT)).to_contain_text(re.compile(r"\d+ of \d+ tokens were forced: the guide allowed no other"))
+    forced = [event for event in trace(page) if event.kind in OUTPUT_KINDS and event.forced]
+    page.locator("#tokens [data-step]:not([hidden])").nth(forced[0].position).hover()
+    expect(page.locator(TIP)).to_contain_text("forcedthe guide")

@@ -298,7 +298,7 @@ def test_a_failing_step_ends_the_trace_with_error_and_is_raised(tiny_decoder):
         ({"prompt": [1], "num_draft_tokens": 10**6}, "num_draft_tokens must be .* got 1000000"),
         ({"prompt": [1], "num_draft_tokens": 1.5}, "num_draft_tokens must be .* got 1.5"),
         ({"prompt": [1], "verify_strategy": "luck"}, "verify_strategy must be one of greedy_match, .* got 'luck'"),
-        ({"prompt": [1], "drafter": "oracle"}, "drafter must be one of model, head, suffix, .*, got 'oracle'"),
+        ({"prompt": [1], "drafter": "oracle"}, "drafter must be one of model, head, block, mtp, .*, got 'oracle'"),
         ({"prompt": [1], "detail": "some"}, "detail must be 'full', 'probs' or 'none', got 'some'"),
         ({"prompt": [[1], [2]], "params": [SamplingParams()]}, "params has 1 entries for 2 prompts"),
         ({"prompt": [1], "params": {"n": 1}}, "params must be SamplingParams"),

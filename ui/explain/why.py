@@ -12,6 +12,7 @@ from ui.labels import LEAST, apart, count, number, visible
 
 NO_NUMBERS = "This run recorded no probabilities, so the reason for the verdict is unknown."
 COPYING = ("suffix", "prompt_lookup")
+PROPOSERS = {"head": "draft head", "suffix+head": "draft head", "block": "block drafter", "mtp": "MTP layer"}
 NOT_YET = "The target has not judged it yet."
 LOSSY = "This rule is lossy: it trades the target's exact distribution for more accepted tokens."
 
@@ -45,10 +46,12 @@ def quoted(event: Event) -> str:
 
 def _proposal(case: Case) -> str:
     event, drafter = case.event, setting(case.settings, "drafter")
+    if event.forced:
+        required = "allows no other token here" if event.forced == "token" else "requires the text that it begins or continues"
+        return f"{quoted(event)} was forced: the guide {required}."
     if _copied(case):
         return f"{quoted(event)} was copied from similar earlier text, without a model."
-    who = {"head": "draft head", "suffix+head": "draft head", "block": "block drafter"}.get(str(drafter), "draft model")
-    proposal = f"The {who} proposed {quoted(event)}"
+    proposal = f"The {PROPOSERS.get(str(drafter), 'draft model')} proposed {quoted(event)}"
     if event.draft_prob is None:
         return f"{proposal}."
     return f"{proposal} with probability {number(event.draft_prob)}."
@@ -115,8 +118,8 @@ def _sampling(case: Case) -> list[str]:
 
 
 def _gave(case: Case, p: float, q: float) -> str:
-    if _copied(case):
-        return f"{_proposal(case)} A copied token counts as certain (q = {number(q)}); the target gives it {number(p)}"
+    if (kind := "forced" if case.event.forced else "copied" if _copied(case) else None) is not None:
+        return f"{_proposal(case)} A {kind} token counts as certain (q = {number(q)}); the target gives it {number(p)}"
     mine, its = apart(q, p)
     verb = "the target" if p >= q else "the target only"
     return f"The draft gave {quoted(case.event)} probability {mine}, {verb} {its}"

@@ -28,7 +28,7 @@ from ui.labels import count
 
 DECODING = "decoding"
 """The concurrency id of decoding calls in Gradio's queue."""
-NEEDS = {"model": "draft", "head": "head", "block": "block", "suffix+head": "head"}
+NEEDS = {"model": "draft", "head": "head", "block": "block", "mtp": "mtp", "suffix+head": "head"}
 """Which of a pair's models a drafter uses."""
 MAX_DRAFT_TOKENS = 16
 """Most draft tokens per step: with 64, one row makes tokens of the other rows five times slower."""

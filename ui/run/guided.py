@@ -51,7 +51,8 @@ def build_guided(kind: str, text: str) -> dict[str, Component]:
         [("Nothing", ""), *((title, kind) for kind, title in TITLES.items())],
         value=kind,
         label="Guide the text by",
-        info="[Blocks](#term-guided) every token that violates it, for draft and target alike.",
+        info="[Blocks](#term-guided) every token that violates it, for draft and target alike. Text that it requires, such as "
+        "the keys of JSON, is drafted without a drafter: this helps where a schema has long fixed parts.",
         elem_id="guided",
         visible=possible,
     )

@@ -53,7 +53,7 @@ def read_config(name: str) -> dict[str, Any]:
 def read_tensors(name: str) -> dict[str, torch.Tensor]:
     """All tensors by name; a `ValueError` if a file is missing or damaged."""
     tensors: dict[str, torch.Tensor] = {}
-    for path in _tensor_files(name):
+    for path in tensor_files(name):
         try:
             tensors |= load_file(path)
         except SafetensorError as error:
@@ -63,13 +63,14 @@ def read_tensors(name: str) -> dict[str, torch.Tensor]:
 
 def _tensor_names(name: str) -> set[str]:
     names = set[str]()
-    for path in _tensor_files(name):
+    for path in tensor_files(name):
         with safe_open(path, framework="pt") as file:
             names.update(map(_as_speculators, file.keys()))
     return names
 
 
-def _tensor_files(name: str) -> list[Path]:
+def tensor_files(name: str) -> list[Path]:
+    """The safetensors files of a local folder or a Hub repository; a `ValueError` if one is missing."""
     if (single := _file(name, "model.safetensors")) is not None:
         return [single]
     if (index := _file(name, "model.safetensors.index.json")) is None:

@@ -3,7 +3,7 @@
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.block import BlockDrafter
 from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, TranslatedGivenDrafter
-from naive_speculate.speculate.draft.head import HeadDrafter
+from naive_speculate.speculate.draft.head import HeadDrafter, MtpDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
 from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
@@ -15,6 +15,7 @@ DRAFTERS: dict[str, type[BatchDrafter]] = {
     "model": ModelDrafter,
     "head": HeadDrafter,
     "block": BlockDrafter,
+    "mtp": MtpDrafter,
     "suffix": SuffixDrafter,
     "suffix+head": SuffixHeadDrafter,
     "prompt_lookup": PromptLookupDrafter,
@@ -42,6 +43,7 @@ __all__ = [
     "BlockDrafter",
     "HeadDrafter",
     "ModelDrafter",
+    "MtpDrafter",
     "PromptLookupDrafter",
     "Proposal",
     "SuffixDrafter",

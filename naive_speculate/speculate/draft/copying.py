@@ -8,7 +8,6 @@ import torch
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer import slots
-from naive_speculate.infer.device import on_device
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.sequence import SequenceState
@@ -97,12 +96,8 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
     def proposal(self, rows: Sequence[SequenceState], copies: Sequence[Copy]) -> Proposal:
         """Copies as windows: each ends with a stop token, before a filtered word, or where the row's adaptive window ends."""
         copies = [_cut(copy, row) for row, copy in zip(rows, copies, strict=True)]
-        lengths = [len(copy.token_ids) for copy in copies]
-        width = max(lengths)
-        padded = [copy.token_ids + [0] * (width - length) for copy, length in zip(copies, lengths, strict=True)]
-        token_ids = on_device(padded, self.device, torch.int64)
-        probs = torch.nn.functional.one_hot(token_ids, self.vocab_size).float() if any(r.needs_probs for r in rows) else None
-        return Proposal(token_ids, probs, lengths, [copy.source for copy in copies])
+        found = Proposal.certain(rows, [copy.token_ids for copy in copies], self.vocab_size, self.device)
+        return found._replace(copied_from=[copy.source for copy in copies])
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         self.rewind(rows)

@@ -70,11 +70,15 @@ class HeadDrafter(BatchDrafter):
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
-        assert isinstance(pair.head, DraftHead)
-        self.head = pair.head
+        self.head = self.head_of(pair)
         self.layers = self.head.layers
         self.pool = SlotPool(cast(Any, self.head))
         self.histories: dict[SequenceState, _History] = {}
+
+    @staticmethod
+    def head_of(pair: ModelPair) -> Any:
+        """The head of a pair that has one."""
+        return pair.head
 
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
@@ -184,6 +188,28 @@ class HeadDrafter(BatchDrafter):
             token_ids.append(tokens + [0] * (width - count))
         states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
         return token_ids, pad_sequence(states, batch_first=True)
+
+
+class MtpDrafter(HeadDrafter):
+    """Drafts with the MTP layer of the target's own checkpoint."""
+
+    title = "MTP layer"
+    about = "The layer for the token after next that the model was trained with. No other drafter is needed where there is one."
+    drafts_windows = False
+
+    @staticmethod
+    def head_of(pair: ModelPair) -> Any:
+        return pair.mtp
+
+    @classmethod
+    def obstacle(cls, pair: ModelPair) -> str | None:
+        if not pair.has_mtp:
+            return "the target's checkpoint has no MTP layer"
+        try:
+            pair.mtp  # noqa: B018 - it is loaded
+        except ValueError as error:
+            return str(error)
+        return None
 
 
 class _Beginning:

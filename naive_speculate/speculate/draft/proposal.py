@@ -3,12 +3,13 @@
 A new drafter is a class with `propose`, in a file of its own, and a line in the registry (`DRAFTERS` in this package).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import torch
 
 from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
@@ -28,6 +29,7 @@ class Proposal(NamedTuple):
             whose window was not copied, and None for all.
         model_probs: The draft model's distributions where a row drafts its most probable tokens: `probs` is one-hot there. Same
             shape as `probs`; None where every row's are `probs`.
+        forced: Rows whose window is what their grammar forces, whichever drafter they have.
     """
 
     token_ids: torch.Tensor
@@ -35,11 +37,18 @@ class Proposal(NamedTuple):
     lengths: list[int]
     copied_from: list[int | None] | None = None
     model_probs: torch.Tensor | None = None
+    forced: Collection[int] = ()
 
     @classmethod
-    def empty(cls, batch_size: int, device: torch.device) -> "Proposal":
-        """Windows without drafts."""
-        return cls(torch.zeros(batch_size, 0, dtype=torch.int64, device=device), None, [0] * batch_size)
+    def certain(
+        cls, rows: Sequence[SequenceState], windows: Sequence[list[int]], vocab_size: int, device: torch.device
+    ) -> "Proposal":
+        """Windows of tokens that no model drew, which may be empty: point masses."""
+        lengths = [len(window) for window in windows]
+        padded = [window + [0] * (max(lengths) - len(window)) for window in windows]
+        token_ids = on_device(padded, device, torch.int64).reshape(len(rows), max(lengths))
+        probs = torch.nn.functional.one_hot(token_ids, vocab_size).float() if any(row.needs_probs for row in rows) else None
+        return cls(token_ids, probs, lengths)
 
     @classmethod
     def of_model(
@@ -174,7 +183,8 @@ def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: in
                 model_probs[members, :k] = (part.probs if part.model_probs is None else part.model_probs).to(probs.dtype)
         for member, length, source in zip(members, part.lengths, part.copied_from or [None] * len(members), strict=True):
             lengths[member], copied_from[member] = length, source
-    return Proposal(token_ids, probs, lengths, copied_from, model_probs)
+    forced = {members[index] for part, members in zip(parts, groups, strict=True) for index in part.forced}
+    return Proposal(token_ids, probs, lengths, copied_from, model_probs, forced)
 
 
 def check_proposal(

@@ -156,6 +156,15 @@ def test_a_copied_guess_is_told_as_certain(drafter):
     assert "draft model" not in words
 
 
+@pytest.mark.parametrize(("forced", "why"), [("token", "allows no other token"), ("text", "requires the text")])
+def test_a_forced_draft_is_told_as_the_guide_s(forced, why):
+    numbers = {"draft_prob": 1.0, "target_prob": 0.3, "accept_prob": 0.3, "uniform": 0.5, "forced": forced}
+    for drafter in ("suffix", "head"):
+        words = said(step_of(token(REJECTED, " king", **numbers), drafter=drafter), REJECTED)
+        assert f"was forced: the guide {why}" in words
+        assert "A forced token counts as certain (q = 1)" in words
+
+
 @pytest.mark.parametrize(("source", "words"), [(3, "was copied from similar earlier text"), (None, "The draft head proposed")])
 def test_of_suffix_and_head_the_one_that_drafted_is_named(source, words):
     drafted = token(PROPOSED, " king", draft_prob=1.0, copied_from=source)
@@ -164,10 +173,10 @@ def test_of_suffix_and_head_the_one_that_drafted_is_named(source, words):
     assert ("was copied from similar earlier text" in said(judged, ACCEPTED)) == (source is not None)
 
 
-@pytest.mark.parametrize("drafter", ["model", "head"])
-def test_who_guessed_is_said(drafter):
+@pytest.mark.parametrize(("drafter", "who"), [("model", "draft model"), ("head", "draft head"), ("mtp", "MTP layer")])
+def test_who_guessed_is_said(drafter, who):
     words = said(step_of(token(PROPOSED, " king", draft_prob=0.6), drafter=drafter), PROPOSED)
-    assert f"The draft {drafter} proposed" in words
+    assert f"The {who} proposed" in words
 
 
 def test_a_proposal_is_explained_by_its_verdict_and_waits_while_there_is_none():

@@ -21,6 +21,7 @@ def test_the_menu_has_what_the_pair_has_what_it_takes_for():
     assert catalog("draft").drafters == ["model", "suffix", "prompt_lookup"]
     assert catalog("draft", "head").drafters == ["model", "head", "suffix", "suffix+head", "prompt_lookup"]
     assert catalog("block").drafters == ["block", "suffix", "prompt_lookup"]
+    assert catalog("mtp").drafters == ["mtp", "suffix", "prompt_lookup"]
 
 
 def test_each_choice_says_in_a_second_line_what_it_is():

@@ -13,6 +13,7 @@ DRAFTER_WORDS = {
     "model": ("Draft model", "the draft model"),
     "head": ("Draft head", "the draft head"),
     "block": ("Block drafter", "the block drafter"),
+    "mtp": ("MTP layer", "the MTP layer"),
     "suffix": ("Suffix decoding", "suffix decoding"),
     "suffix+head": ("Suffix and head", "suffix decoding with the head"),
     "prompt_lookup": ("Prompt lookup", "prompt lookup"),

@@ -1,0 +1,244 @@
+"""The MTP layer in a checkpoint drafts: each layout against an eager computation, losslessly, and broken ones in one line."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    DeepseekV3Config,
+    Glm4MoeConfig,
+    MellumConfig,
+    MiMoV2FlashConfig,
+    Qwen3_5TextConfig,
+    Qwen3NextConfig,
+)
+
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, watch
+from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.models import wrap
+from naive_speculate.speculate.request import Request
+from naive_speculate.testing import prove_lossless
+from tests.heads import rms
+from tests.tiny import tiny_llama
+
+SIZES = {
+    "vocab_size": 24,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 64,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "initializer_range": 0.4,
+}
+MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 8}
+LINEAR = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "layer_types": ["linear_attention", "full_attention"],
+}
+ROUTED = {**MOE, "n_routed_experts": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}
+LATENT = {"kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
+DEEPSEEK = {"": "", "eh_proj": "eh_proj", "enorm": "enorm", "hnorm": "hnorm", "norm": "shared_head.norm"}
+QWEN = {"": "layers.0.", "eh_proj": "fc", "enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "norm": "norm"}
+MIMO = {"": "", "eh_proj": "eh_proj", "enorm": "enorm", "hnorm": "hnorm", "norm": "final_layernorm"}
+KINDS = ["full_attention", "sliding_attention"]
+ROPE = {kind: {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5} for kind in KINDS}
+SWA = {"layer_types": KINDS, "mlp_layer_types": ["sparse", "dense"], "v_head_dim": 8, "rope_parameters": ROPE}
+LAYOUTS = {
+    "deepseek": (partial(DeepseekV3Config, **SIZES | {"head_dim": None}, **ROUTED, **LATENT), "model.layers.2.", DEEPSEEK),
+    "glm": (partial(Glm4MoeConfig, **SIZES, **ROUTED), "model.layers.2.", DEEPSEEK),
+    "qwen3-next": (
+        partial(Qwen3NextConfig, **SIZES, **MOE, **LINEAR, num_experts=2, shared_expert_intermediate_size=8),
+        "mtp.",
+        QWEN,
+    ),
+    "qwen3.5": (partial(Qwen3_5TextConfig, **SIZES, **LINEAR), "mtp.", QWEN),
+    "mimo": (
+        partial(MiMoV2FlashConfig, **SIZES | {"num_key_value_heads": 1}, **MOE, **SWA, n_routed_experts=2, sliding_window=4),
+        "model.mtp.layers.0.",
+        MIMO,
+    ),
+    "mellum": (
+        partial(MellumConfig, **SIZES, **MOE, num_experts=2, num_mtp_layers=1, mtp_layer_types=["full_attention"]),
+        "mtp.",
+        QWEN,
+    ),
+}
+
+
+def build(layout: str, folder: Path, **more) -> tuple[Path, nn.Module, dict[str, torch.Tensor]]:
+    """A checkpoint with an MTP layer: its folder, a model whose last layer is that layer, and the other tensors of it."""
+    make, prefix, names = LAYOUTS[layout]
+    torch.manual_seed(3)
+    model, donor = (AutoModelForCausalLM.from_config(make(num_hidden_layers=2, **more)) for _ in range(2))
+    with torch.no_grad():
+        for norm in (each for one in (model, donor) for each in one.modules() if "RMSNorm" in type(each).__name__):
+            norm.weight.add_(0.3 * torch.randn_like(norm.weight))
+    model.save_pretrained(folder / "own")
+    donor.save_pretrained(folder / "donor")
+    width = model.config.hidden_size
+    extra = {name: torch.randn(width) for name in ("enorm", "hnorm", "norm")} | {"eh_proj": torch.randn(width, 2 * width) / 4}
+    tensors = load_file(folder / "own" / "model.safetensors")
+    for name, tensor in load_file(folder / "donor" / "model.safetensors").items():
+        if name.startswith("model.layers.1."):
+            own = name.removeprefix("model.layers.1.")
+            if layout == "mimo":
+                own = own.replace("post_attention_layernorm", "pre_mlp_layernorm")
+            tensors[prefix + names[""] + own] = tensor
+    tensors |= {f"{prefix}{names[name]}.weight": tensor for name, tensor in extra.items()}
+    save_file(tensors, folder / "own" / "model.safetensors", {"format": "pt"})
+    return folder / "own", donor.eval(), extra
+
+
+def load(folder: Path, dtype: torch.dtype = torch.float32) -> ModelPair:
+    return ModelPair(wrap(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, experts_implementation="eager")))
+
+
+@torch.no_grad()
+def eager(pair, donor, extra, layout: str, tokens: list[int], drafts: list[int]) -> torch.Tensor:
+    """The distributions that a window's drafts are drawn from, after these tokens: the whole text, without a cache."""
+    model, config, shift = pair.target.model, donor.config, float(layout.startswith("qwen"))
+    states, read, found = model.model(torch.tensor([tokens])).last_hidden_state[:, :-1], tokens[1:], []
+    for draft in drafts:
+        embedded = model.model.embed_tokens(torch.tensor([read]))
+        normed = [rms(x, extra[name] + shift, config.rms_norm_eps) for x, name in ((embedded, "enorm"), (states, "hnorm"))]
+        x, count = torch.cat(normed, dim=-1) @ extra["eh_proj"].T, len(read)
+        back = torch.arange(count)[:, None] - torch.arange(count)
+        later = (back < 0) | (back >= (config.sliding_window if layout == "mimo" else count))
+        positions = torch.arange(count)[None]
+        kind = {"layer_type": "sliding_attention"} if layout == "mimo" else {}
+        out = donor.model.layers[1](
+            x,
+            attention_mask=torch.zeros(count, count).masked_fill(later, torch.finfo(torch.float32).min)[None, None],
+            position_embeddings=donor.model.rotary_emb(x, positions, **kind),
+            position_ids=positions,
+        )
+        out = rms(out, extra["norm"] + shift, config.rms_norm_eps)
+        found.append(model.lm_head(out[0, -1]).softmax(-1))
+        states, read = torch.cat([states, out[:, -1:]], dim=1), [*read, draft]
+    return torch.stack(found)
+
+
+@pytest.fixture(scope="module", params=[name for name in LAYOUTS if name != "mellum"])
+def made(request, tmp_path_factory):
+    folder, donor, extra = build(request.param, tmp_path_factory.mktemp(request.param.replace(".", "")))
+    return request.param, load(folder), donor, extra
+
+
+def test_every_draft_is_drawn_as_an_eager_computation_says(made):
+    layout, pair, donor, extra = made
+    prompt, drafted = [3, 5, 7, 11, 2], 0
+    params = SamplingParams(max_tokens=9, seed=5, ignore_eos=True)
+    events = list(SpeculativeDecoder(pair).stream(prompt, params, drafter="mtp", num_draft_tokens=3))
+    assert events[0].head_layers == [2]
+    for step in range(1 + max(event.step for event in events if event.step is not None)):
+        committed = prompt + [e.token_id for e in events if e.kind in OUTPUT_KINDS and e.step < step]
+        window = [event for event in events if event.kind == EventKind.PROPOSED and event.step == step]
+        if window:
+            drafts = [event.token_id for event in window]
+            expected = eager(pair, donor, extra, layout, committed, drafts)
+            wanted = expected[torch.arange(len(drafts)), drafts].tolist()
+            assert [event.draft_prob for event in window] == pytest.approx(wanted, abs=2e-4)
+            drafted += len(drafts)
+    assert drafted > 8
+
+
+def test_greedy_output_is_that_of_plain_decoding(made):
+    decoder, params = SpeculativeDecoder(made[1]), SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
+    plain = decoder.generate([1, 2, 3], params, num_draft_tokens=0)
+    assert decoder.generate([1, 2, 3], params, drafter="mtp", num_draft_tokens=2).token_ids == plain.token_ids
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    folder, _, _ = build("glm", tmp_path_factory.mktemp("toy"), vocab_size=2)
+    return load(folder, torch.float64)
+
+
+@pytest.mark.parametrize("params", [{"max_tokens": 2}, {"max_tokens": 3, "temperature": 1.5, "top_p": 0.9}])
+def test_the_output_distribution_is_the_target_s(toy, params):
+    params = SamplingParams(ignore_eos=True, **params)
+    strategy = "speculative_sampling" if params.top_p == 1 else "block_verification"
+    options = {"pair": toy, "prompt": [1, 0], "params": params, "num_draft_tokens": 2}
+    proof = prove_lossless(drafter="mtp", verifier=strategy, **options, tolerance=1e-7)  # its norms compute in float32
+    assert proof.lossless, str(proof)
+
+
+def test_a_batch_row_equals_the_row_alone(toy):
+    decoder = SpeculativeDecoder(toy)
+    prompts = [[1, 1, 0, 1], [0, 1]]
+    params = [SamplingParams(max_tokens=8, seed=seed, ignore_eos=True) for seed in (1, 2)]
+    requests = [Request(prompt, each, drafter="mtp", num_draft_tokens=2) for prompt, each in zip(prompts, params, strict=True)]
+    runs, batch = [decoder.prepare(request) for request in requests], decoder.new_batch()
+    for run in runs:
+        batch.admit(run.rows)
+    while not all(run.over for run in runs):
+        records = batch.step([row for run in runs if not run.over for row in run.rows])
+        for run in runs:
+            run.events(records)
+    for run, prompt, each in zip(runs, prompts, params, strict=True):
+        alone = decoder.generate(prompt, each, drafter="mtp", num_draft_tokens=2)
+        assert run.rows[0].output_token_ids == alone.token_ids
+
+
+BROKEN = {
+    "lacks": (lambda name, tensor: None if "hnorm" in name else tensor, r"files lack layers\.0\.hnorm\.weight"),
+    "misshapen": (lambda name, tensor: tensor[:, 1:] if "eh_proj" in name else tensor, r"eh_proj"),
+    "quantised": (lambda name, tensor: tensor, r"quantised \(model\.layers\.2\.eh_proj\.weight_scale_inv\)"),
+    "none": (lambda name, tensor: None, r"the target's checkpoint has no MTP layer"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_checkpoint_is_answered_in_one_line(kind, tmp_path):
+    change, message = BROKEN[kind]
+    folder, _, _ = build("glm", tmp_path)
+    path = folder / "model.safetensors"
+    changed = {
+        name: change(name, tensor) if name.startswith("model.layers.2.") else tensor for name, tensor in load_file(path).items()
+    }
+    if kind == "quantised":
+        changed["model.layers.2.eh_proj.weight_scale_inv"] = torch.ones(1, 1)
+    save_file({name: t.contiguous() for name, t in changed.items() if t is not None}, path, {"format": "pt"})
+    with pytest.raises(ValueError, match=rf"^drafter is 'mtp', but .*{message}") as caught:
+        SpeculativeDecoder(load(folder)).generate([1, 2], SamplingParams(max_tokens=2), drafter="mtp")
+    assert "\n" not in str(caught.value)
+
+
+def drafted(events) -> dict[int, int]:
+    """Draft tokens by position."""
+    return {event.position: event.token_id for event in events if event.kind == EventKind.PROPOSED}
+
+
+def test_transformers_own_mtp_is_watched_and_drafts_the_same_tokens(tmp_path):
+    pair, prompt = load(build("mellum", tmp_path, layer_types=["full_attention"] * 2)[0]), [3, 5, 7, 11]
+    model = pair.target.model
+    for options in ({"do_sample": False}, {"do_sample": True, "top_k": 0}):
+        trace = watch(model, None, prompt, use_mtp=True, max_new_tokens=10, **options)
+        assert trace.started.settings["drafter"] == "mtp"
+        assert len(trace.token_ids) == 10
+        torch.manual_seed(0)
+        expected = model.generate(torch.tensor([prompt]), use_mtp=True, max_new_tokens=10, **options)[0, 4:].tolist()
+        assert trace.token_ids == expected
+        if not options["do_sample"]:
+            params = SamplingParams(max_tokens=10, temperature=0, ignore_eos=True)
+            ours = drafted(SpeculativeDecoder(pair).stream(prompt, params, drafter="mtp", num_draft_tokens=1))
+            theirs = drafted(trace.events)
+            shared = ours.keys() & theirs.keys()
+            assert len(shared) > 2
+            assert {p: ours[p] for p in shared} == {p: theirs[p] for p in shared}
+
+
+def test_a_model_without_mtp_layers_cannot_be_watched_so():
+    with pytest.raises(ValueError, match=r"^use_mtp=True: .*MTP"):
+        watch(tiny_llama(1, 0), None, [1, 2], use_mtp=True, max_new_tokens=2)

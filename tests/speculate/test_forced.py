@@ -1,0 +1,116 @@
+"""Text that a grammar forces is drafted without a drafter, and marked: lossless, and the same in a batch and alone."""
+
+from collections import Counter
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
+from naive_speculate.speculate.request import Request
+from naive_speculate.text import Vocabulary
+from tests.speculate.toys import ToyModel, enumerate_outputs, largest_difference
+from tests.tokenizers_of_tests import unigram
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"first_name": {"enum": ["Ann", "Bob"]}, "age_in_years": {"enum": [1, 2]}},
+    "required": ["first_name", "age_in_years"],
+}
+JSON = {"json": SCHEMA, "disable_any_whitespace": True}
+GUIDE = {"regex": "(abc|cab)(ab|c)"}  # after its first letter, "bc" or "ab" must follow, as one token or as two
+
+
+@pytest.fixture(scope="module")
+def toys():
+    """Few tokens, some of which spell the same text."""
+    tokens = ["<|end|>", "a", "b", "c", "ab", "bc"]
+    bpe = Tokenizer(models.BPE(vocab={token: n for n, token in enumerate(tokens)}, merges=[("a", "b"), ("b", "c")]))
+    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
+    return ModelPair(ToyModel(6, 1), ToyModel(6, 2), tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "params"),
+    [("model", {"temperature": 1.4, "top_k": 3, "presence_penalty": 0.5}), ("suffix", {})],
+)
+def test_the_output_distribution_is_that_of_plain_decoding(toys, drafter, params):
+    params = SamplingParams(max_tokens=4, guided_decoding=GUIDE, **params)
+    plain = enumerate_outputs(toys, [1, 2], params, num_draft_tokens=0, detail="probs")
+    assert len(plain) > 8
+    found = enumerate_outputs(toys, [1, 2], params, num_draft_tokens=2, drafter=drafter, detail="probs")
+    assert largest_difference(found, plain) < 1e-12
+
+
+def test_forced_tokens_are_marked_and_need_no_drafter(toys, monkeypatch):
+    asked = []
+
+    class Nothing(BatchDrafter):
+        def propose(self, rows, limits):
+            asked.extend(row.output_token_ids for row in rows)
+            return Proposal.certain(rows, [[] for _ in rows], self.vocab_size, self.device)
+
+    monkeypatch.setitem(DRAFTERS, "nothing", Nothing)
+    params = SamplingParams(max_tokens=9, seed=3, guided_decoding={"regex": "cb(ab|c)"})
+    events = list(SpeculativeDecoder(toys).stream([1, 2], params, drafter="nothing", num_draft_tokens=4))
+    drafts = [(event.token, event.forced, event.draft_prob) for event in events if event.kind == EventKind.PROPOSED]
+    assert drafts[:2] == [("c", "token", 1.0), ("b", "text", 1.0)]  # only "c" begins with "c", "bc" too begins with "b"
+    assert [] not in asked
+    ends = [event for event in events if event.kind in OUTPUT_KINDS and event.token == "<|end|>"]
+    assert [event.forced for event in ends] == ["token"]
+    assert all(event.argmax_accept is None for event in events if event.forced)  # no model drafted them
+
+
+def test_json_keys_take_fewer_steps_and_greedy_output_is_the_same(small_decoder, tmp_path):
+    params = SamplingParams(max_tokens=60, temperature=0, guided_decoding=JSON)
+    plain = small_decoder.generate("Once", params, num_draft_tokens=0)
+    events = list(small_decoder.stream("Once", params, num_draft_tokens=8, drafter="suffix"))
+    assert [event.token_id for event in events if event.kind in OUTPUT_KINDS] == plain.token_ids
+    kinds = Counter(event.forced for event in events if event.kind == EventKind.ACCEPTED)
+    assert kinds["text"] > 3
+    trace = Trace(events)
+    trace.save(tmp_path / "forced.jsonl")
+    assert Trace.load(tmp_path / "forced.jsonl").events == events
+
+
+def test_a_batch_row_equals_the_row_alone(small_decoder):
+    params = [SamplingParams(max_tokens=30, seed=seed, guided_decoding=JSON if seed < 2 else None) for seed in range(3)]
+    requests = [Request("Once upon a time", each, num_draft_tokens=4) for each in params]
+    runs, batch = [small_decoder.prepare(request) for request in requests], small_decoder.new_batch()
+    for run in runs:
+        batch.admit(run.rows)
+    while not all(run.over for run in runs):
+        records = batch.step([row for run in runs if not run.over for row in run.rows])
+        for run in runs:
+            run.events(records)
+    for run, each in zip(runs, params, strict=True):
+        alone = small_decoder.generate("Once upon a time", each, num_draft_tokens=4)
+        assert run.rows[0].output_token_ids == alone.token_ids
+
+
+def test_the_forced_text_of_a_history(toys):
+    compiler = GrammarCompiler(toys.tokenizer, 6, [0])
+    mask = compiler.compile(GuidedDecodingParams(**GUIDE))
+    expected = {(): "", (1,): "bc", (1, 2): "c", (4,): "c", (3,): "ab", (3, 4): "", (2,): "", (1, 5, 3): "", (1, 5, 3, 0): ""}
+    for history, text in expected.items():
+        assert mask.forced_text(list(history)) == text
+
+
+def test_forced_text_ends_with_a_whole_character(small_decoder):
+    tokenizer = small_decoder.pair.tokenizer
+    compiler = GrammarCompiler(tokenizer, small_decoder.pair.vocab_size, [tokenizer.eos_token_id])
+    mask = compiler.compile(GuidedDecodingParams(regex="h(é|è)x"))
+    assert mask.forced_text([]) == "h"
+    assert mask.forced_text(tokenizer("h", add_special_tokens=False).input_ids) == ""
+
+
+def test_text_that_no_tokens_spell_is_left_to_the_drafter():
+    vocabulary = Vocabulary(unigram())  # which writes a space before every text
+    history = vocabulary.encode("def there")
+    assert vocabulary.continuing("self", history) == []
+    found = vocabulary.continuing(" self", history)
+    assert "".join(vocabulary.texts([*history, *found])).endswith("def there self")
