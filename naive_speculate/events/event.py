@@ -216,7 +216,7 @@ class Event:
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without fields that are None and without those named."""
-        return _EVENT.dump_python(self, mode="json", exclude_none=True, exclude=set(without))
+        return _EVENT.dump_python(self, mode="json", exclude_none=True, exclude=set(without), warnings=False)
 
 
 _EVENT, _LOGPROBS = TypeAdapter(Event), TypeAdapter(list[dict[int, Logprob] | None])

@@ -17,18 +17,15 @@ if TYPE_CHECKING:
     import xgrammar
 
 MAX_GRAMMAR_LENGTH = 20_000
-MAX_REPEATS = 300
-"""Repetitions in a regular expression or grammar: compile time grows with their square, two seconds for 1,000."""
+MAX_REPEATS = 300  # repetitions in a regular expression or grammar: compile time grows with their square, two seconds for 1,000
 MAX_TIMES = 1000
 """The largest count of a repetition: nested counts are multiplied, and those of a JSON schema's patterns are added. There
 `a{1,10000}` takes ten seconds to parse, and 140 patterns `(ab?){1,900}` take 24. After ninety letters of
 `((a{1,1000}){1,1000}){1,1000}` every further one takes three seconds."""
 MAX_COUNTED_PROPERTIES = 100
 """Properties of JSON objects that limit their number of properties: 1,200 take twenty seconds to parse."""
-MAX_DEPTH = 64
-"""Levels of a JSON schema: 600 take half a minute to compile."""
-CACHE_BYTES = 64 * 2**20
-"""Compiled grammars that are kept, 30 KB for a small schema; the least recently used go first."""
+MAX_DEPTH = 64  # levels of a JSON schema: 600 take half a minute to compile
+CACHE_BYTES = 64 * 2**20  # compiled grammars that are kept, 30 KB for a small schema; the least recently used go first
 
 _LITERAL = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]')
 _HEX = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:x|u00)([0-9a-fA-F]{2})")
@@ -201,11 +198,8 @@ def _xgrammar() -> Any:
 
 @lru_cache(maxsize=64)
 def parse(name: str, text: str, *, any_whitespace: bool = True) -> "xgrammar.Grammar":
-    """Parse a grammar given as `GuidedDecodingParams.source`.
-
-    Raises:
-        ValueError: With the parser's message, or if xgrammar is not installed.
-    """
+    """Parse a grammar given as `GuidedDecodingParams.source`. Raises `ValueError` with the parser's message, or if xgrammar is
+    not installed."""
     xgrammar = _xgrammar()
     try:
         grammar, schema = xgrammar.Grammar, partial(xgrammar.Grammar.from_json_schema, any_whitespace=any_whitespace)
@@ -272,11 +266,7 @@ class GrammarCompiler:
         return int(self._compiler.get_cache_size_bytes())
 
     def compile(self, params: GuidedDecodingParams) -> "GrammarMask":
-        """A fresh matcher for the grammar.
-
-        Raises:
-            ValueError: If it parses, but xgrammar cannot work with it.
-        """
+        """A fresh matcher for the grammar. Raises `ValueError` if it parses, but xgrammar cannot work with it."""
         name, text = params.source
         try:
             compiled = self._compiled(name, text, any_whitespace=not params.disable_any_whitespace)

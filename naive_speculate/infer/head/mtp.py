@@ -49,13 +49,8 @@ class MtpHead:
     """A target's first MTP layer as a draft head; see `DraftHead` for the methods.
 
     At position i it reads the embedding of token i + 1 and the target's last hidden state at token i, after its final norm, and
-    predicts token i + 2. The next draft token is drafted from its own output in place of the target's state.
-
-    Args:
-        target: A model whose checkpoint has such a layer.
-
-    Raises:
-        ValueError: If its tensors are missing, misshapen or quantised.
+    predicts token i + 2. The next draft token is drafted from its own output in place of the target's state. `target`: a model
+    whose checkpoint has such a layer. Raises `ValueError` if its tensors are missing, misshapen or quantised.
     """
 
     drafts_windows = False

@@ -14,30 +14,20 @@ from naive_speculate.speculate.sequence import SequenceState
 
 
 class Copy(NamedTuple):
-    """Copied tokens.
-
-    Attributes:
-        token_ids: The tokens.
-        probs: The index's estimate, for each token, that the text continues with it; nothing is drawn from these.
-        source: Position of the first one in the row's prompt and output; None if it is from elsewhere.
-    """
+    """Copied tokens."""
 
     token_ids: list[int]
-    probs: list[float]
-    source: int | None
+    probs: list[float]  # the index's estimate, for each token, that the text continues with it; nothing is drawn from these
+    source: int | None  # position of the first one in the row's prompt and output; None if it is from elsewhere
 
 
 NOTHING = Copy([], [], None)
 
 
 class TextIndex(Protocol):
-    """An index of one row's text, which grows with the committed tokens.
+    """An index of one row's text, which grows with the committed tokens."""
 
-    Attributes:
-        num_tokens: How many of the text's tokens are in it.
-    """
-
-    num_tokens: int
+    num_tokens: int  # how many of the text's tokens are in it
 
     def extend(self, end: int) -> None:
         """Add the text's next tokens, up to position `end`."""
@@ -50,10 +40,7 @@ Index = TypeVar("Index", bound=TextIndex)
 class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
     """Drafts without a model; a subclass defines the index of a text and what is copied from it.
 
-    A proposal is a point mass, so that verification is lossless whatever is copied.
-
-    Attributes:
-        indexes: The index of each row's text.
+    A proposal is a point mass, so that verification is lossless whatever is copied. `indexes`: the index of each row's text.
     """
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:

@@ -18,8 +18,7 @@ from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_
 from naive_speculate.speculate.draft.whole_windows import draft_whole_windows, drafts_windows
 from naive_speculate.speculate.sequence import SequenceState
 
-_MAX_QUERY = 65
-"""The most hidden states that a window may begin with: those of the longest window, fully accepted."""
+_MAX_QUERY = 65  # the most hidden states that a window may begin with: those of the longest window, fully accepted
 
 
 @dataclass
@@ -28,15 +27,11 @@ class _History:
 
     A window is drafted from the last state, so there is always one once the target has processed a token. While a window is
     drafted, the cache runs ahead.
-
-    Attributes:
-        slot: The row's slot in the head's cache.
-        start: How many positions of the cache are settled; the position of the first of `states`.
-        states: The target's hidden states from there on, concatenated by layer, shape `[num_states, len(layers) * t]`.
     """
 
-    slot: Slot
-    start: int
+    slot: Slot  # the row's slot in the head's cache
+    start: int  # how many positions of the cache are settled; the position of the first of `states`
+    # the target's hidden states from there on, concatenated by layer, shape `[num_states, len(layers) * t]`
     states: torch.Tensor
 
     @property

@@ -18,26 +18,20 @@ from naive_speculate.speculate.sequence import SequenceState
 
 
 class Proposal(NamedTuple):
-    """Draft windows of a batch.
+    """Draft windows of a batch."""
 
-    Attributes:
-        token_ids: int64, shape `[batch_size, k]`; padded after a row's length.
-        probs: The distributions that they were drawn from, shape `[batch_size, k, vocab_size]`; one-hot where nothing was
-            drawn. None only where no row needs them (`SequenceState.needs_probs`).
-        lengths: Drafts in each row, 0 to k.
-        copied_from: By row, the position in prompt and output from which its window was copied, token by token; None for a row
-            whose window was not copied, and None for all.
-        model_probs: The draft model's distributions where a row drafts its most probable tokens: `probs` is one-hot there. Same
-            shape as `probs`; None where every row's are `probs`.
-        forced: Rows whose window is what their grammar forces, whichever drafter they have.
-    """
-
-    token_ids: torch.Tensor
+    token_ids: torch.Tensor  # int64, shape `[batch_size, k]`; padded after a row's length
+    # the distributions that they were drawn from, shape `[batch_size, k, vocab_size]`; one-hot where nothing was drawn. None
+    # only where no row needs them (`SequenceState.needs_probs`)
     probs: torch.Tensor | None
-    lengths: list[int]
+    lengths: list[int]  # drafts in each row, 0 to k
+    # by row, the position in prompt and output from which its window was copied, token by token; None for a row whose window
+    # was not copied, and None for all
     copied_from: list[int | None] | None = None
+    # the draft model's distributions where a row drafts its most probable tokens: `probs` is one-hot there. Same shape as
+    # `probs`; None where every row's are `probs`
     model_probs: torch.Tensor | None = None
-    forced: Collection[int] = ()
+    forced: Collection[int] = ()  # rows whose window is what their grammar forces, whichever drafter they have
 
     @classmethod
     def certain(
@@ -69,24 +63,16 @@ class Proposal(NamedTuple):
 
 class BatchDrafter:
     """Drafts for the rows of one batch. It owns its history: whatever it remembers of a row begins with `admit`, follows
-    `commit` and ends with `release`.
+    `commit` and ends with `release`. `pair`: the models; `vocab_size`: width of the probabilities; `device`: where they are
+    needed."""
 
-    Args:
-        pair: The models.
-        vocab_size: Width of the probabilities.
-        device: Where they are needed.
-
-    Attributes:
-        title, about: For menus: a name, and one line about what it drafts from and when to choose it.
-        layers: Layers of the target whose hidden states `observe` and `commit` receive; 0 is the embeddings.
-        drafts_windows: Whether one call of its model may draft several tokens, for rows that need no more than temperature.
-        earlier: Outputs of earlier runs, where the decoder keeps them; set after the drafter was made.
-    """
-
+    # title, about: for menus: a name, and one line about what it drafts from and when to choose it
     title: str = ""
     about: str = ""
-    layers: tuple[int, ...] = ()
+    layers: tuple[int, ...] = ()  # layers of the target whose hidden states `observe` and `commit` receive; 0 is the embeddings
+    # whether one call of its model may draft several tokens, for rows that need no more than temperature
     drafts_windows: bool = False
+    # outputs of earlier runs, where the decoder keeps them; set after the drafter was made
     earlier: EarlierOutputs | None = None
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
@@ -118,12 +104,8 @@ class BatchDrafter:
     def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
         """Receive the target's hidden states of a prefilled chunk. Every prompt token except the last is delivered here; the
         last one's come with the first `commit`. Called before `prefill` where `layers` is not empty. A failed chunk is retried.
-
-        Args:
-            rows: Rows with a chunk.
-            starts: Position of the first token of each chunk.
-            features: Hidden states of `layers`, concatenated, each of shape `[num_tokens, len(layers) * hidden_size]`.
-        """
+        `rows`: rows with a chunk; `starts`: position of the first token of each chunk; `features`: hidden states of `layers`,
+        concatenated, each of shape `[num_tokens, len(layers) * hidden_size]`."""
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """Process the next chunk of what a row lacks, the prompt above all."""
@@ -192,11 +174,7 @@ def check_proposal(
     name: str, proposal: Proposal, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int, whole: bool
 ) -> None:
     """Check the proposal of a drafter of this name for rows within limits; with `whole` its numbers too, which waits for the
-    device.
-
-    Raises:
-        ValueError: Naming the drafter and what is wrong.
-    """
+    device. Raises `ValueError`, naming the drafter and what is wrong."""
     token_ids, probs, lengths, copied_from = proposal[:4]
     if probs is None and any(length > 0 and not row.greedy for length, row in zip(lengths, rows, strict=False)):
         raise ValueError(f"drafter {name!r} proposed with probs=None, which only greedy decoding can do without")
