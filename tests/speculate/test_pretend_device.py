@@ -15,7 +15,7 @@ from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.sampling.random_source import SeededRandom
 from naive_speculate.speculate import batch as batches
-from naive_speculate.speculate.draft import copying
+from naive_speculate.speculate.draft import proposal
 from naive_speculate.speculate.request import Request
 from tests.heads import head_config, head_tensors, save_head
 from tests.pretend_device import PretendDevice, pretend_device
@@ -130,7 +130,7 @@ def test_a_bias_moves_to_the_device_once(decoders_of):
 
 
 def test_a_forgotten_device_fails(decoders_of, monkeypatch):
-    monkeypatch.setattr(copying, "on_device", lambda values, *_: torch.tensor(values))
+    monkeypatch.setattr(proposal, "on_device", lambda values, *_: torch.tensor(values))
     with pytest.raises(RuntimeError, match="same device"):
         steps_of(decoders_of("llama")["cuda"], [GREEDY], drafter="suffix")
 
