@@ -209,4 +209,4 @@ def test_a_state_that_is_not_in_transformers_cache_is_refused_with_the_reason(fa
 def test_another_kind_of_cache_is_refused():
     model = wrap(built("lfm2"))
     with pytest.raises(ValueError, match="must be a StateCache"):
-        model.forward(torch.tensor([[5, 6]]), wrap(built("lfm2")).new_cache(1).states)
+        model.forward(torch.tensor([[5, 6]]), wrap(built("lfm2")).new_cache(1).caches)
