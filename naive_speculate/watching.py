@@ -50,8 +50,7 @@ def watch(
 
     Args:
         model: A transformers model that generates.
-        assistant_model: The draft model; None with `prompt_lookup_num_tokens`, or with `use_mtp` for the model's own MTP
-            layers.
+        assistant_model: The draft model; None with `prompt_lookup_num_tokens`, or with `use_mtp` for the model's own layers.
         inputs: One prompt: a text, token ids, a tensor of them of shape `[length]` or `[1, length]`, or a tokenizer's output.
         tokenizer: For texts; without it the trace has only token ids.
         seed: For torch's generators.
@@ -79,8 +78,8 @@ def watch(
     if recorder.config is None:
         raise ValueError("there is no drafter: give assistant_model, prompt_lookup_num_tokens or use_mtp")
     names = {"target": _name(model)} | ({} if assistant_model is None else {"draft": _name(assistant_model)})
-    ended_at, length = recorder.seconds(), getattr(output, "sequences", output).shape[1]
-    prompt, config = encoded["input_ids"][0].tolist(), recorder.config
+    ended_at, length, config = recorder.seconds(), getattr(output, "sequences", output).shape[1], recorder.config
+    prompt = encoded["input_ids"][0].tolist()
     started = Event(
         EventKind.STARTED,
         prompt=inputs if isinstance(inputs, str) else None,
