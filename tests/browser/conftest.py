@@ -102,6 +102,7 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
     """Opens the page, ready to use and without anything of the test before; fails the test on errors in the page's scripts, and
     on what its content security policy forbids.
 
+    Nothing moves unless a test asks for it: frames take time.
     A test's second page, and one with other options than size, colours and motion, has a context of its own.
     """
     opened, problems = list[Page](), list[str]()
@@ -114,7 +115,7 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
             problems.append(said.text)
 
     def open_(
-        query: str = "", width: int = 1440, height: int = 900, color_scheme="light", reduced_motion="no-preference", **context
+        query: str = "", width: int = 1440, height: int = 900, color_scheme="light", reduced_motion="reduce", **context
     ):
         page = tab.pop() if tab and not context else chromium.new_context(**context).new_page()
         opened.append(page)

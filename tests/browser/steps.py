@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from urllib.parse import urlencode
 
 from playwright.sync_api import Page, TimeoutError
 
@@ -35,6 +36,15 @@ def open_drawer(page: Page) -> None:
         page.locator("#more > button").click()
         page.locator("#share").wait_for()
         page.evaluate(TWO_FRAMES)
+
+
+def configured(page: Page, url: str, **settings: object) -> None:
+    """Open the page by a link with these settings, and wait until its controls have them."""
+    page.goto(f"{url}?{urlencode(settings)}")
+    page.wait_for_selector("#tokens [data-step]")
+    page.wait_for_function(
+        "(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=settings["prompt"]
+    )
 
 
 def start(page: Page, prompt: str, **numbers: object) -> str:
