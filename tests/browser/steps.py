@@ -38,13 +38,14 @@ def open_drawer(page: Page) -> None:
         page.evaluate(TWO_FRAMES)
 
 
-def configured(page: Page, url: str, **settings: object) -> None:
-    """Open the page by a link with these settings, and wait until its controls have them."""
-    page.goto(f"{url}?{urlencode(settings)}")
-    page.wait_for_selector("#tokens [data-step]")
-    page.wait_for_function(
-        "(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=settings["prompt"]
-    )
+def link(**settings: object) -> str:
+    """The query of a link with these settings, a prompt among them."""
+    return f"?{urlencode(settings)}"
+
+
+def linked(page: Page, prompt: object) -> None:
+    """Wait until the controls have the settings of such a link."""
+    page.wait_for_function("(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=prompt)
 
 
 def start(page: Page, prompt: str, **numbers: object) -> str:

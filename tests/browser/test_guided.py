@@ -3,7 +3,6 @@
 import json
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
@@ -13,11 +12,6 @@ from ui.run.guided import EXAMPLES, TITLES
 PROMPT = "Once upon a time there was a little fox who lived"
 EFFECT = ".ns-guided"
 TEXT = "#guided-text textarea"
-
-
-@pytest.fixture(scope="module")
-def server(measuring):
-    return measuring
 
 
 def called(request) -> str:
@@ -30,7 +24,7 @@ def guide_by(page, kind: str) -> None:
     page.get_by_role("option", name=TITLES.get(kind, "Nothing")).click()
 
 
-def test_a_guide_is_chosen_by_example_and_a_bad_one_loses_nothing(page):
+def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_loses_nothing(page):
     ended(page)
     expect(page.locator("#guided")).to_be_hidden()
     open_drawer(page)
@@ -39,6 +33,9 @@ def test_a_guide_is_chosen_by_example_and_a_bad_one_loses_nothing(page):
     for kind in EXAMPLES:
         guide_by(page, kind)
         expect(page.locator(TEXT)).to_have_value(EXAMPLES[kind])
+    guide_by(page, "json")
+    run(page, PROMPT, max_tokens=60)
+    assert set(json.loads(text(page))) == {"animal", "name", "age"}
     before, shown = shown_run(page), text(page)
     guide_by(page, "regex")
     page.locator(TEXT).fill("([a-z")
@@ -56,7 +53,8 @@ def test_a_guide_is_chosen_by_example_and_a_bad_one_loses_nothing(page):
     expect(page.locator(EFFECT)).to_be_hidden()
 
 
-def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_files(page, tmp_path):
+def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_files(open_page, measuring, tmp_path):
+    page = open_page(url=measuring.url)
     ended(page)
     open_drawer(page)
     guide_by(page, "regex")
@@ -103,12 +101,3 @@ def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_file
     page.goto(f"file://{tmp_path / 'guided.html'}")
     page.get_by_role("button", name="To the end").click()
     expect(page.locator(EFFECT)).to_contain_text(EXAMPLES["regex"])
-
-
-def test_a_schema_is_filled_in_as_it_says(page):
-    ended(page)
-    open_drawer(page)
-    guide_by(page, "json")
-    expect(page.locator(TEXT)).to_have_value(EXAMPLES["json"])
-    run(page, PROMPT, max_tokens=60)
-    assert set(json.loads(text(page))) == {"animal", "name", "age"}
