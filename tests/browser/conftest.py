@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route, expect, sync_playwright
 
 from benchmarks.server import Server
 from ui.assets import ROOT
@@ -22,6 +22,7 @@ CHROMIUM = [
     "--host-resolver-rules=MAP lan.test 127.0.0.1",
     "--js-flags=--single-threaded",  # several collect garbage and compile no faster where cores are shared, but compute more
 ]
+HERE = ("http://127.0.0.1:", "data:", "blob:", "file:", "about:")
 PATIENCE = 180_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
 expect.set_options(timeout=PATIENCE)
 
@@ -100,8 +101,9 @@ def tab(chromium: Browser) -> list[Page]:
 @pytest.fixture
 def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
     """Opens the page, ready to use and without anything of the test before; fails the test on errors in the page's scripts, and
-    on what its content security policy forbids.
+    on what its content security policy forbids, and on requests to anywhere else.
 
+    Nothing moves unless a test asks for it: frames take time.
     A test's second page, and one with other options than size, colours and motion, has a context of its own.
     """
     opened, problems = list[Page](), list[str]()
@@ -113,8 +115,19 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
         if "Content Security Policy" in said.text:
             problems.append(said.text)
 
+    def asked(request: Request) -> None:
+        if not request.url.startswith(HERE):
+            problems.append(request.url)
+
     def open_(
-        query: str = "", width: int = 1440, height: int = 900, color_scheme="light", reduced_motion="no-preference", **context
+        query: str = "",
+        url: str = server.url,
+        shown: str = "#tokens [data-step]",
+        width: int = 1440,
+        height: int = 900,
+        color_scheme="light",
+        reduced_motion="reduce",
+        **context,
     ):
         page = tab.pop() if tab and not context else chromium.new_context(**context).new_page()
         opened.append(page)
@@ -122,8 +135,9 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
         page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion)
         page.on("pageerror", note)
         page.on("console", forbidden)
-        page.goto(server.url + query)
-        page.wait_for_selector("#tokens [data-step]")
+        page.on("request", asked)
+        page.goto(url + query)
+        page.locator(shown).first.wait_for()
         return page
 
     yield open_
@@ -137,6 +151,7 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
         page.goto("about:blank")  # what it still decodes is cancelled, as by closing it
         page.remove_listener("pageerror", note)
         page.remove_listener("console", forbidden)
+        page.remove_listener("request", asked)
         tab.append(page)
     assert problems == []
 

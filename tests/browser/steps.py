@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from urllib.parse import urlencode
 
 from playwright.sync_api import Page, TimeoutError
 
@@ -35,6 +36,16 @@ def open_drawer(page: Page) -> None:
         page.locator("#more > button").click()
         page.locator("#share").wait_for()
         page.evaluate(TWO_FRAMES)
+
+
+def link(**settings: object) -> str:
+    """The query of a link with these settings, a prompt among them."""
+    return f"?{urlencode(settings)}"
+
+
+def linked(page: Page, prompt: object) -> None:
+    """Wait until the controls have the settings of such a link."""
+    page.wait_for_function("(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=prompt)
 
 
 def start(page: Page, prompt: str, **numbers: object) -> str:

@@ -61,6 +61,20 @@ SHOW = """async ([events, upto, speedup, unmeasured, live]) => {
     return [JSON.parse(JSON.stringify(figures)), numbers(shown), said(shown).map((part) => part.textContent ?? part).join("")];
 }"""
 
+RANGES = """async ([events, ends]) => {
+    const [{ Player }, { Sums }, { CHARTS }] =
+        await Promise.all(["player", "summary", "charts"].map((name) => import(`/${name}.js`)));
+    const [player, sums] = [new Player(() => 0), new Sums()];
+    player.add(events);
+    for (const event of events) sums.add(event);
+    const axes = ({ layout: { xaxis, yaxis } }) => JSON.stringify([xaxis.range, yaxis.range]);
+    const shown = (upto) => ({ ...sums.at(upto, player.round(upto)), speedup: null, live: true });
+    const changes = (chart) => ends.map((upto) => axes(chart(shown(upto))))
+        .filter((one, n, all) => one !== all[n - 1]).length;
+    return Object.fromEntries(Object.entries(CHARTS).map(([name, chart]) => [name, changes(chart)]));
+}"""
+"""How many ranges the axes of each chart have, one after the other, at these places of a run."""
+
 PERCENTS = """async (pairs) => {
     const { percents } = await import("/format.js");
     return pairs.map(([a, b]) => percents(a, b));
@@ -227,17 +241,13 @@ def test_speedup_says_when_it_was_not_measured(chart):
     assert named == ["Theorem 3.8, Leviathan et al. 2023", "costs as measured here", "this run, measured"]
 
 
-def test_axes_stay_while_a_run_goes_on(show):
+def test_axes_stay_while_a_run_goes_on(scripts):
     random.seed(3)
     trace = run([(4, random.choice([0, 1, 2, 3, 4])) for _ in range(60)], finished=False)
     ends = [number + 1 for number, event in enumerate(trace) if event.kind == EventKind.STEP]
-    seen: dict[str, list[Any]] = {name: [] for name in BOARD}
-    for upto in ends[3::2]:
-        for name, figure in show(trace, upto=upto).figures.items():
-            ranges = (tuple(figure.layout.xaxis.range), tuple(figure.layout.yaxis.range))
-            if seen[name][-1:] != [ranges]:
-                seen[name].append(ranges)
-    assert all(len(ranges) <= 3 for ranges in seen.values()), seen
+    ranges = scripts.evaluate(RANGES, [[event.to_dict(without=HEAVY) for event in trace], ends[3:]])
+    assert set(ranges) == set(BOARD)
+    assert max(ranges.values()) <= 3, ranges
 
 
 def test_a_trace_that_claims_nonsense_is_drawn_within_bounds(chart):

@@ -18,7 +18,10 @@ def open_trace(page, events, path) -> None:
     ended(page)
 
 
-def test_each_drafter_of_the_menu_says_what_it_is_and_copied_drafts_show_where_from(page):
+def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_tokens_are_marked(page, tmp_path):
+    ended(page)
+    if Trace.load(SPECULATIVE).settings["drafter"] == "model":
+        expect(page.locator(".ns-drafter")).to_be_hidden()  # of a draft model with the same tokens there is nothing to see
     open_drawer(page)
     menu = page.locator("#drafter")
     for name, drafter in DRAFTERS.items():
@@ -26,10 +29,22 @@ def test_each_drafter_of_the_menu_says_what_it_is_and_copied_drafts_show_where_f
             expect(menu).to_contain_text(drafter.about)
         else:  # which this server's pair has not
             expect(menu).not_to_contain_text(drafter.title)
+    strategy, options = page.locator("#strategy input"), page.locator("#strategy .options")
+    strategy.focus()
+    expect(options).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(options).to_be_hidden()  # a list of choices closes when the keyboard leaves it
+    strategy.click()
+    page.get_by_role("option", name="Greedy match").click()
+    expect(strategy).to_have_value("Greedy match")
+    menu.get_by_label(DRAFTERS["prompt_lookup"].title).check()
+    run(page, "Xyzzy", max_tokens=1, seed=1)
+    expect(page.locator("#stats")).to_contain_text("Prompt lookup proposed nothing: the target model wrote 1 token")
+
     menu.get_by_label(DRAFTERS["suffix"].title).check()
     guide_by(page, "regex")  # so that there is something to copy, whatever the models would write
     page.locator(TEXT).fill("( pears, plums, apples,){4}")
-    run(page, "apples, pears, plums, apples, pears, plums, apples,", max_tokens=40, temperature=0, seed=1)
+    run(page, "apples, pears, plums, apples, pears, plums, apples,", max_tokens=24, temperature=0, seed=1)
     expect(page.locator(".ns-drafter")).to_contain_text(DRAFTERS["suffix"].about)
 
     events = list(trace(page))
@@ -44,13 +59,8 @@ def test_each_drafter_of_the_menu_says_what_it_is_and_copied_drafts_show_where_f
     expect(sources).to_have_text([texts[e.copied_from] for e in step])
     expect(page.locator(".ns-short")).not_to_be_empty()
 
-
-def test_a_head_s_layers_and_unknown_tokens_are_marked(page, tmp_path):
-    ended(page)
     events = list(Trace.load(SPECULATIVE))
     started = events[0]
-    if started.settings["drafter"] == "model":
-        expect(page.locator(".ns-drafter")).to_be_hidden()  # of a draft model with the same tokens there is nothing to see
     started.settings |= {"drafter": "head"}
     started.head_layers, started.target_layers = [2, 6, 9], 12
     open_trace(page, events, tmp_path / "head.jsonl")

@@ -51,8 +51,11 @@ def explore(page: Page) -> None:
     expect(page.locator("#explore-status [role=status]")).to_contain_text(re.compile("^At temperature"))
 
 
-def test_the_tab_opens_with_recorded_maps_curves_and_a_table(page):
-    page.get_by_role("tab", name="Explore").click()
+def test_the_tab_opens_with_recorded_maps_curves_and_a_table_that_fit_the_page_in_both_themes(open_page):
+    page = open_page("?__theme=dark&tab=explore", shown="#explore-run", width=390, color_scheme="dark")
+    assert texts(page, "explore-speedup")
+    assert not scrolls_sideways(page)
+    page.set_viewport_size({"width": 1440, "height": 900})
     recorded = recorded_exploration()
     made = cells(recorded.samples)
     assert len(texts(page, "explore-speedup")) >= len(made)
@@ -65,11 +68,29 @@ def test_the_tab_opens_with_recorded_maps_curves_and_a_table(page):
     assert len(texts(page, "explore-batches")) >= len(batches)
     expect(page.locator("#explore-csv")).to_be_visible()
     assert not scrolls_sideways(page)
+    dark = page.locator("#explore-speedup .xtitle").evaluate("(e) => getComputedStyle(e).fill")
+    page.evaluate("document.body.classList.remove('dark')")
+    page.wait_for_function(
+        "(before) => getComputedStyle(document.querySelector('#explore-speedup .xtitle')).fill !== before", arg=dark
+    )
 
 
-def test_a_sweep_fills_maps_curves_table_and_file(page):
+def test_a_sweep_fills_maps_curves_table_and_file_batches_are_mapped_and_a_stopped_sweep_keeps_what_was_run(page):
+    open_explore(page, ks=())
+    page.locator("#explore-run").click()
+    toast(page, "choose at least one k")
+    open_explore(page, ks=("1", "2", "3", "4", "5", "6", "8", "12"), temperatures=("0", "0.7", "1", "1.3"), tokens=96)
+    page.locator("#explore-run").click()
+    expect(page.locator("#explore-status [role=status]")).to_contain_text(
+        re.compile(r"^([3-9]|\d\d) of 72 runs done, about \d+ (s|min) left")
+    )
+    assert page.wait_for_function(BAR_ABOVE_WORDS)
+    page.locator("#explore-stop").click()
+    expect(page.locator("#explore-status")).to_contain_text("Stopped")
+    page.wait_for_function("(rows) => document.querySelector(rows) && document.querySelectorAll(rows).length < 32", arg=ROWS)
+
     open_explore(page)
-    explore(page)
+    explore(page)  # the sweep before has really ended: this one gets its turn
     expect(page.locator("#explore-curves .ns-chart:visible")).to_have_count(2)
     rows = page.locator(ROWS)
     expect(rows).to_have_count(4)
@@ -86,50 +107,8 @@ def test_a_sweep_fills_maps_curves_table_and_file(page):
     for line in saved:  # the recorded map stays until this one is drawn
         expect(page.locator("#explore-speedup .heatmaplayer")).to_contain_text(f"{float(line['speedup']):.2f}")
 
-
-def test_batches_are_measured_and_mapped(page):
     open_explore(page, ks=("2",), tokens=8)
     page.locator("#explore-batch-run").click()
     status = page.locator("#explore-batch-status [role=status]")
     expect(status).to_contain_text(re.compile("^Drafting (stops paying|still pays|did not clearly pay) off"))
     expect(page.locator("#explore-batches .xtick")).to_have_count(5)
-
-
-def test_stop_keeps_what_was_run(page):
-    open_explore(page, ks=("1", "2", "3", "4", "5", "6", "8", "12"), temperatures=("0", "0.7", "1", "1.3"), tokens=96)
-    page.locator("#explore-run").click()
-    expect(page.locator("#explore-status [role=status]")).to_contain_text(
-        re.compile(r"^([3-9]|\d\d) of 72 runs done, about \d+ (s|min) left")
-    )
-    assert page.wait_for_function(BAR_ABOVE_WORDS)
-    page.locator("#explore-stop").click()
-    expect(page.locator("#explore-status")).to_contain_text("Stopped")
-    page.wait_for_function("(rows) => document.querySelector(rows) && document.querySelectorAll(rows).length < 32", arg=ROWS)
-    page.locator("#explore-run").click()  # the words "Stopped" mean that it can be started again
-    expect(page.locator("#explore-status [role=status]")).to_contain_text(re.compile(r"^\d+ of 72 runs done"))
-    page.locator("#explore-stop").click()
-    expect(page.locator("#explore-status")).to_contain_text("Stopped")
-    open_explore(page, ks=("1",), temperatures=("0",))
-    explore(page)  # the sweep before has really ended: this one gets its turn
-    expect(page.locator(ROWS)).to_have_count(1)
-
-
-def test_nothing_chosen_is_refused(page):
-    open_explore(page, ks=())
-    page.locator("#explore-run").click()
-    toast(page, "choose at least one k")
-
-
-def test_the_maps_fit_the_page_in_both_themes(open_page):
-    page = open_page(width=390, color_scheme="dark", query="?__theme=dark")
-    page.get_by_role("tab", name="Explore").click()
-    for width in (390, 1440):
-        page.set_viewport_size({"width": width, "height": 900})
-        assert texts(page, "explore-speedup")
-        assert not scrolls_sideways(page), width
-    title = page.locator("#explore-speedup .xtitle")
-    dark = title.evaluate("(e) => getComputedStyle(e).fill")
-    page.evaluate("document.body.classList.remove('dark')")
-    page.wait_for_function(
-        "(before) => getComputedStyle(document.querySelector('#explore-speedup .xtitle')).fill !== before", arg=dark
-    )

@@ -1,11 +1,9 @@
-"""The first screen: how much is on it, what moves on arrival, and the race from a run to its result."""
-
-import re
+"""The first screen: how much is on it, and what moves on arrival."""
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.steps import TIP, run
+from tests.browser.steps import TIP
 
 COUNTS = """() => {
     const inside = (node) => {
@@ -52,15 +50,3 @@ def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_move
     expect(page.locator(TIP)).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator(TIP)).to_be_hidden()
-
-
-def test_a_run_races_against_the_same_prompt_without_drafts(open_page, measuring):
-    page = open_page(reduced_motion="reduce")
-    page.goto(measuring.url)
-    run(page, "Once upon a time", max_tokens=32, temperature=0, k=3)
-    expect(page.locator(".ns-result")).to_contain_text(re.compile(r"target passes instead of 32 · same text"))
-    texts = page.locator(".ns-lane-text").all_text_contents()
-    assert texts[0] == texts[1] != ""
-    page.locator("#tokens [data-step]").first.click()
-    expect(page.locator("#inspector h3")).to_be_visible()
-    expect(page.locator(".ns-zoom .ns-looked")).to_have_count(1)

@@ -3,22 +3,16 @@
 import json
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.events.event import OUTPUT_KINDS
 from tests.browser.steps import TIP, another_run, ended, open_drawer, run, set_number, shown_run, text, toast, trace
 from ui.run.guided import EXAMPLES, TITLES
 
 PROMPT = "Once upon a time there was a little fox who lived"
 EFFECT = ".ns-guided"
 TEXT = "#guided-text textarea"
-
-
-@pytest.fixture(scope="module")
-def server(measuring):
-    return measuring
 
 
 def called(request) -> str:
@@ -31,7 +25,7 @@ def guide_by(page, kind: str) -> None:
     page.get_by_role("option", name=TITLES.get(kind, "Nothing")).click()
 
 
-def test_a_guide_is_chosen_by_example_and_a_bad_one_loses_nothing(page):
+def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_loses_nothing(page):
     ended(page)
     expect(page.locator("#guided")).to_be_hidden()
     open_drawer(page)
@@ -40,6 +34,13 @@ def test_a_guide_is_chosen_by_example_and_a_bad_one_loses_nothing(page):
     for kind in EXAMPLES:
         guide_by(page, kind)
         expect(page.locator(TEXT)).to_have_value(EXAMPLES[kind])
+    guide_by(page, "json")
+    run(page, PROMPT, max_tokens=60)
+    assert set(json.loads(text(page))) == {"animal", "name", "age"}
+    expect(page.locator(EFFECT)).to_contain_text(re.compile(r"\d+ of \d+ tokens were forced: the guide allowed no other"))
+    forced = [event for event in trace(page) if event.kind in OUTPUT_KINDS and event.forced]
+    page.locator("#tokens [data-step]:not([hidden])").nth(forced[0].position).hover()
+    expect(page.locator(TIP)).to_contain_text("forcedthe guide")
     before, shown = shown_run(page), text(page)
     guide_by(page, "regex")
     page.locator(TEXT).fill("([a-z")
@@ -57,7 +58,8 @@ def test_a_guide_is_chosen_by_example_and_a_bad_one_loses_nothing(page):
     expect(page.locator(EFFECT)).to_be_hidden()
 
 
-def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_files(page, tmp_path):
+def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_files(open_page, measuring, tmp_path):
+    page = open_page(url=measuring.url)
     ended(page)
     open_drawer(page)
     guide_by(page, "regex")
@@ -104,16 +106,3 @@ def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_file
     page.goto(f"file://{tmp_path / 'guided.html'}")
     page.get_by_role("button", name="To the end").click()
     expect(page.locator(EFFECT)).to_contain_text(EXAMPLES["regex"])
-
-
-def test_a_schema_is_filled_in_as_it_says(page):
-    ended(page)
-    open_drawer(page)
-    guide_by(page, "json")
-    expect(page.locator(TEXT)).to_have_value(EXAMPLES["json"])
-    run(page, PROMPT, max_tokens=60)
-    assert set(json.loads(text(page))) == {"animal", "name", "age"}
-    expect(page.locator(EFFECT)).to_contain_text(re.compile(r"\d+ of \d+ tokens were forced: the guide allowed no other"))
-    forced = [event for event in trace(page) if event.kind in OUTPUT_KINDS and event.forced]
-    page.locator("#tokens [data-step]:not([hidden])").nth(forced[0].position).hover()
-    expect(page.locator(TIP)).to_contain_text("forcedthe guide")

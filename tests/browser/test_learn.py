@@ -5,6 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.browser.steps import scrolls_sideways, set_number
+from tests.browser.test_plots import drawn
 from ui.experiments.lessons.course import LESSONS, titles
 from ui.experiments.lessons.text import read_steps
 
@@ -73,16 +74,12 @@ def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(page
         expect(page.locator(".ns-course [aria-current]")).to_have_text(title)
         if LESSONS[lesson - 1].chart:
             page.locator(f"[data-chart='{lesson}'] .main-svg").first.wait_for()
+            drawn(page, 1)
     for width, height in ((1024, 768), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         for lesson in (3, 7):
             choose_lesson(page, lesson)
             assert not scrolls_sideways(page)
-
-
-def test_a_link_beyond_a_lesson_leads_to_its_last_step(page):
-    page.goto(page.url + "?lesson=1&step=99")
-    at(page, 1, len(read_steps(1)) - 1)
 
 
 BARS = """([chart, condition]) => {
@@ -99,22 +96,21 @@ def bars(page: Page, lesson: int, condition: str) -> None:
     page.wait_for_function(BARS, arg=[chart.element_handle(), condition])
 
 
-def test_a_lesson_opens_with_its_question_open_and_a_link_leads_to_what_was_found(page):
-    page.get_by_role("tab", name="Learn").click()
-    for lesson in (6, 9):
-        choose_lesson(page, lesson)
-        bars(page, lesson, "open")
-    choose_lesson(page, 1)
-    go_live(page)
-    for lesson in (6, 9):
-        page.goto(page.url.split("?")[0] + f"?lesson={lesson}&step=99")
-        bars(page, lesson, "measured")
-
-
 def test_what_is_live_is_another_each_time_can_be_stopped_and_leaves_the_controls_alone(page):
+    page.locator("#prompt textarea").fill("")
     set_number(page, "k", 3)
+    page.get_by_role("tab", name="Learn").click()
+    choose_lesson(page, 2)
+    page.locator("#learn-run").click()
+    expect(page.get_by_test_id("toast-body").first).to_contain_text("prompt is empty")
+    expect(page.locator("#learn-run")).to_be_enabled()
+    page.get_by_role("tab", name="Run").click()
+    page.locator("#prompt textarea").fill("Once upon a time")
     before = page.evaluate(f"{CONTROLS}.map((field) => field.value)")
     page.get_by_role("tab", name="Learn").click()
+    go_live(page)
+    expect(page.locator("#learn-status")).to_contain_text("tokens in")
+
     choose_lesson(page, 3)
     guess = page.locator(".ns-picture .ns-lp-text del")
     seen = [guess.inner_text()]
@@ -124,10 +120,6 @@ def test_what_is_live_is_another_each_time_can_be_stopped_and_leaves_the_control
     assert len(set(seen)) == 3
     ratio = page.locator(".ns-picture .ns-die-edge").text_content()
     assert 0.3 <= float(re.findall(r"[\d.]+", ratio)[0]) <= 0.7
-
-    choose_lesson(page, 2)
-    go_live(page)
-    expect(page.locator("#learn-status")).to_contain_text("tokens in")
 
     choose_lesson(page, 4)
     page.locator("#learn-run").click()
@@ -143,16 +135,14 @@ def test_what_is_live_is_another_each_time_can_be_stopped_and_leaves_the_control
     at(page, 4)
     expect(page.locator("#learn-run")).to_be_enabled()  # what is left is stopped
 
-
-def test_an_empty_prompt_is_told_and_the_lesson_can_be_tried_again(page):
-    page.locator("#prompt textarea").fill("")
-    set_number(page, "k", 3)
-    page.get_by_role("tab", name="Learn").click()
-    choose_lesson(page, 2)
-    page.locator("#learn-run").click()
-    expect(page.get_by_test_id("toast-body").first).to_contain_text("prompt is empty")
-    expect(page.locator("#learn-run")).to_be_enabled()
-    page.get_by_role("tab", name="Run").click()
-    page.locator("#prompt textarea").fill("Once upon a time")
-    page.get_by_role("tab", name="Learn").click()
+    for lesson in (6, 9):
+        choose_lesson(page, lesson)
+        bars(page, lesson, "open")
+    choose_lesson(page, 1)
     go_live(page)
+    page.goto(page.url.split("?")[0] + "?lesson=9&step=99")  # beyond a lesson there is its last step
+    at(page, 9, len(read_steps(9)) - 1)
+    bars(page, 9, "measured")
+    choose_lesson(page, 6)
+    page.locator(".ns-dots button").last.click()
+    bars(page, 6, "measured")

@@ -24,11 +24,6 @@ SMALLEST = """(chart) => Math.min(...[...chart.querySelectorAll("svg text")].fil
     .map((node) => parseFloat(getComputedStyle(node).fontSize)))"""
 
 
-def at(page: Page, query: str) -> Page:
-    page.goto(page.url + query)
-    return page
-
-
 def shows(page: Page, link: Locator) -> None:
     """The card has the meaning of this term, on the screen and for screen readers."""
     card = page.locator(CARD)
@@ -38,8 +33,9 @@ def shows(page: Page, link: Locator) -> None:
     assert card.evaluate(WITHIN)
 
 
-def test_a_term_shows_its_card_to_pointer_and_keyboard_and_opens_the_glossary(open_page):
-    page = at(open_page(width=1024, height=768), "?lesson=1&lecture=1")
+def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts_are_legible(open_page):
+    page = open_page("?lesson=1&lecture=1", shown=".ns-lesson-title", width=1024, height=768)
+    whole = page.url.split("?")[0]
     link, card = page.locator(".ns-lesson-text a[href^='#term-']").first, page.locator(CARD)
     link.hover()
     shows(page, link)
@@ -59,20 +55,6 @@ def test_a_term_shows_its_card_to_pointer_and_keyboard_and_opens_the_glossary(op
     expect(page.locator(".ns-glossary[open] .ns-meant")).to_be_focused()
     expect(card).to_have_count(0)
 
-
-def test_on_a_phone_a_tap_shows_the_card(open_page):
-    page = at(open_page(width=390, height=844, has_touch=True, is_mobile=True), "?lesson=1")
-    link = page.locator(".ns-lesson-text a[href^='#term-']").first
-    link.tap()
-    shows(page, link)
-    expect(page.locator(".ns-glossary[open]")).to_have_count(0)
-    page.locator(".ns-lesson-title").tap()
-    expect(page.locator(CARD)).to_have_count(0)
-
-
-def test_in_lecture_mode_no_step_is_cut_off_and_charts_are_legible(open_page):
-    page = open_page(width=1024, height=768)
-    whole = page.url
     for lesson in (3, 10):
         page.goto(f"{whole}?lesson={lesson}&lecture=1")
         for step in range(len(read_steps(lesson))):

@@ -43,60 +43,49 @@ def looks_at(page, before: str) -> None:
     page.wait_for_function(f"(before) => ({LOOKED_AT})() === before", arg=before)
 
 
-def test_a_link_runs_its_run_again_and_shows_the_same_round_and_token(page):
-    run(page, "There was once a king who", max_tokens=40, seed=5)
+def test_a_link_shows_the_run_that_is_kept_or_runs_it_again_and_the_same_round_and_token(page):
+    run(page, "There was once a king who", max_tokens=24, seed=5)
     last = int(page.locator(".ns-clock").inner_text().split()[1])
     for number in (last - 1, last - 2):
         page.get_by_role("button", name="One step back", exact=True).click()
         expect(page.locator(".ns-clock")).to_contain_text(f"step {number} of")
     page.locator("#rounds .ns-round:not([hidden]) .ns-chip").nth(6).click()
-    tokens = trace(page).token_ids
-    link, before, shown = re.sub(r"run=[^&]+", "run=gone", copy_link(page)), looked_at(page), text(page)
+    kept, link, before, shown = trace(page), copy_link(page), looked_at(page), text(page)
+    same = f"The linked run: the same {len(kept.token_ids)} tokens."
 
-    opened(page, link)  # the run is no longer kept, so it is decoded once more
-    expect(page.locator(NOTE)).to_have_text(f"The linked run: the same {len(tokens)} tokens.")
-    looks_at(page, before)
-    assert text(page) == shown
-    assert trace(page).token_ids == tokens
+    def shows_it() -> None:
+        expect(page.locator(NOTE)).to_have_text(same)
+        looks_at(page, before)
+        assert text(page) == shown
+
+    opened(page, link)
+    shows_it()
+    assert trace(page).events[:-1] == kept.events[:-1]  # its times, too, so it was not decoded again
+    gone = re.sub(r"run=[^&]+", "run=gone", link)
+    opened(page, gone)  # the run is no longer kept, so it is decoded once more
+    shows_it()
+    assert trace(page).token_ids == kept.token_ids
     expect(page.locator("#prompt textarea")).to_have_value("There was once a king who")
-
-    opened(page, link.replace("seed=5", "seed=6"))
+    opened(page, gone.replace("seed=5", "seed=6"))
     expect(page.locator(NOTE)).to_contain_text("These tokens differ from the linked run's")
-
     opened(page, f"{link.split('?')[0]}?run=gone")
     expect(page.get_by_test_id("toast-body")).to_contain_text("no longer has the link")
     expect(page.locator(NOTE)).to_be_hidden()
     assert shown_run(page) == "recorded"
 
 
-def test_a_link_to_a_run_that_is_still_there_shows_it_as_it_was(page, chromium):
-    run(page, "There was once a king who", max_tokens=30, seed=5)
-    link, shown = copy_link(page), text(page)
-    other = chromium.new_page()
-    other.goto(link)
-    other.wait_for_selector("#tokens [data-step]")
-    another_run(other, "recorded")
-    ended(other)
-    assert text(other) == shown
-    assert trace(other).events[:-1] == trace(page).events[:-1]  # its times, too, so it was not decoded again
-    expect(other.locator(NOTE)).to_have_text(f"The linked run: the same {len(trace(page).token_ids)} tokens.")
-    other.close()
-
-
-def test_a_link_to_the_recorded_run_needs_no_decoding(page):
-    ended(page)
+def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_the_controls_as_its_run_had_them(
+    open_page, tmp_path
+):
     recorded = Trace.load(SPECULATIVE)
     refused = next(n for n, event in enumerate(recorded) if event.kind == "rejected")
     shown = recorded[refused].step + 2  # rounds: the token's own and one more
-    opened(page, f"{page.url}?run=recorded&round={shown}&token={refused}&digest=120-00000000")
+    page = open_page(f"?run=recorded&round={shown}&token={refused}&digest=120-00000000")
     expect(page.locator(".ns-clock")).to_contain_text(f"step {shown} of")
     expect(page.locator("#tokens .ns-pinned")).to_have_text(recorded[refused].text)
     expect(page.locator(NOTE)).to_contain_text("These tokens differ from the linked run's")
 
-
-def test_an_opened_trace_sets_the_controls_as_its_run_had_them(page, tmp_path):
-    ended(page)
-    events = list(Trace.load(SPECULATIVE))
+    events = list(recorded)
     events[0].settings |= {"temperature": 0.3, "num_draft_tokens": 3, "verify_strategy": "block_verification", "stop": ["a\nb"]}
     events[0].prompt, events[0].seed = "Somebody else's words", 77
     Trace(events).save(tmp_path / "theirs.jsonl")
@@ -110,7 +99,7 @@ def test_an_opened_trace_sets_the_controls_as_its_run_had_them(page, tmp_path):
     expect(page.locator("#strategy input")).to_have_value("Block verification")
 
 
-def test_lecture_mode_is_large_and_steps_with_the_arrows(page):
+def test_lecture_mode_is_large_steps_with_the_arrows_and_plays_with_space(page):
     ended(page)
     size = "() => parseFloat(getComputedStyle(document.querySelector('#tokens')).fontSize)"
     small = page.evaluate(size)
@@ -120,9 +109,18 @@ def test_lecture_mode_is_large_and_steps_with_the_arrows(page):
     bar = page.locator(".ns-player").bounding_box()
     assert bar["y"] + bar["height"] == page.viewport_size["height"]
     last = int(page.locator(".ns-clock").inner_text().split()[1])
-    for key, shown in (("ArrowLeft", last - 1), ("ArrowLeft", last - 2), ("ArrowRight", last - 1), ("Home", 0), ("End", last)):
+    for key, shown in (("ArrowLeft", last - 1), ("ArrowLeft", last - 2), ("ArrowRight", last - 1), ("Home", 0)):
         page.keyboard.press(key)
         expect(page.locator(".ns-clock")).to_contain_text(f"step {shown} of")
+    page.keyboard.press("Space")
+    ended(page)
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("End")
+    expect(page.locator(".ns-clock")).to_contain_text(f"step {last} of")
+    page.get_by_role("tab", name="Explore", exact=True).click()
+    for name in ("Explore", "Measure batches"):
+        page.get_by_role("button", name=name, exact=True).click(trial=True)
+    page.get_by_role("tab", name="Run", exact=True).click()
     page.keyboard.press("Escape")
     assert page.evaluate(size) == small
     page.keyboard.press("ArrowLeft")

@@ -44,8 +44,8 @@ def choose(page: Page) -> dict:
     return told
 
 
-def test_the_chart_is_a_table_of_bars_as_long_as_their_probabilities_and_needs_no_plotly(open_page):
-    page = open_page(locale="en")  # a context of its own, in which nothing is cached
+def test_the_chart_is_a_table_of_bars_that_fits_every_page_is_saved_as_it_is_seen_and_needs_no_plotly(open_page, tmp_path):
+    page = open_page(locale="en", color_scheme="dark")  # a context of its own, in which nothing is cached
     page.route("**/plotly-cartesian*", lambda route: route.abort())
     page.reload()
     told = choose(page)
@@ -71,8 +71,6 @@ def test_the_chart_is_a_table_of_bars_as_long_as_their_probabilities_and_needs_n
                 assert abs(start) < 0.01
                 assert abs(length - max(prob, pixel)) < 0.01  # no bar is too short to be seen
                 assert abs(float(cell.inner_text().split()[-1]) - prob) < 0.001  # "over 0.999" is one, too
-    assert page.evaluate("window.Plotly") is None
-
     exact = next(prob for prob in told["tokens"][0]["probs"] if prob is not None and prob < 1)
     rows.first.get_by_role("cell").nth(1).hover()
     tip = page.locator("#distributions .ns-tip")
@@ -81,15 +79,11 @@ def test_the_chart_is_a_table_of_bars_as_long_as_their_probabilities_and_needs_n
     page.locator("#why h2").hover()
     expect(tip).to_be_hidden()
 
-
-def test_it_fits_on_every_page_and_is_saved_as_it_is_seen(open_page, tmp_path):
-    page = open_page(color_scheme="dark")
-    told = choose(page)
     for width, height in ((1440, 900), (1024, 768), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
-        choose(page)
         assert becomes(page, f"() => ({FITS})(document.querySelector('{CHART}'))"), width
         assert not scrolls_sideways(page)
+    assert page.evaluate("window.Plotly") is None
     for name in ("PNG", "SVG"):
         with page.expect_download() as download:
             page.get_by_role("button", name=f"Save this chart as {name}: Likely tokens here").click()

@@ -1,14 +1,18 @@
 """A connection that breaks in mid-run: the page says so and loses nothing, neither the run nor the settings."""
 
+import json
+
 from playwright.sync_api import ConsoleMessage, Page, expect
 
 from benchmarks.server import Server
 from tests.browser.conftest import small
 from tests.browser.relay import Relay
-from tests.browser.steps import another_run, ended, open_drawer, run, shown_run, start, text, trace
+from tests.browser.steps import another_run, ended, link, linked, run, shown_run, start, text, trace
+from tests.hosting.http import get
+from tests.hosting.test_shared import call
 
 PROMPT = "Once upon a time there was an old man who"
-LONG = {"max_tokens": 200, "k": 0, "seed": 4}
+LONG = {"max_tokens": 120, "k": 0, "seed": 4}
 SAID = ".ns-connection"
 
 
@@ -23,11 +27,8 @@ REMEMBER_WHAT_REPEATS = """
 def opened(page: Page, url: str) -> None:
     """The page, ready to use; its runs go on to the last of their tokens."""
     page.add_init_script(REMEMBER_WHAT_REPEATS)
-    page.goto(url)
-    page.wait_for_selector("#tokens [data-step]")
-    ended(page)
-    open_drawer(page)
-    page.get_by_label("Ignore the end token").check()
+    page.goto(url + link(prompt=PROMPT, num_draft_tokens=LONG["k"], ignore_eos=True))
+    linked(page, PROMPT)
 
 
 def broken(page: Page, way: Relay) -> None:
@@ -77,12 +78,18 @@ def test_a_run_whose_connection_breaks_is_whole_once_it_is_back(server, chromium
         assert page.locator("#k input[type=number]").input_value() == str(LONG["k"])
 
 
-def test_that_the_server_was_started_anew_is_said_and_the_run_can_be_made_again(server, chromium, small_pair):
+def test_the_server_ends_when_told_to_which_the_page_says_and_offers_to_make_the_run_again(server, chromium, small_pair):
     with Server(**small(small_pair)) as first, Relay(first.url) as way:
         page = chromium.new_page()
         opened(page, way.url)
         broken(page, way)
-        first.process.kill()
+        for seed in range(4):
+            call(first.url, 900, seed)
+        while json.loads(get(first.url + "health"))["running"] < 2:
+            pass
+        first.end()
+        assert first.process.returncode == 0, "with a page that is open, and runs that go on"
+        first.wait_for('"outcome": "cancelled"')
         shown, partial = shown_run(page), text(page)
         way.mend(server.url)  # which was started earlier, as another replica may be
         expect(page.locator(SAID)).to_contain_text("no longer has this run")

@@ -50,7 +50,7 @@ def test_of_a_run_whose_last_step_is_cut_off_every_part_of_the_page_says_the_sam
     page.locator(f"{DIALOG} [data-close]").click()
 
 
-def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands(page):
+def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands_and_sliders_need_no_server(page):
     ended(page)  # the recorded run, which has a measurement
     found = trace(page)
     measured, metrics = found[-1].speedup, found.metrics
@@ -60,6 +60,7 @@ def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands(page):
     speedup, note = tile(page, 4)
     assert speedup == f"{measured.value:.2f}× ({measured.low:.2f} to {measured.high:.2f})"
     assert note.startswith("Measured after the run, excluding prompt processing: ")
+    assert measured.machine in note
     pace = f"{measured.tokens_per_round:.2f} tokens per target pass"
     assert f"{measured.rate:.0f} with drafts ({pace})" in note
     board = page.locator("#waterfall")
@@ -75,3 +76,14 @@ def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands(page):
     expect(board.locator("figcaption")).to_contain_text(divided)  # who divides what is shown finds what is said
     see_chart(page, "chart-speedup")
     expect(page.locator("#charts figure:has(#chart-speedup) figcaption")).to_contain_text(best)
+
+    see_chart(page, "chart-waterfall")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    board.locator("[data-machine=laptop]").click()
+    board.locator("[data-value=alpha]").fill("0.4")
+    expect(board.locator("figcaption")).to_contain_text("slower than without drafts")
+    expect(board.locator("[data-machine=laptop]")).to_have_attribute("aria-pressed", "false")
+    board.locator("[data-machine=here]").click()
+    expect(board.locator("figcaption")).to_contain_text("Measured")
+    assert asked == []

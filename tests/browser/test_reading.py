@@ -9,7 +9,7 @@ def focused(page) -> dict[str, str]:
     return page.evaluate("({ ...document.activeElement.dataset })")
 
 
-def test_a_token_shows_its_numbers_to_who_points_and_explains_itself_to_who_clicks(page):
+def test_a_token_shows_its_numbers_to_who_points_explains_itself_to_who_clicks_and_the_keyboard_does_it_all(page):
     ended(page)
     expect(page.locator("#inspector")).to_be_hidden()
     page.locator("#tokens [data-kind=rejected]").first.hover()
@@ -28,9 +28,6 @@ def test_a_token_shows_its_numbers_to_who_points_and_explains_itself_to_who_clic
     page.keyboard.press("Escape")
     expect(page.locator("#inspector")).to_be_hidden()
 
-
-def test_the_keyboard_alone_moves_between_tokens_explains_one_and_starts_a_run(page):
-    ended(page)
     for box in ("#tokens", "#rounds"):
         expect(page.locator(f"{box} [tabindex='0']")).to_have_count(1)
     page.locator("#tokens [data-step]").first.focus()

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
 from tests.browser.steps import another_run, ended, see_chart, shown_run, text, toast, trace, visible_tokens
+from tests.browser.test_take import save_as
 from ui.run.recorded import SPECULATIVE
 
 SLIDER = ".ns-slider"
@@ -51,7 +52,7 @@ def opened(page: Page, path: Path) -> None:
     ended(page)
 
 
-def test_a_recorded_run_is_there_on_arrival_and_moves_by_whole_steps_both_ways(page):
+def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbers_and_charts_follow_without_the_server(page):
     recorded = Trace.load(SPECULATIVE)
     ended(page)
     assert shown_run(page) == "recorded"
@@ -83,10 +84,25 @@ def test_a_recorded_run_is_there_on_arrival_and_moves_by_whole_steps_both_ways(p
     go_to(page, judged + 1)
     assert page.locator(f"#tokens [data-kind={recorded[judged].kind.value}]:not([hidden])").count() == 1
 
-
-def test_numbers_and_charts_follow_the_cursor_and_ask_the_server_nothing(page):
+    whole = int(page.locator(SLIDER).input_value())
+    page.locator(".ns-speed").select_option("rounds:1")
+    press(page, "Play")
+    page.wait_for_function("(whole) => Number(document.querySelector('.ns-slider').value) < whole / 2", arg=whole)
+    page.wait_for_function("() => Number(document.querySelector('.ns-slider').value) > 2")
+    pause = page.get_by_role("group", name="Replay").get_by_role("button", name="Pause", exact=True)
+    ground, sign = pause.evaluate("(button) => [getComputedStyle(button).backgroundColor, getComputedStyle(button).color]")
+    assert pause.evaluate("(button) => button.matches(':hover')"), "the sign is seen where the pointer is"
+    light = [sum(map(float, re.findall(r"[\d.]+", color)[:3])) for color in (ground, sign)]
+    assert abs(light[0] - light[1]) > (300 if max(light) > 3 else 1.2)
+    pause.click()
+    at = page.locator(SLIDER).input_value()
+    page.locator(".ns-speed").select_option("1")
+    assert page.locator(SLIDER).input_value() == at
+    press(page, "Play")
     ended(page)
-    recorded = Trace.load(SPECULATIVE)
+    assert int(page.locator(SLIDER).input_value()) == whole
+    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+
     third = [n for n, event in enumerate(recorded) if event.kind == "step"][2]
     part = Trace(recorded[n] for n in range(third + 1))
     go_to(page, third + 1)
@@ -114,29 +130,7 @@ def test_numbers_and_charts_follow_the_cursor_and_ask_the_server_nothing(page):
     assert asked == []
 
 
-def test_play_at_the_end_plays_from_the_start_and_reaches_the_end_by_itself_or_pauses(page):
-    ended(page)
-    whole = int(page.locator(SLIDER).input_value())
-    page.locator(".ns-speed").select_option("rounds:1")
-    press(page, "Play")
-    page.wait_for_function("(whole) => Number(document.querySelector('.ns-slider').value) < whole / 2", arg=whole)
-    page.wait_for_function("() => Number(document.querySelector('.ns-slider').value) > 2")
-    pause = page.get_by_role("group", name="Replay").get_by_role("button", name="Pause", exact=True)
-    ground, sign = pause.evaluate("(button) => [getComputedStyle(button).backgroundColor, getComputedStyle(button).color]")
-    assert pause.evaluate("(button) => button.matches(':hover')"), "the sign is seen where the pointer is"
-    light = [sum(map(float, re.findall(r"[\d.]+", color)[:3])) for color in (ground, sign)]
-    assert abs(light[0] - light[1]) > (300 if max(light) > 3 else 1.2)
-    pause.click()
-    at = page.locator(SLIDER).input_value()
-    page.locator(".ns-speed").select_option("1")
-    assert page.locator(SLIDER).input_value() == at
-    press(page, "Play")
-    ended(page)
-    assert int(page.locator(SLIDER).input_value()) == whole
-    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
-
-
-def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused(page, tmp_path):
+def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile_words_stay_words(page, chromium, tmp_path):
     ended(page)
     saved = trace(page)
     assert saved.to_jsonl() == Trace.load(SPECULATIVE).to_jsonl()
@@ -167,9 +161,6 @@ def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused(page, tmp_p
     toast(page, "trace line 2: not JSON")
     assert (shown_run(page), text(page)) == (before, shown)
 
-
-def test_markup_in_every_field_of_a_trace_is_only_text(page, tmp_path):
-    ended(page)
     evil = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>"
     lines = []
     for event in list(Trace.load(SPECULATIVE))[:60]:
@@ -192,3 +183,11 @@ def test_markup_in_every_field_of_a_trace_is_only_text(page, tmp_path):
     expect(page.locator("#stats")).to_contain_text("It ended in an error")
     assert page.evaluate("window.hit") is None
     assert page.locator("#tokens img, #rounds img, #inspector img, #stats img, .ns-race img, .ns-zoom img").count() == 0
+    # and in what is saved of it
+    for name, file in (("A page that replays by itself (HTML)", "replay.html"), ("Coloured text (HTML)", "text.html")):
+        alone = chromium.new_page()
+        alone.goto(save_as(page, name, tmp_path / file).as_uri())
+        expect(alone.get_by_text("onerror").first).to_be_attached()
+        assert alone.locator("img").count() == 0
+        assert alone.evaluate("window.hit") is None
+        alone.close()

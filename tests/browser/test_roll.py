@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, ended, scrolls_sideways, shown_run
+from tests.browser.steps import another_run, ended, shown_run
 from tests.browser.test_take import save_as, saved
 from ui.explain.redraw import OBSTACLES, UNRECORDED, bins
 from ui.labels import number
@@ -63,8 +63,33 @@ def test_what_comes_out_of_many_rolls_is_p_and_the_same_for_the_same_seed(script
             assert abs(count - times * probability) < 5 * math.sqrt(times * probability * (1 - probability)) + 5
 
 
-def test_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_a_thousand_rolls_fill_up_to_p(page, scripts, recorded):
+def test_luck_is_told_from_skill_and_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_its_step_saved(
+    open_page, scripts, recorded, tmp_path
+):
+    page = open_page(reduced_motion="no-preference")
     ended(page)
+    figures = recorded.expected_acceptance
+    said = f"This draft's exact α is {figures.alpha:.2f} ± {figures.deviation:.2f}; observed {figures.observed:.2f}"
+    expect(page.locator(".ns-chart", has=page.locator("#chart-positions"))).to_contain_text(said)
+    expect(page.locator("#stats")).to_contain_text(f"Expected for this draft: {figures.alpha:.2f} ± {figures.deviation:.2f}")
+    expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"α = {figures.alpha:.2f}"))
+    page.locator("#chart-speedup").scroll_into_view_if_needed()
+    expect(page.locator("#chart-speedup .main-svg").first).to_be_attached()
+    _, one, two, *_ = page.evaluate("Array.from(document.querySelector('#chart-speedup').data[0].y)")
+
+    def with_two(alpha: float) -> float:
+        """The theorem's gain with two drafts, of its gain with one."""
+        cost = (1 + alpha) / one - 1
+        return (1 + alpha + alpha**2) / (1 + 2 * cost)
+
+    assert two == pytest.approx(with_two(figures.alpha), rel=1e-6)
+    assert two != pytest.approx(with_two(figures.observed), rel=1e-6)  # so the exact one it is
+    page.locator("#chart-positions").scroll_into_view_if_needed()
+    expect(page.locator("#chart-positions .main-svg").first).to_be_attached()
+    spread = page.evaluate("document.querySelector('#chart-positions').data.at(-1)")
+    assert spread["y"] == pytest.approx(list(figures.by_place))
+    assert spread["x"] == list(range(1, len(figures.by_place) + 1))
+
     for control in (".ns-die", ".ns-die > input", ".ns-roll button >> nth=0", ".ns-roll button >> nth=1"):
         expect(page.locator(control)).to_be_hidden()  # the first view has no more controls for it
     event = refused(recorded)[1]
@@ -103,18 +128,9 @@ def test_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_a_thousand_rolls_fill_
     choose(page, another)
     expect(page.locator(".ns-roll table")).to_be_hidden()
     expect(page.locator(".ns-die-u")).to_have_text(f"u = {number(another.uniform)}")
-
-
-def test_on_a_phone_and_without_motion_it_rolls_too(open_page, recorded):
-    page = open_page(width=390, height=844, color_scheme="dark", reduced_motion="reduce")
-    ended(page)
-    choose(page, refused(recorded)[1])
-    box = page.locator(".ns-die-bar").bounding_box()
-    page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
-    expect(page.locator(".ns-roll-verdict")).to_contain_text("accepted")
-    page.get_by_role("button", name=REDRAW).click()
-    assert page.locator(".ns-roll-said").text_content().startswith("1,000 new draws")  # at once
-    assert not scrolls_sideways(page)
+    picture = saved(page, page.get_by_role("button", name="Step as SVG"), tmp_path / "round.svg")
+    assert picture.read_text() == recorded.to_svg(another.step)
+    assert save_as(page, "This step, for a slide (SVG)", tmp_path / "menu.svg").read_text() == picture.read_text()
 
 
 def opened(page: Page, trace: Trace, path: Path) -> None:
@@ -148,37 +164,3 @@ def test_where_a_die_alone_decides_nothing_it_is_said_and_not_offered(page, tmp_
     expect(page.locator(".ns-roll-why")).to_have_text(UNRECORDED)
     expect(page.locator(".ns-die > input")).to_be_visible()  # its own p, q and u are known
     expect(page.locator("#chart-positions")).to_have_attribute("aria-label", re.compile("Accepted when reached: α = "))
-
-
-def test_luck_is_told_from_skill_beside_what_was_seen(page, recorded):
-    ended(page)
-    figures = recorded.expected_acceptance
-    said = f"This draft's exact α is {figures.alpha:.2f} ± {figures.deviation:.2f}; observed {figures.observed:.2f}"
-    expect(page.locator(".ns-chart", has=page.locator("#chart-positions"))).to_contain_text(said)
-    expect(page.locator("#stats")).to_contain_text(f"Expected for this draft: {figures.alpha:.2f} ± {figures.deviation:.2f}")
-    expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"α = {figures.alpha:.2f}"))
-    page.locator("#chart-speedup").scroll_into_view_if_needed()
-    expect(page.locator("#chart-speedup .main-svg").first).to_be_attached()
-    _, one, two, *_ = page.evaluate("Array.from(document.querySelector('#chart-speedup').data[0].y)")
-
-    def with_two(alpha: float) -> float:
-        """The theorem's gain with two drafts, of its gain with one."""
-        cost = (1 + alpha) / one - 1
-        return (1 + alpha + alpha**2) / (1 + 2 * cost)
-
-    assert two == pytest.approx(with_two(figures.alpha), rel=1e-6)
-    assert two != pytest.approx(with_two(figures.observed), rel=1e-6)  # so the exact one it is
-    page.locator("#chart-positions").scroll_into_view_if_needed()
-    expect(page.locator("#chart-positions .main-svg").first).to_be_attached()
-    spread = page.evaluate("document.querySelector('#chart-positions').data.at(-1)")
-    assert spread["y"] == pytest.approx(list(figures.by_place))
-    assert spread["x"] == list(range(1, len(figures.by_place) + 1))
-
-
-def test_a_round_is_saved_as_a_drawing_by_one_click(page, recorded, tmp_path):
-    ended(page)
-    _, event = refused(recorded)
-    choose(page, event)
-    picture = saved(page, page.get_by_role("button", name="Step as SVG"), tmp_path / "round.svg")
-    assert picture.read_text() == recorded.to_svg(event.step)
-    assert save_as(page, "This step, for a slide (SVG)", tmp_path / "menu.svg").read_text() == picture.read_text()

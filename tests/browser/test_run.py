@@ -9,7 +9,6 @@ from tests.browser.steps import (
     ended,
     open_drawer,
     run,
-    see_chart,
     set_number,
     shown_run,
     start,
@@ -18,21 +17,34 @@ from tests.browser.steps import (
     trace,
     visible_tokens,
 )
-from ui.charts.plot import BOARD
 
 PROMPT = "Once upon a time there was a fox who"
 KINDS = ("accepted", "rejected", "discarded", "resampled", "bonus")
 SHOWN = "[...document.querySelectorAll('#tokens [data-step]')]"
 
 
-def test_a_prompt_becomes_tokens_of_every_kind_and_what_is_shown_is_the_library_s_text_and_the_trace(page, small_decoder):
-    run(page, PROMPT, max_tokens=60, seed=3, k=2)
+def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_s_tokens_and_only_text(page, small_decoder):
+    ended(page)
+    before, tokens = shown_run(page), visible_tokens(page)
+    page.locator("#prompt textarea").fill("   ")
+    page.locator("#run").click()
+    toast(page, "prompt is empty")
+    page.locator("#prompt textarea").fill("tale " * 3000)
+    page.locator("#run").click()
+    toast(page, r"prompt has \d+ tokens, \d+ more than the \d+")
+    for value, words in (("", "max_tokens must be a whole number"), (12.7, "max_tokens must be a whole number, got 12.7")):
+        set_number(page, "max-tokens", value)
+        page.locator("#run").click()
+        toast(page, words)
+    assert (shown_run(page), visible_tokens(page)) == (before, tokens)
+
+    run(page, PROMPT, max_tokens=24, seed=3, k=2)
     for kind in KINDS:
         token = page.locator(f"#tokens [data-kind={kind}]").first
         token.wait_for(state="attached")
         for name in ("data-step", "data-index", "data-token-id"):
             assert int(token.get_attribute(name)) >= 0
-    result = small_decoder.generate(PROMPT, SamplingParams(temperature=0.7, max_tokens=60, seed=3), num_draft_tokens=2)
+    result = small_decoder.generate(PROMPT, SamplingParams(temperature=0.7, max_tokens=24, seed=3), num_draft_tokens=2)
     assert text(page) == result.text
     output = (
         f"{SHOWN}.filter(e => ['accepted', 'resampled', 'bonus'].includes(e.dataset.kind)).map(e => Number(e.dataset.tokenId))"
@@ -51,8 +63,19 @@ def test_a_prompt_becomes_tokens_of_every_kind_and_what_is_shown_is_the_library_
         expect(page.locator(f"#{name}")).to_be_visible()
     for name in ("stop", "inspector"):  # there while something is decoded, and once a token is chosen
         expect(page.locator(f"#{name}")).to_be_hidden()
-    for name in BOARD:
-        see_chart(page, name)
+
+    set_number(page, "max-tokens", 4)
+    page.keyboard.press("Shift+Tab")
+    expect(page.locator("#max-tokens input")).to_have_css("outline-style", "solid")  # the field shows that it has the focus
+    for prompt in (
+        "<script>window.hit = 1</script> said the fox",
+        "<img src=x onerror='window.hit = 1'> and the hen",
+        "\u202eevil\u200b ${window.hit=1} {{hit}}",
+    ):
+        run(page, prompt)
+        assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == prompt
+        assert page.evaluate("window.hit") is None
+        assert page.locator("#tokens img, #tokens script").count() == 0
 
 
 def test_a_second_run_takes_the_place_of_the_first_and_stop_ends_the_decoding_itself(page):
@@ -72,31 +95,3 @@ def test_a_second_run_takes_the_place_of_the_first_and_stop_ends_the_decoding_it
     saved = trace(page)
     assert saved.finished.finish_reason == "cancelled"
     assert len(saved.token_ids) < 900
-
-
-def test_what_cannot_be_run_is_refused_by_name_and_the_old_run_stays(page):
-    ended(page)
-    before, tokens = shown_run(page), visible_tokens(page)
-    page.locator("#prompt textarea").fill("   ")
-    page.locator("#run").click()
-    toast(page, "prompt is empty")
-    page.locator("#prompt textarea").fill("tale " * 3000)
-    page.locator("#run").click()
-    toast(page, r"prompt has \d+ tokens, \d+ more than the \d+")
-    for value, words in (("", "max_tokens must be a whole number"), (12.7, "max_tokens must be a whole number, got 12.7")):
-        set_number(page, "max-tokens", value)
-        page.locator("#run").click()
-        toast(page, words)
-    assert (shown_run(page), visible_tokens(page)) == (before, tokens)
-    set_number(page, "max-tokens", 4)
-    page.keyboard.press("Shift+Tab")
-    expect(page.locator("#max-tokens input")).to_have_css("outline-style", "solid")  # the field shows that it has the focus
-    for prompt in (
-        "<script>window.hit = 1</script> said the fox",
-        "<img src=x onerror='window.hit = 1'> and the hen",
-        "\u202eevil\u200b ${window.hit=1} {{hit}}",
-    ):
-        run(page, prompt)
-        assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == prompt
-        assert page.evaluate("window.hit") is None
-        assert page.locator("#tokens img, #tokens script").count() == 0

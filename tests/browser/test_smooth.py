@@ -16,20 +16,33 @@ TOUCHED = """() => {
 }"""
 
 
-def test_the_server_is_asked_for_settings_and_tabs_only_by_links(open_page):
+def test_the_server_is_asked_for_settings_only_by_links_and_a_paragraph_that_is_over_is_touched_no_more(open_page):
     page = open_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "/queue/join" in request.url else None)
     page.reload()
     page.wait_for_selector("#tokens [data-step]")
     ended(page)
-    run(page, "Once upon a time", max_tokens=4)
-    before_the_end = len(asked)
-    assert before_the_end == 1
+    page.evaluate(TOUCHED)
+    prompt = "The first line.\nThe second line.\nOnce upon a time"
+    run(page, prompt, max_tokens=20, seed=5)
+    paragraphs = page.locator("#tokens .ns-paragraph").evaluate_all("(all) => all.map((one) => one.textContent)")
+    assert [one for one in paragraphs if one][:2] == ["The first line.\n", "The second line.\n"]
+    assert all("\n" not in one.rstrip("\n") for one in paragraphs[:-1])
+    assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == prompt
+    assert text(page)
+    # From the whole of the prompt on: its own paragraphs were made in the same turn.
+    page.evaluate("() => window.touched.clear()")
+    page.locator("[data-act=back]").click()
+    page.wait_for_function("() => window.touched.size > 0")
+    assert page.evaluate("() => Math.min(...window.touched)") >= 2
+
+    before = len(asked)
+    assert before == 1, "but the run, nothing"
     page.goto(page.url.split("?")[0] + "?max_tokens=33")
     open_drawer(page)
     page.wait_for_function("() => document.querySelector('#max-tokens input')?.value === '33'")
-    assert len(asked) == before_the_end + 1
+    assert len(asked) == before + 1
 
 
 COUNT_FRAMES = """
@@ -59,26 +72,8 @@ def test_a_page_on_which_nothing_moves_asks_for_no_frames(server, chromium):
         }"""
         assert page.evaluate(quiet, 30) == 0
         page.evaluate("asked.trackers = 0")
-        run(page, "Once upon a time", max_tokens=24)
+        run(page, "Once upon a time", max_tokens=12)
         assert page.evaluate("asked.trackers") > 0, "what counts the seconds of a run still does"
-
-
-def test_a_paragraph_that_is_over_is_touched_no_more(open_page):
-    page = open_page()
-    ended(page)
-    page.evaluate(TOUCHED)
-    prompt = "The first line.\nThe second line.\nOnce upon a time"
-    run(page, prompt, max_tokens=40, seed=5)
-    paragraphs = page.locator("#tokens .ns-paragraph").evaluate_all("(all) => all.map((one) => one.textContent)")
-    assert [one for one in paragraphs if one][:2] == ["The first line.\n", "The second line.\n"]
-    assert all("\n" not in one.rstrip("\n") for one in paragraphs[:-1])
-    assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == prompt
-    assert text(page)
-    # From the whole of the prompt on: its own paragraphs were made in the same turn.
-    page.evaluate("() => window.touched.clear()")
-    page.locator("[data-act=back]").click()
-    page.wait_for_function("() => window.touched.size > 0")
-    assert page.evaluate("() => Math.min(...window.touched)") >= 2
 
 
 def rounds(amount: int) -> Trace:

@@ -7,11 +7,8 @@ from xml.etree import ElementTree
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, ended, shown_run, text
+from tests.browser.steps import ended, text
 from ui.run.recorded import SPECULATIVE
-
-EVIL = "<img src=x onerror='window.hit=1'></script><script>window.hit=1</script>"
-
 
 ROUNDS_SHOWN = """
     window.rounds = [];
@@ -35,7 +32,9 @@ def save_as(page, name: str, path: Path) -> Path:
     return saved(page, page.get_by_role("button", name=name, exact=True), path)
 
 
-def test_every_chart_can_be_saved_as_a_picture(page, tmp_path):
+def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_its_own_without_any_network(
+    page, chromium, tmp_path
+):
     ended(page)
     charts = page.locator("#charts .ns-chart")
     count = charts.count()
@@ -56,9 +55,6 @@ def test_every_chart_can_be_saved_as_a_picture(page, tmp_path):
     why = saved(page, panel.get_by_role("button", name=re.compile("^Save this chart as SVG")), tmp_path / "why.svg")
     assert "Likely tokens here" in "".join(ElementTree.parse(why).getroot().itertext())
 
-
-def test_the_coloured_text_can_be_saved_as_a_drawing_and_as_markup(page, tmp_path):
-    ended(page)
     page.get_by_role("button", name="To the start").click()
     page.locator(".ns-take summary").click()
     expect(page.get_by_role("button", name="This step, for a slide (SVG)")).to_be_disabled()  # there is none yet
@@ -70,10 +66,6 @@ def test_the_coloured_text_can_be_saved_as_a_drawing_and_as_markup(page, tmp_pat
     assert re.sub(r"\s", "", drawn) == re.sub(r"\s", "", shown)
     assert recorded._repr_html_() in save_as(page, "Coloured text (HTML)", tmp_path / "text.html").read_text()
 
-
-def test_a_run_replays_in_a_file_of_its_own_without_any_network(page, chromium, tmp_path):
-    ended(page)
-    recorded = Trace.load(SPECULATIVE)
     passes = recorded.metrics.num_spec_steps
     file = save_as(page, "A page that replays by itself (HTML)", tmp_path / "replay.html")
     context = chromium.new_context(offline=True, reduced_motion="no-preference")
@@ -92,23 +84,3 @@ def test_a_run_replays_in_a_file_of_its_own_without_any_network(page, chromium, 
     assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
     assert problems == []
     context.close()
-
-
-def test_a_saved_run_of_hostile_words_shows_them_as_words(page, chromium, tmp_path):
-    ended(page)
-    events = list(Trace.load(SPECULATIVE))[:40]
-    for event in events:
-        event.text = event.token = event.prompt = EVIL
-        event.prompt_texts = [EVIL] * len(event.prompt_token_ids or [])
-    Trace(events).save(tmp_path / "evil.jsonl")
-    before = shown_run(page)
-    page.locator(".ns-file").set_input_files(tmp_path / "evil.jsonl")
-    another_run(page, before)
-    ended(page)
-    for name, file in (("A page that replays by itself (HTML)", "replay.html"), ("Coloured text (HTML)", "text.html")):
-        alone = chromium.new_page()
-        alone.goto(save_as(page, name, tmp_path / file).as_uri())
-        expect(alone.get_by_text("onerror").first).to_be_attached()
-        assert alone.locator("img").count() == 0
-        assert alone.evaluate("window.hit") is None
-        alone.close()

@@ -56,7 +56,7 @@ def test_the_inspector_follows_playback_and_is_never_ahead_of_it_nor_in_another_
     press(page, "To the start")
     expect(page.locator(".inspector-hint")).to_be_visible()
     expect(page.locator(".ns-why")).to_be_hidden()
-    run(page, PROMPT, max_tokens=40, k=3, seed=2)
+    run(page, PROMPT, max_tokens=12, k=3, seed=2)
     expect(page.locator(".ns-why")).to_have_attribute("data-run", shown_run(page))
     expect(page.locator("#why .ns-more")).not_to_have_class("ns-more ns-stale")
     assert page.evaluate("window.ahead") == []
@@ -69,8 +69,8 @@ def choose(page: Page, rule: str) -> None:
 
 
 def test_a_run_says_how_it_ended_what_it_is_no_sample_of_and_calls_things_what_they_are(page):
-    run(page, PROMPT, max_tokens=60, seed=3, k=4)
-    expect(page.locator(".ns-ending")).to_have_text("Ended at the limit of 60 tokens.")
+    run(page, PROMPT, max_tokens=30, seed=3, k=4)
+    expect(page.locator(".ns-ending")).to_have_text("Ended at the limit of 30 tokens.")
     whole, at = trace(page), 0
     for event in whole:  # a stop string that begins within a drafted word
         stop = (event.text or "")[3:]

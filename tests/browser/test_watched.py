@@ -23,7 +23,7 @@ def models():
 
 def watched(models, tmp_path, **options) -> Trace:
     target, draft, tokenizer = models
-    trace = watch(target, draft, "Once upon a time", tokenizer=tokenizer, seed=3, max_new_tokens=40, **options)
+    trace = watch(target, draft, "Once upon a time", tokenizer=tokenizer, seed=3, max_new_tokens=24, **options)
     trace.save(tmp_path / "transformers.jsonl")
     return trace
 

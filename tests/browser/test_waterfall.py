@@ -1,6 +1,5 @@
-"""The waterfall and the measured speedup: its formulas are the library's, its sliders need no server, its figure is kept."""
+"""The waterfall and the measured speedup: its formulas are the library's, and its figure is kept."""
 
-import json
 import re
 from dataclasses import asdict
 from itertools import product
@@ -8,13 +7,11 @@ from itertools import product
 import pytest
 from playwright.sync_api import Page, expect
 
-from naive_speculate import Trace
 from naive_speculate.theory import best_k, break_even_alpha, breakdown, expected_tokens
-from tests.browser.steps import another_run, as_soon_as, ended, open_drawer, run, see_chart, start, trace
+from tests.browser.steps import another_run, as_soon_as, ended, link, linked, run, see_chart, shown_run, start, trace
 from tests.browser.test_charts import MEASURED
 from tests.ui.drawn import drawn
 from ui.charts.waterfall import ALPHA, PRESETS
-from ui.run.recorded import SPECULATIVE
 
 PROMPT = "Once upon a time there was a fox who"
 SPEEDUP = "#stats .ns-tiles > div:nth-child(4)"
@@ -38,11 +35,6 @@ COMPUTE = """async ([presets, speedup, moves]) => {
 
 
 @pytest.fixture(scope="module")
-def server(measuring):
-    return measuring
-
-
-@pytest.fixture(scope="module")
 def computed(scripts: Page):
     """What the scripts make of the presets, of a measured run, and of a laptop whose sliders were moved."""
     presets = {
@@ -62,71 +54,47 @@ def test_the_browser_computes_what_the_library_does(computed):
     assert computed["checks"] == pytest.approx([laptop.check(k) for k in (1, 5, 16)])
 
 
-def test_the_bars_lead_from_tokens_to_the_measured_speedup(computed):
+def test_a_measured_run_s_bars_lead_from_tokens_to_its_speedup_and_its_tokens_and_drafts_are_called_as_they_are(computed):
     figure = drawn(computed["figures"]["here"])
     bars = figure.data[0]
     assert list(bars.y) == pytest.approx(list(breakdown(3.1, 3.6, 0.08, 1.36, 1.6)))
     for before, after in zip(range(3), range(1, 4), strict=True):  # each begins where the one before it ends
         at = bars.base[before] + bars.y[before]
         assert bars.base[after] == pytest.approx(at)
-    assert (
-        "Measured after the run, over 60 tokens: a step gives 3.10 tokens and takes as long as 1.65 plain passes"
-        in figure.layout.meta
-    )
-
-
-def test_a_mean_number_of_draft_tokens_is_called_and_counted_as_it_is(computed):
+    said = "Measured after the run, over 60 tokens: a step gives 3.10 tokens and takes as long as 1.65 plain passes"
+    assert said in figure.layout.meta
     four, between, five = computed["mean"]
-    assert between == pytest.approx((four + five) / 2)
+    assert between == pytest.approx((four + five) / 2), "a mean number of draft tokens"
     assert "3.60 draft tokens per step pay off" in computed["advice"]["here"]
     assert "5 draft tokens per step pay off" in computed["advice"]["laptop"]
-
-
-def test_the_measurement_s_tokens_per_pass_are_called_so_for_the_run_has_others(computed):
     here, laptop = computed["asked"]
-    assert here == "Where did the measurement's 3.10 tokens per target pass go?"
+    assert here == "Where did the measurement's 3.10 tokens per target pass go?", "the run has others"
     assert laptop == f"Where did {expected_tokens(ALPHA, PRESETS[1].k):.2f} tokens per target pass go?"
 
 
-def test_other_machines_are_calculated_and_have_no_other_bar(computed):
+def test_other_machines_and_moved_sliders_are_calculated_from_the_machine_s_costs(computed):
     for preset in PRESETS:
         bars = drawn(computed["figures"][preset.key]).data[0]
         found = breakdown(expected_tokens(ALPHA, preset.k), preset.k, preset.draft_cost, preset.check(preset.k))
         assert list(bars.y) == pytest.approx([found.tokens, found.check, found.drafting, found.speedup])
         best = best_k(ALPHA, preset.draft_cost, [preset.check(k) for k in range(17)])
         assert f"Best would be k = {best}" in computed["advice"][preset.key]
-
-
-def test_a_moved_slider_calculates_anew_from_the_machine_s_costs(computed):
     found = breakdown(expected_tokens(0.5, 8), 8, 0.3, PRESETS[1].check(8))
     assert list(drawn(computed["moved"]).data[0].y) == pytest.approx([found.tokens, found.check, found.drafting, found.speedup])
     assert "slower than without drafts" in drawn(computed["moved"]).layout.meta
 
 
-# --- on the page
-
-
-def test_the_recorded_run_carries_its_figure_and_sliders_need_no_server(page):
-    recorded = Trace.load(SPECULATIVE)[-1].speedup
-    expect(page.locator(f"{SPEEDUP} b")).to_contain_text(f"{recorded.value:.2f}×")
-    expect(page.locator(SPEEDUP)).to_contain_text(recorded.machine)
-    board = page.locator("#waterfall")
-    expect(board.locator("figcaption")).to_contain_text(f"measurement's {recorded.tokens_per_round:.2f} tokens per target")
-    see_chart(page, "chart-waterfall")
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
-    board.locator("[data-machine=laptop]").click()
-    board.locator("[data-value=alpha]").fill("0.4")
-    expect(board.locator("figcaption")).to_contain_text("slower than without drafts")
-    expect(board.locator("[data-machine=laptop]")).to_have_attribute("aria-pressed", "false")
-    board.locator("[data-machine=here]").click()
-    expect(board.locator("figcaption")).to_contain_text("Measured")
-    assert asked == []
-
-
-def test_a_run_is_measured_once_it_has_ended_and_its_trace_keeps_the_figure(page):
-    run(page, PROMPT, max_tokens=60, seed=3, k=3)
-    expect(page.locator(f"{SPEEDUP} b")).to_have_text(re.compile(FIGURE))
+def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_asked_and_a_trace_keeps_it(
+    open_page, measuring, tmp_path
+):
+    page = open_page(link(prompt=PROMPT, max_tokens=32, temperature=0, ignore_eos=True), url=measuring.url)
+    linked(page, PROMPT)
+    run(page, PROMPT, k=3)
+    figure, shown = page.locator(f"{SPEEDUP} b"), shown_run(page)
+    expect(figure).to_have_text(re.compile(FIGURE))
+    expect(page.locator(".ns-result")).to_contain_text(re.compile(r"target passes instead of 32 · same text"))
+    texts = page.locator(".ns-lane-text").all_text_contents()
+    assert texts[0] == texts[1] != "", "the lane without drafts is the run that was measured"
     saved = trace(page)
     assert saved.metrics.tokens_per_second
     found = saved[-1].speedup
@@ -134,39 +102,23 @@ def test_a_run_is_measured_once_it_has_ended_and_its_trace_keeps_the_figure(page
     assert found.machine
     see_chart(page, "chart-speedup")
     expect(page.locator("#chart-speedup")).to_contain_text("this run, measured")
-    jsonl = json.dumps([saved.to_jsonl(), "kept.jsonl"])
-    before = page.locator(".ns-stage").get_attribute("data-run")
-    page.evaluate(
-        f"""() => {{
-            const [text, name] = {jsonl};
-            const files = new DataTransfer();
-            files.items.add(new File([text], name));
-            const input = document.querySelector(".ns-file");
-            input.files = files.files;
-            input.dispatchEvent(new Event("change", {{ bubbles: true }}));
-        }}"""
-    )
-    another_run(page, before)
+    saved.save(tmp_path / "kept.jsonl")
+    page.locator(".ns-file").set_input_files(tmp_path / "kept.jsonl")
+    another_run(page, shown)
     ended(page)
-    expect(page.locator(f"{SPEEDUP} b")).to_have_text(f"{found.value:.2f}× ({found.low:.2f} to {found.high:.2f})")
+    expect(figure).to_have_text(f"{found.value:.2f}× ({found.low:.2f} to {found.high:.2f})")
 
-
-def test_plain_decoding_is_compared_with_itself(page):
-    run(page, PROMPT, max_tokens=60, seed=3, k=0)
-    expect(page.locator(f"{SPEEDUP} b")).to_have_text(re.compile(FIGURE))
+    run(page, PROMPT, k=0)  # plain decoding is compared with itself
+    expect(figure).to_have_text(re.compile(FIGURE))
     found = trace(page)[-1].speedup
     assert (found.num_draft_tokens, found.tokens_per_round, found.draft_cost) == (0, 1, None)
     assert found.low <= found.value <= found.high
 
-
-def test_a_stopped_run_is_measured_when_the_visitor_asks(page):
-    open_drawer(page)
-    page.get_by_label("Ignore the end token").check()  # else the model may end the text before Stop does
-    as_soon_as(page, "stage.dataset.run !== 'recorded'", "document.querySelector('#stop').click()")
+    as_soon_as(page, f"stage.dataset.run !== '{shown_run(page)}'", "document.querySelector('#stop').click()")
     another_run(page, start(page, PROMPT, max_tokens=900, k=4))
     ended(page)
     expect(page.locator(SPEEDUP)).to_contain_text("The run was stopped.")
-    expect(page.locator(f"{SPEEDUP} b")).to_have_text("–")
+    expect(figure).to_have_text("–")
     page.locator(f"{SPEEDUP} button").click()
-    expect(page.locator(f"{SPEEDUP} b")).to_have_text(re.compile(FIGURE))
+    expect(figure).to_have_text(re.compile(FIGURE))
     expect(page.locator(f"{SPEEDUP} button")).to_be_hidden()

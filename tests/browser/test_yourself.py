@@ -82,9 +82,8 @@ def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
     page.wait_for_function("() => !/room|text|dice|alpha/.test(location.search)")
 
 
-def test_what_cannot_be_a_word_is_told_and_the_game_goes_on(open_page):
-    page = open_page(width=390, height=844)
-    page.goto(page.url + "?room=yourself")
+def test_what_cannot_be_a_word_is_told_the_game_goes_on_and_a_word_written_in_the_moment_of_a_verdict_is_judged_too(open_page):
+    page = open_page("?room=yourself", shown=".ns-your-start", width=390, height=844)
     begin(page)
     page.locator("[name=word]").fill("two words")
     page.locator("[name=word]").press("Enter")
@@ -105,10 +104,6 @@ def test_what_cannot_be_a_word_is_told_and_the_game_goes_on(open_page):
     page.get_by_role("button", name="Start over").click()
     expect(page.get_by_label("The story begins")).to_be_focused()
 
-
-def test_a_word_that_is_written_in_the_moment_of_the_last_one_s_verdict_is_judged_too(page):
-    page.get_by_role("tab", name="Learn").click()
-    page.locator("[data-room=yourself] > summary").click()
     begin(page, "The fox looked at the")
     next_word = "const form = document.querySelector('.ns-your-word'); form.elements.word.value = 'old'; form.requestSubmit();"
     as_soon_as(page, "document.querySelectorAll('.ns-your-words tbody tr').length === 1", next_word)
