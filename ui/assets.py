@@ -1,4 +1,5 @@
-"""The page's style sheets and scripts from `assets/`, its templates from `ui/templates`, and the palette as CSS variables."""
+"""The page's style sheets, scripts and languages from `assets/`, its templates from `ui/templates`, and the palette as CSS
+variables."""
 
 import json
 import re
@@ -24,6 +25,8 @@ PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
 IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
 """How our scripts import one another."""
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
+LANGUAGES = {"en": "English", "es": "Español", "zh": "中文"}
+"""The page's languages by code. All but English, the source, have a table of translations in `assets/languages`."""
 _SHEETS = (
     "page race tokens rounds player odds waterfall experiments lessons redraw rooms strategies connection narrow views "
     "guided forced"
@@ -37,6 +40,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters |= {name: getattr(labels, name) for name in ("visible", "number", "percent", "count", "to_json")}
+_TEMPLATES.globals |= {"languages": LANGUAGES, "scripts_folder": lambda: folder()}
 
 
 def scripts() -> Route:
@@ -45,7 +49,10 @@ def scripts() -> Route:
     modules = {file.name: file for file in _modules()}
 
     async def module(request: Request) -> Response:
-        file = modules.get(request.path_params["name"])
+        name = request.path_params["name"]
+        if (file := ROOT / "languages" / f"{name[:2]}.json") in _tables() and name == f"{file.stem}.js":
+            return Response(_speaking(file), media_type="text/javascript", headers=FOR_GOOD)
+        file = modules.get(name)
         return FileResponse(file, media_type="text/javascript", headers=FOR_GOOD) if file else Response(status_code=404)
 
     # Starlette's StaticFiles does not find its files if a proxy serves the page below a path.
@@ -96,11 +103,22 @@ def render(name: str, /, **values: Any) -> Markup:
 @cache
 def folder() -> str:
     """The scripts' folder, as a path relative to the page."""
-    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in _modules())).hexdigest()[:12]
+    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in [*_modules(), *_tables()])).hexdigest()[:12]
 
 
 def _modules() -> list[Path]:
     return [*sorted((ROOT / "js").glob("*.js")), PLOTLY]
+
+
+def _tables() -> list[Path]:
+    return sorted((ROOT / "languages").glob("*.json"))
+
+
+@cache
+def _speaking(table: Path) -> str:
+    """The script that translates the page, with one language's table."""
+    script = (ROOT / "js" / "language.js").read_text(encoding="utf-8")
+    return f"{script}\nspeak({table.read_text(encoding='utf-8')});"
 
 
 def modules_for(entries: Iterable[str]) -> dict[str, str]:

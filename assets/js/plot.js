@@ -3,6 +3,7 @@
 // layout is in the template.
 
 import { missed } from "./connection.js";
+import { inLanguage } from "./dom.js";
 import { chartPicture, offerPicture } from "./downloads.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
@@ -30,7 +31,7 @@ export function plot(place, figure) {
     offerPicture(place, async (format) => chartPicture(await drawn(place), place, format));
   }
   const state = plots.get(place);
-  state.figure = figure;
+  state.figure = translated(figure);
   // The takeaway is text of the page: it wraps, and screen readers find it.
   const takeaway = figure.layout.meta || "";
   const line = place.previousElementSibling.lastElementChild;
@@ -117,6 +118,13 @@ async function drawn(place) {
   await loadPlotly();
   if (waiting.delete(place) || !place.layout) draw(place);
   return window.Plotly;
+}
+
+// A figure with all its words in the page's language.
+function translated(value) {
+  if (typeof value === "string") return inLanguage(value);
+  if (Array.isArray(value)) return value.map(translated);
+  return value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, translated(inner)])) : value;
 }
 
 // A figure with the theme's colours, and in lecture mode with larger type.

@@ -1,0 +1,121 @@
+// The page in a language other than English, which alone loads this file, followed by the call of `speak` with the language's table.
+// A classic script, because it must run before anything is drawn. Its observer translates each text as it enters the page, before the
+// browser draws it. The table's keys are the page's English texts: {name} stands for what varies, <0>…</0> for an element.
+
+window.speak = (table) => {
+  const THEIRS = "script, style, .ns-token, .ns-chip, .ns-paragraph, .ns-clean, .ns-lane-text, .ns-zoom-word, .ns-your-text, .ns-theirs, .js-plotly-plot"; // text of models and visitors
+  const ATTRIBUTES = ["title", "aria-label", "placeholder", "aria-valuetext", "data-name", "data-head"];
+  const MOST_KNOWN = 5000;
+  const NAME = /(?<!%)\{(\w+)\}/g;
+  const known = new Map(); // translations by English text; undefined where there is none
+  const patterns = Object.keys(table).filter((key) => key.match(NAME)).map(pattern).sort((a, b) => b.weight - a.weight);
+
+  function pattern(key) {
+    const literals = key.split(/(?<!%)\{\w+\}/);
+    const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    const names = [...key.matchAll(NAME)];
+    const source = literals.map((text, n) => escaped(text) + (n < names.length ? `(?<${names[n][1]}>.*?)` : "")).join("");
+    return {
+      regex: new RegExp(`^${source}$`, "s"), said: table[key], weight: literals.join("").length,
+      longest: literals.reduce((a, b) => (b.length > a.length ? b : a)), quoted: new Set(names.filter(({ index }) => key[index - 1] === "“").map(([, name]) => name)),
+    };
+  }
+
+  // A text that is a key or matches one; undefined for others.
+  function find(text) {
+    if (table[text] !== undefined) return table[text];
+    for (const { regex, said, longest, quoted } of patterns) {
+      const groups = text.includes(longest) && regex.exec(text)?.groups;
+      if (groups) return said.replace(NAME, (_, name) => quoted.has(name) ? groups[name] : translated(groups[name]));
+    }
+    return undefined;
+  }
+
+  // The same for a text of several lines, sentences or items.
+  function findParts(text) {
+    const between = (separator, all) => {
+      const parts = text.split(separator);
+      if (parts.length < 2) return undefined;
+      const found = parts.map((part, n) => (n % 2 ? table[part] : find(part)) ?? (/\p{L}{2}/u.test(part) ? undefined : part));
+      return found.includes(undefined) && (all || found.every((part, n) => n % 2 || part === undefined)) ? undefined : found.map((part, n) => part ?? parts[n]).join("");
+    };
+    return between(/(\n)/) ?? between(/((?<=[.!?…:;]”?)\s+)/) ?? between(/(, | and | or | · |: |; )/, true);
+  }
+
+  function translated(text) {
+    if (!/\p{L}{2}/u.test(text)) return text;
+    if (known.has(text)) return known.get(text) ?? text;
+    const [, before, inner, after] = /^(\s*)(.*?)(\s*)$/s.exec(text);
+    const said = find(inner.replace(/\s+/g, " ")) ?? findParts(inner);
+    if (known.size >= MOST_KNOWN) known.clear();
+    known.set(text, said && before + said.replace(/(?<=[，。：；？！、]) +/g, "") + after);
+    return known.get(text) ?? text;
+  }
+  window.translated = translated;
+
+  // An element's content as a key; `inner` takes its elements in the order of their numbers.
+  function keyOf(element, inner) {
+    return [...element.childNodes].map((node) => {
+      if (node.nodeType === Node.TEXT_NODE) return node.data;
+      if (node.nodeType !== Node.ELEMENT_NODE) return "";
+      const n = inner.push(node) - 1;
+      return node.textContent.trim() ? `<${n}>${keyOf(node, inner)}</${n}>` : `<${n}/>`;
+    }).join("");
+  }
+
+  // Translates an element that mixes text and elements, as a whole; whether it could.
+  function mixed(element) {
+    const texts = [...element.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
+    if (!texts.length || !element.firstElementChild || element.childNodes.length > 40) return false;
+    const inner = [];
+    const said = find(keyOf(element, inner).trim().replace(/\s+/g, " "));
+    if (said === undefined) return false;
+    const open = [[element, []]];
+    for (const part of said.split(/(<\/?\d+\/?>)/)) {
+      if (/^<\d+>$/.test(part)) open.push([inner[part.slice(1, -1)], []]);
+      else if (/^<\/?\d+\/?>$/.test(part)) {
+        const [node, children] = part.startsWith("</") ? open.pop() : [inner[parseInt(part.slice(1), 10)]];
+        if (children) node.replaceChildren(...children);
+        open.at(-1)[1].push(node);
+      } else if (part) open.at(-1)[1].push(part);
+    }
+    element.replaceChildren(...open[0][1]);
+    return true;
+  }
+
+  function text(node) {
+    const said = translated(node.data);
+    if (said !== node.data) node.data = said;
+  }
+
+  function attribute(element, name) {
+    const value = element.getAttribute(name);
+    const said = value && translated(value);
+    if (said !== value) element.setAttribute(name, said);
+  }
+
+  function walk(node) {
+    if (node.nodeType === Node.TEXT_NODE) text(node);
+    if (node.nodeType !== Node.ELEMENT_NODE || node.matches(THEIRS)) return;
+    for (const name of ATTRIBUTES) if (node.hasAttribute(name)) attribute(node, name);
+    mixed(node);
+    for (const child of node.childNodes) walk(child);
+  }
+
+  const observer = new MutationObserver((records) => {
+    for (const { type, target, attributeName, addedNodes } of records) {
+      const element = target.nodeType === Node.TEXT_NODE ? target.parentElement : target;
+      if (!element || element.closest(THEIRS)) continue;
+      if (type === "attributes") attribute(element, attributeName);
+      else if (!mixed(element)) for (const node of type === "childList" ? addedNodes : [target]) walk(node);
+    }
+    observer.takeRecords(); // of these translations
+  });
+  observer.observe(document.documentElement, { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ATTRIBUTES });
+  walk(document.documentElement);
+
+  // A menu shows its choice as the value of a field, which is no text: Gradio takes its choices in this language.
+  for (const { props } of window.gradio_config?.components ?? []) {
+    for (const choice of props.choices ?? []) if (Array.isArray(choice) && choice[0] !== choice[1]) choice[0] = translated(choice[0]);
+  }
+};
