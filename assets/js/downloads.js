@@ -53,7 +53,7 @@ export function offerPicture(place, picture) {
   const offers = ["png", "svg"].map((format) => {
     const offer = button("", format.toUpperCase(), async () => {
       const name = place.previousElementSibling.firstChild.textContent; // the title, as text or as a link
-      download(`${NAME}-${name.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.${format}`, await picture(format));
+      download(`${NAME}-${name.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-")}.${format}`, await picture(format));
     });
     offer.title = `Save this chart as ${format.toUpperCase()}`;
     offer.setAttribute("aria-label", `${offer.title}: ${place.getAttribute("aria-label")}`);

@@ -3,21 +3,25 @@
 // browser draws it. The table's keys are the page's English texts: {name} stands for what varies, <0>…</0> for an element.
 
 window.speak = (table) => {
-  const THEIRS = "script, style, .ns-token, .ns-chip, .ns-paragraph, .ns-clean, .ns-lane-text, .ns-zoom-word, .ns-your-text, .ns-theirs, .js-plotly-plot"; // text of models and visitors
+  // Texts of models and visitors, and figures, whose words are translated before they are drawn.
+  const THEIRS = "script, style, pre, textarea, .ns-token, .ns-chip, .ns-paragraph, .ns-clean, .ns-lane-text, .ns-zoom-word, .ns-your-text, .ns-lp-text, " +
+    ".ns-lp-rest th:not(:has(em)), .ns-odds tbody th > :not(em), .ns-tip-head span, .ns-others-round th span, .ns-theirs, #learn-prompt, .js-plotly-plot";
   const ATTRIBUTES = ["title", "aria-label", "placeholder", "aria-valuetext", "data-name", "data-head"];
   const MOST_KNOWN = 5000;
+  const WORD = /\p{L}{2}/u;
   const NAME = /(?<!%)\{(\w+)\}/g;
   const known = new Map(); // translations by English text; undefined where there is none
   const patterns = Object.keys(table).filter((key) => key.match(NAME)).map(pattern).sort((a, b) => b.weight - a.weight);
 
+  // A key with names as a regular expression; {n}, {n1} … are numbers. What is quoted is a model's text, except for {said} …
   function pattern(key) {
     const literals = key.split(/(?<!%)\{\w+\}/);
-    const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-    const names = [...key.matchAll(NAME)];
-    const source = literals.map((text, n) => escaped(text) + (n < names.length ? `(?<${names[n][1]}>.*?)` : "")).join("");
+    const names = [...key.matchAll(NAME)].map(([, name]) => name);
+    const value = (name, n) => names.indexOf(name) < n ? `\\k<${name}>` : `(?<${name}>${/^n\d?$/.test(name) ? "[^\\p{L}]+?" : ".*?"})`;
+    const source = literals.map((text, n) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&") + (n < names.length ? value(names[n], n) : "")).join("");
     return {
-      regex: new RegExp(`^${source}$`, "s"), said: table[key], weight: literals.join("").length,
-      longest: literals.reduce((a, b) => (b.length > a.length ? b : a)), quoted: new Set(names.filter(({ index }) => key[index - 1] === "“").map(([, name]) => name)),
+      regex: new RegExp(`^${source}$`, "su"), said: table[key], weight: literals.join("").length,
+      longest: literals.reduce((a, b) => (b.length > a.length ? b : a)), quoted: new Set(names.filter((name) => key.includes(`“{${name}}`) && !name.startsWith("said"))),
     };
   }
 
@@ -31,19 +35,33 @@ window.speak = (table) => {
     return undefined;
   }
 
-  // The same for a text of several lines, sentences or items.
-  function findParts(text) {
-    const between = (separator, all) => {
-      const parts = text.split(separator);
-      if (parts.length < 2) return undefined;
-      const found = parts.map((part, n) => (n % 2 ? table[part] : find(part)) ?? (/\p{L}{2}/u.test(part) ? undefined : part));
-      return found.includes(undefined) && (all || found.every((part, n) => n % 2 || part === undefined)) ? undefined : found.map((part, n) => part ?? parts[n]).join("");
-    };
-    return between(/(\n)/) ?? between(/((?<=[.!?…:;]”?)\s+)/) ?? between(/(, | and | or | · |: |; )/, true);
+  // The parts between separators, which keep their places. Neighbours may be one key: several sentences together.
+  function between(text, separator, all) {
+    const parts = text.split(separator);
+    if (parts.length < 2) return undefined;
+    let [said, some] = ["", false];
+    for (let n = 0; n < parts.length; n += 1) {
+      if (n % 2) {
+        said += table[parts[n]] ?? parts[n];
+        continue;
+      }
+      let end = parts.length + 1;
+      let found;
+      while (found === undefined && (end -= 2) >= n) found = find(parts.slice(n, end).join(""));
+      if (found === undefined && all && WORD.test(parts[n])) return undefined;
+      some ||= found !== undefined;
+      said += found ?? parts[n];
+      if (found !== undefined) n = end - 1;
+    }
+    return some ? said : undefined;
   }
 
+  // A text of several lines, sentences or items; a sentence that is a key without its full stop.
+  const findParts = (text) => (text.endsWith(".") ? find(text.slice(0, -1))?.concat(table["."]) : undefined) ?? between(text, /(\n)/) ??
+    between(text, /((?<=[.!?…]”?)\s+)/) ?? between(text, /(; )/, true) ?? between(text, /(, | and | or | · |: )/, true);
+
   function translated(text) {
-    if (!/\p{L}{2}/u.test(text)) return text;
+    if (!WORD.test(text)) return text;
     if (known.has(text)) return known.get(text) ?? text;
     const [, before, inner, after] = /^(\s*)(.*?)(\s*)$/s.exec(text);
     const said = find(inner.replace(/\s+/g, " ")) ?? findParts(inner);

@@ -19,6 +19,7 @@ const colors = new Map();  // the theme's colours by name
 const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
 const whenIdle = (act) => idle(act, { timeout: IDLE_MS });
 const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url);
+const EXTRA = "<extra></extra>"; // the end of a hover text without the trace's name
 const LECTURE = { type: 18, taller: 1.1, legend: 16 }; // in pixels, but for the height's factor
 const lecturing = () => document.body.classList.contains("ns-lecture");
 let busy = false, loading = null;
@@ -36,7 +37,7 @@ export function plot(place, figure) {
   const takeaway = figure.layout.meta || "";
   const line = place.previousElementSibling.lastElementChild;
   if (line.textContent !== takeaway) line.textContent = takeaway;
-  place.setAttribute("aria-label", `${state.title}. ${takeaway}`);
+  place.setAttribute("aria-label", `${state.title}. ${inLanguage(takeaway)}`);
   enqueue(place);
 }
 
@@ -122,7 +123,7 @@ async function drawn(place) {
 
 // A figure with all its words in the page's language.
 function translated(value) {
-  if (typeof value === "string") return inLanguage(value);
+  if (typeof value === "string") return value.split(EXTRA).map(inLanguage).join(EXTRA);
   if (Array.isArray(value)) return value.map(translated);
   return value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, translated(inner)])) : value;
 }
