@@ -13,41 +13,45 @@ window.speak = (table) => {
   const known = new Map(); // translations by English text; undefined where there is none
   const patterns = Object.keys(table).filter((key) => key.match(NAME)).map(pattern).sort((a, b) => b.weight - a.weight);
 
-  // A key with names as a regular expression; {n}, {n1} … are numbers. What is quoted is a model's text, except for {said} …
+  // A key with names as a regular expression. {n}, {n1} … are numbers. Quotes contain a model's text, except for {said} … In a key of one
+  // sentence, a name stands for less than a sentence, except at the end.
   function pattern(key) {
     const literals = key.split(/(?<!%)\{\w+\}/);
     const names = [...key.matchAll(NAME)].map(([, name]) => name);
-    const value = (name, n) => names.indexOf(name) < n ? `\\k<${name}>` : `(?<${name}>${/^n\d?$/.test(name) ? "[^\\p{L}]+?" : ".*?"})`;
-    const source = literals.map((text, n) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&") + (n < names.length ? value(names[n], n) : "")).join("");
+    const quoted = new Set(names.filter((name) => key.includes(`“{${name}}`)));
+    const one = !/[.!?] /.test(key);
+    const value = (name) => /^n\d?$/.test(name) ? "[^\\p{L}]+?" : one && !quoted.has(name) && !key.endsWith(`{${name}}`) ? "(?:(?![.!?;] ).)*?" : ".*?";
+    const group = (name, n) => names.indexOf(name) < n ? `\\k<${name}>` : `(?<${name}>${value(name)})`;
+    const source = literals.map((text, n) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&") + (n < names.length ? group(names[n], n) : "")).join("");
     return {
-      regex: new RegExp(`^${source}$`, "su"), said: table[key], weight: literals.join("").length,
-      longest: literals.reduce((a, b) => (b.length > a.length ? b : a)), quoted: new Set(names.filter((name) => key.includes(`“{${name}}`) && !name.startsWith("said"))),
+      regex: new RegExp(`^${source}$`, "su"), said: table[key], weight: literals.join("").length, kept: (name) => quoted.has(name) && !name.startsWith("said"),
+      longest: literals.reduce((a, b) => (b.length > a.length ? b : a)),
     };
   }
 
-  // A text that is a key or matches one; undefined for others.
+  // The translation of a text that is a key or matches one, but for its full stop; undefined for others.
   function find(text) {
     if (table[text] !== undefined) return table[text];
-    for (const { regex, said, longest, quoted } of patterns) {
+    for (const { regex, said, longest, kept } of patterns) {
       const groups = text.includes(longest) && regex.exec(text)?.groups;
-      if (groups) return said.replace(NAME, (_, name) => quoted.has(name) ? groups[name] : translated(groups[name]));
+      if (groups) return said.replace(NAME, (_, name) => kept(name) ? groups[name] : translated(groups[name]));
     }
-    return undefined;
+    return text.endsWith(".") ? find(text.slice(0, -1))?.concat(table["."]) : undefined;
   }
 
-  // The parts between separators, which keep their places. Neighbours may be one key: several sentences together.
-  function between(text, separator, all) {
-    const parts = text.split(separator);
-    if (parts.length < 2) return undefined;
+  // The same for a text of several lines, sentences, clauses or items, of which neighbours may be one key. Of clauses and items, all must be
+  // keys. The separators keep their places.
+  const SEPARATORS = [/(\n)/, /((?<=[.!?…]”?)\s+)/, /(; )/, /(, | and | or | · |: )/];
+  function findParts(text, level = 0) {
+    const parts = text.split(SEPARATORS[level]);
+    if (parts.length < 2) return level < SEPARATORS.length - 1 ? findParts(text, level + 1) : undefined;
+    const all = level > 1;
     let [said, some] = ["", false];
     for (let n = 0; n < parts.length; n += 1) {
-      if (n % 2) {
-        said += table[parts[n]] ?? parts[n];
-        continue;
-      }
-      let end = parts.length + 1;
-      let found;
-      while (found === undefined && (end -= 2) >= n) found = find(parts.slice(n, end).join(""));
+      let end = n % 2 ? n + 1 : parts.length + 2;
+      let found = n % 2 && all ? table[parts[n]] : undefined;
+      while (n % 2 === 0 && found === undefined && (end -= 2) > n) found = find(parts.slice(n, end).join(""));
+      if (n % 2 === 0 && found === undefined && level < SEPARATORS.length - 1) [found, end] = [findParts(parts[n], level + 1), n + 1];
       if (found === undefined && all && WORD.test(parts[n])) return undefined;
       some ||= found !== undefined;
       said += found ?? parts[n];
@@ -55,10 +59,6 @@ window.speak = (table) => {
     }
     return some ? said : undefined;
   }
-
-  // A text of several lines, sentences or items; a sentence that is a key without its full stop.
-  const findParts = (text) => (text.endsWith(".") ? find(text.slice(0, -1))?.concat(table["."]) : undefined) ?? between(text, /(\n)/) ??
-    between(text, /((?<=[.!?…]”?)\s+)/) ?? between(text, /(; )/, true) ?? between(text, /(, | and | or | · |: )/, true);
 
   function translated(text) {
     if (!WORD.test(text)) return text;
