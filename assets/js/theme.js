@@ -1,6 +1,6 @@
-// The button for dark and light, and the menu of languages; the choices are stored for the next visit.
+// The button for dark and light; the choice is stored for the next visit.
 
-import { readdress, storage } from "./dom.js";
+import { storage } from "./dom.js";
 
 const KEY = "naive-speculate-theme";
 
@@ -14,13 +14,6 @@ export function mount({ element }) {
     const dark = !isDark();
     turn(dark);
     storage(() => localStorage.setItem(KEY, dark ? "dark" : "light")); // without storage, it holds for this visit
-  });
-  const menu = element.querySelector(".ns-language");
-  menu.value = document.documentElement.lang;
-  menu.addEventListener("change", () => {
-    const stored = storage(() => (localStorage.setItem("naive-speculate-language", menu.value), true));
-    readdress((query) => { if (stored) query.delete("lang"); else query.set("lang", menu.value); });
-    location.reload();
   });
   const asked = new URLSearchParams(location.search).has("__theme");
   const chosen = asked ? null : storage(() => localStorage.getItem(KEY));
