@@ -8,7 +8,8 @@ from playwright.sync_api import Page, expect
 from tests.browser.steps import run, toast
 from ui.assets import LANGUAGES, ROOT
 
-THEIRS = "".join(re.findall('"([^"]*)"', (ROOT / "js" / "language.js").read_text("utf-8").split("const THEIRS =")[1].split(";")[0]))
+_SCRIPT = (ROOT / "js" / "language.js").read_text("utf-8")
+THEIRS = "".join(re.findall('"([^"]*)"', _SCRIPT.split("const THEIRS =")[1].split(";")[0]))
 """The selector of texts that are never translated."""
 ROOMS = """async (theirs) => {
     const found = new Map();
@@ -44,9 +45,10 @@ ROOMS = """async (theirs) => {
     return [...found].map(([text, where]) => [text, where, window.translated(text) === text]);
 }"""
 TERMS = re.compile(
-    r"“[^”]*”|\S*[/_]\S*|\b(?:Naive Speculate|English|Español|HTML|SVG|PNG|JSONL?|CSV|SXM|API|MTP|KV|FP8|[KMGT]B|ms|GHz|TFLOPS|[TG]B/s|NVIDIA|XXL|ln"
-    r"|[Tt]ales|Leviathan|Kalman|Matias|Chen|Llama|T5-small|DDR5|vLLM|llama\.cpp|SGLang|TensorRT-LLM|transformers|EAGLE|DeepSeek|GLM|DFlash|PARD|n-gram"
-    r"|b?float(?:32|16)|nat|min|max|[Tt]op-[pk]|[Mm]in-p|argmax|logit|Esc|Page (?:Up|Down)|Gradio|python -m|differ|\d+B|AMD EPYC|Intel.*|common\.complete)\b"
+    r"“[^”]*”|\S*[/_]\S*|\b(?:Naive Speculate|English|Español|HTML|SVG|PNG|JSONL?|CSV|SXM|API|MTP|KV|FP8|[KMGT]B|ms|GHz|TFLOPS"
+    r"|[TG]B/s|NVIDIA|XXL|ln|b?float(?:32|16)|nat|min|max|[Tt]op-[pk]|[Mm]in-p|argmax|logit|Esc|Page (?:Up|Down)|Gradio"
+    r"|[Tt]ales|Leviathan|Kalman|Matias|Chen|Llama|T5-small|DDR5|vLLM|llama\.cpp|SGLang|TensorRT-LLM|transformers|EAGLE|DeepSeek"
+    r"|GLM|DFlash|PARD|n-gram|python -m|differ|\d+B|AMD EPYC|Intel.*|common\.complete)\b"
 )
 """Names, units and signs that are the same in Chinese."""
 

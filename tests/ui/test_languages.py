@@ -16,30 +16,46 @@ from ui.run import guided
 from ui.run.controls import EXAMPLES, QUESTIONS
 
 SAME = {
-    "es": {"{n} tokens", "{n} token", "{n} prompts", "{n} prompt", "Prompt", "prompt", "prompts", "tokens", "token", "Token", "nats"}
-    | {"Error", "Argmax", "residual", "tokens/s", "Doctor", "Leviathan et al. 2023", "Chen et al. 2023"}
+    "es": {"{n} tokens", "{n} token", "{n} prompts", "{n} prompt", "Prompt", "prompt", "prompts", "tokens", "token", "Token"}
+    | {"nats", "Error", "Argmax", "residual", "tokens/s", "Doctor", "Leviathan et al. 2023", "Chen et al. 2023"}
     | {"%{x:.0f} tokens: %{y:.1f} ms", "%{x} tokens: %{y:.1f} ms", "{draws}, top-k {n}"}
     | {"0.8³ = <0>51%</0>. 1 + 0.8 + 0.64 + 0.512 = <1>2.95 tokens</1>."},
     "zh": set(),
 }
 """Texts that are the same in another language: the field's terms, and names."""
-ELSEWHERE = (
-    "Warning|Error|Info|Use via API|Built with Gradio|More tabs|Gradio footer navigation|Reset to default value|Stop Recording"
-    "|number input for {}|range slider for {}|Loading|Open cell menu|File upload|In queue: {} of {}|queue: {}/{}"
-    "|must be greater than or equal to|must be less than or equal to|must be a number"
-).split("|")
+ELSEWHERE = [
+    *(
+        "Warning",
+        "Error",
+        "Info",
+        "Use via API",
+        "Built with Gradio",
+        "More tabs",
+        "Gradio footer navigation",
+        "Stop Recording",
+    ),
+    *("Reset to default value", "number input for {}", "range slider for {}", "Loading", "Open cell menu", "File upload"),
+    *(
+        "In queue: {} of {}",
+        "queue: {}/{}",
+        "must be greater than or equal to",
+        "must be less than or equal to",
+        "must be a number",
+    ),
+]
 """Texts of Gradio's components, and of pydantic."""
 UNSAID = re.compile(
     r"ns-|=>|^[.#\[*/$(\\]|^[a-z_]+$|://|^--|;$|__|aria-|px\b|var\(|rgba|rotate|^[\w{}.+-]*/[\w{}./+-]*$|^[\w{}]+[-_+.:][\w{}.:+-]*$"
     r"|^(?:Arrow|Page|Escape|Enter|Home|End$)|^\w+\[|^:|'none'|^[A-Z_]+$|^[a-z]+[A-Z]\w+$|^underline|^line-through|charset|^\W*$"
-    r"|^%{.*}$|^(?:figcaption|tbody|tfoot|top),? |csv, |<p role|<style|^{}(?:old woman|, (?:button|\[)|mcp| after which)|\(#{}|app\.py|^gradio|^data:"
+    r"|^%{.*}$|^(?:figcaption|tbody|tfoot|top),? |csv, |<p role|<style|^{}(?:old woman|, (?:button|\[)|mcp| after which)|\(#{}"
+    r"|app\.py|^gradio|^data:"
     r"|^smollm2|^Naive Speculate|^Español|^αⁿ|^Top-p, top-k, min-p$|^SpecDecoding|^{\"lost"
 )
 """What code uses in a string but never shows, and names."""
 INTERNAL = re.compile(
-    "^Plotly|^unknown to the server|^model name|^there is no|^the session's name|^lesson {}|^a lesson must|close_rejection|^event number"
-    "|inputs: the call|^not enough|^temperature is 0|^dtype|^{} returns|^hidden|^target has|^this pair has no|^chat is set|^prompt and text"
-    "|^, a run of|^tokens must|^a run starts|^(?:pair|guided|num_draft_tokens) must be"
+    "^Plotly|^unknown to the server|^model name|^there is no|^the session's name|^lesson {}|^a lesson must|close_rejection"
+    "|^event number|inputs: the call|^not enough|^temperature is 0|^dtype|^{} returns|^hidden|^target has|^this pair has no"
+    "|^chat is set|^prompt and text|^, a run of|^tokens must|^a run starts|^(?:pair|guided|num_draft_tokens) must be"
 )
 """Errors that no visitor can cause, or that a more general text matches."""
 PROMPTS = {*EXAMPLES.values(), *QUESTIONS, *sweep.PROMPTS, *guided.EXAMPLES.values(), drafters._CRY.strip(), WARM_PROMPT}
