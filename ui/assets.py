@@ -40,18 +40,18 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters |= {name: getattr(labels, name) for name in ("visible", "number", "percent", "count", "to_json")}
-_TEMPLATES.globals |= {"languages": LANGUAGES, "scripts_folder": lambda: folder()}
 
 
 def scripts() -> Route:
-    """The route that serves `assets/js` and Plotly. Its address changes with the files, so that no browser mixes old with
-    new."""
+    """The route that serves `assets/js`, Plotly and the languages. Its address changes with the files, so that no browser mixes
+    old with new."""
     modules = {file.name: file for file in _modules()}
+    languages = {f"{file.stem}.js": file for file in _tables()}
 
     async def module(request: Request) -> Response:
         name = request.path_params["name"]
-        if (file := ROOT / "languages" / f"{name[:2]}.json") in _tables() and name == f"{file.stem}.js":
-            return Response(_speaking(file), media_type="text/javascript", headers=FOR_GOOD)
+        if name in languages:
+            return Response(_speaking(languages[name]), media_type="text/javascript", headers=FOR_GOOD)
         file = modules.get(name)
         return FileResponse(file, media_type="text/javascript", headers=FOR_GOOD) if file else Response(status_code=404)
 
@@ -104,6 +104,9 @@ def render(name: str, /, **values: Any) -> Markup:
 def folder() -> str:
     """The scripts' folder, as a path relative to the page."""
     return "/scripts-" + sha256(b"".join(file.read_bytes() for file in [*_modules(), *_tables()])).hexdigest()[:12]
+
+
+_TEMPLATES.globals |= {"languages": LANGUAGES, "scripts_folder": folder}
 
 
 def _modules() -> list[Path]:

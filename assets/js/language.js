@@ -43,19 +43,21 @@ window.speak = (table) => {
   // keys. The separators keep their places.
   const SEPARATORS = [/(\n)/, /((?<=[.!?…]”?)\s+)/, /(; )/, /(, | and | or | · |: )/];
   function findParts(text, level = 0) {
+    if (level === SEPARATORS.length) return undefined;
     const parts = text.split(SEPARATORS[level]);
-    if (parts.length < 2) return level < SEPARATORS.length - 1 ? findParts(text, level + 1) : undefined;
+    if (parts.length < 2) return findParts(text, level + 1);
     const all = level > 1;
     let [said, some] = ["", false];
-    for (let n = 0; n < parts.length; n += 1) {
-      let end = n % 2 ? n + 1 : parts.length + 2;
-      let found = n % 2 && all ? table[parts[n]] : undefined;
-      while (n % 2 === 0 && found === undefined && (end -= 2) > n) found = find(parts.slice(n, end).join(""));
-      if (n % 2 === 0 && found === undefined && level < SEPARATORS.length - 1) [found, end] = [findParts(parts[n], level + 1), n + 1];
+    for (let n = 0; n < parts.length;) {
+      const between = n % 2 === 1;
+      let end = between ? n + 1 : parts.length;
+      let found = between ? (all ? table[parts[n]] : undefined) : find(parts.slice(n, end).join(""));
+      while (found === undefined && end > n + 1) found = find(parts.slice(n, end -= 2).join(""));
+      if (!between) found ??= findParts(parts[n], level + 1);
       if (found === undefined && all && WORD.test(parts[n])) return undefined;
       some ||= found !== undefined;
       said += found ?? parts[n];
-      if (found !== undefined) n = end - 1;
+      n = end;
     }
     return some ? said : undefined;
   }
