@@ -1,4 +1,5 @@
-"""The page's style sheets and scripts from `assets/`, its templates from `ui/templates`, and the palette as CSS variables."""
+"""The page's style sheets, scripts and languages from `assets/`, its templates from `ui/templates`, and the palette as CSS
+variables."""
 
 import json
 import re
@@ -24,6 +25,8 @@ PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
 IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
 """How our scripts import one another."""
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
+LANGUAGES = {"en": "English", "es": "Español", "zh": "中文"}
+"""The page's languages by code. All but English, the source, have a table of translations in `assets/languages`."""
 _SHEETS = (
     "page race tokens rounds player odds waterfall experiments lessons redraw rooms strategies connection narrow views "
     "guided forced"
@@ -40,12 +43,16 @@ _TEMPLATES.filters |= {name: getattr(labels, name) for name in ("visible", "numb
 
 
 def scripts() -> Route:
-    """The route that serves `assets/js` and Plotly. Its address changes with the files, so that no browser mixes old with
-    new."""
+    """The route that serves `assets/js`, Plotly and the languages. Its address changes with the files, so that no browser mixes
+    old with new."""
     modules = {file.name: file for file in _modules()}
+    languages = {f"{file.stem}.js": file for file in _tables()}
 
     async def module(request: Request) -> Response:
-        file = modules.get(request.path_params["name"])
+        name = request.path_params["name"]
+        if name in languages:
+            return Response(_speaking(languages[name]), media_type="text/javascript", headers=FOR_GOOD)
+        file = modules.get(name)
         return FileResponse(file, media_type="text/javascript", headers=FOR_GOOD) if file else Response(status_code=404)
 
     # Starlette's StaticFiles does not find its files if a proxy serves the page below a path.
@@ -96,11 +103,25 @@ def render(name: str, /, **values: Any) -> Markup:
 @cache
 def folder() -> str:
     """The scripts' folder, as a path relative to the page."""
-    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in _modules())).hexdigest()[:12]
+    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in [*_modules(), *_tables()])).hexdigest()[:12]
+
+
+_TEMPLATES.globals |= {"languages": LANGUAGES, "scripts_folder": folder}
 
 
 def _modules() -> list[Path]:
     return [*sorted((ROOT / "js").glob("*.js")), PLOTLY]
+
+
+def _tables() -> list[Path]:
+    return sorted((ROOT / "languages").glob("*.json"))
+
+
+@cache
+def _speaking(table: Path) -> str:
+    """The script that translates the page, with one language's table."""
+    script = (ROOT / "js" / "language.js").read_text(encoding="utf-8")
+    return f"{script}\nspeak({table.read_text(encoding='utf-8')});"
 
 
 def modules_for(entries: Iterable[str]) -> dict[str, str]:

@@ -68,6 +68,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
                 build_draft_yourself(catalog)
                 build_compare_texts(catalog, workbench.controls)
                 build_doctor()
+        component("language_menu", render("languages"))
         # Not on every load: at each event Gradio copies all components that were ever updated, with their contents.
         header.linked(_check_link, None, None, **QUIET)
         page.unload(leave)

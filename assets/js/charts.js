@@ -2,6 +2,7 @@
 // without draft tokens or finished steps, each chart is a sentence.
 
 import { follow } from "./cursor.js";
+import { inLanguage } from "./dom.js";
 import { count, milliseconds, percent, two } from "./format.js";
 import { luckByPlace, luckOf, otherWay } from "./luck.js";
 import { plot } from "./plot.js";
@@ -48,7 +49,7 @@ export const line = (name, x, y, color, dash, more) =>
 
 export function note(text) {
   const hidden = { visible: false, range: [0, 1] };
-  const lines = text.replace(/(.{30,44}) /g, "$1<br>");
+  const lines = inLanguage(text).replace(/(.{30,44}) |(.{16,24}[，。：；])(?=.)/g, "$1$2<br>");
   return following(text, hidden, hidden, [], { annotations: [{ text: lines, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] });
 }
 

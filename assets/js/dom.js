@@ -1,3 +1,6 @@
+// A text in the page's language, for drawings; what enters the page as text is translated there (see language.js).
+export const inLanguage = (text) => window.translated?.(text) ?? text;
+
 // Text from a prompt or a model enters the page only through this function: as text, never as markup.
 export function make(tag, className, text) {
   const node = document.createElement(tag);

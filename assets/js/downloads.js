@@ -35,9 +35,14 @@ export function offerFiles(stage) {
   document.addEventListener("click", (event) => { if (!menu.contains(event.target)) menu.open = false; });
 }
 
-// A file of the run from the server; nothing if it does not answer, which the page reports.
+// A file of the run from the server; nothing if it does not answer, which the page reports. A page has the language of this one.
 async function save(stage, name, type, ...what) {
-  const text = await stage.server.file([stage.run.id, ...what]);
+  let text = await stage.server.file([stage.run.id, ...what]);
+  const speaking = document.querySelector("script[data-language]");
+  if (text && speaking && what[0] === "replay") {
+    const script = await (await fetch(speaking.src)).text();
+    text = text.replace('lang="en"', `lang="${document.documentElement.lang}"`).replace("<style>", () => `<script>${script}</script><style>`);
+  }
   if (text) download(name, text, type); else if (text !== undefined) stage.trigger("lost", {});
 }
 
@@ -53,7 +58,7 @@ export function offerPicture(place, picture) {
   const offers = ["png", "svg"].map((format) => {
     const offer = button("", format.toUpperCase(), async () => {
       const name = place.previousElementSibling.firstChild.textContent; // the title, as text or as a link
-      download(`${NAME}-${name.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.${format}`, await picture(format));
+      download(`${NAME}-${name.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-")}.${format}`, await picture(format));
     });
     offer.title = `Save this chart as ${format.toUpperCase()}`;
     offer.setAttribute("aria-label", `${offer.title}: ${place.getAttribute("aria-label")}`);

@@ -3,7 +3,7 @@
 
 import { answerTo } from "./connection.js";
 import { Distributions } from "./distributions.js";
-import { finder, hold, make } from "./dom.js";
+import { finder, hold, inLanguage, make } from "./dom.js";
 import { nameOf, chance, edge, inShort } from "./verdict_words.js";
 import { number } from "./format.js";
 import { Redraw } from "./redraw.js";
@@ -120,8 +120,15 @@ class Inspector {
   }
 }
 
-// Pieces of text, some of them with their glossary term.
+// Pieces of text, some of them with their glossary term. A translated sentence links the translations of its terms.
 function linked(tag, pieces) {
+  const sentence = pieces.map(([text]) => text).join("");
+  const said = inLanguage(sentence);
+  if (said !== sentence) {
+    const terms = new Map(pieces.filter(([, term]) => term).map(([text, term]) => [inLanguage(text), term]));
+    const forms = [...terms.keys()].sort((a, b) => b.length - a.length).map((form) => form.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+    pieces = (forms.length ? said.split(new RegExp(`(“[^”]*”|${forms.join("|")})`, "u")) : [said]).map((text) => [text, terms.get(text)]).filter(([text]) => text);
+  }
   return hold(tag, "", ...pieces.map(([text, term]) => {
     const piece = make(term ? "a" : "span", term ? "ns-term" : "", text);
     if (term) piece.href = `#term-${term}`;

@@ -3,6 +3,7 @@
 // layout is in the template.
 
 import { missed } from "./connection.js";
+import { inLanguage } from "./dom.js";
 import { chartPicture, offerPicture } from "./downloads.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
@@ -18,6 +19,7 @@ const colors = new Map();  // the theme's colours by name
 const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
 const whenIdle = (act) => idle(act, { timeout: IDLE_MS });
 const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url);
+const EXTRA = "<extra></extra>"; // the end of a hover text without the trace's name
 const LECTURE = { type: 18, taller: 1.1, legend: 16 }; // in pixels, but for the height's factor
 const lecturing = () => document.body.classList.contains("ns-lecture");
 let busy = false, loading = null;
@@ -30,12 +32,12 @@ export function plot(place, figure) {
     offerPicture(place, async (format) => chartPicture(await drawn(place), place, format));
   }
   const state = plots.get(place);
-  state.figure = figure;
+  state.figure = translated(figure);
   // The takeaway is text of the page: it wraps, and screen readers find it.
   const takeaway = figure.layout.meta || "";
   const line = place.previousElementSibling.lastElementChild;
   if (line.textContent !== takeaway) line.textContent = takeaway;
-  place.setAttribute("aria-label", `${state.title}. ${takeaway}`);
+  place.setAttribute("aria-label", `${state.title}. ${inLanguage(takeaway)}`);
   enqueue(place);
 }
 
@@ -117,6 +119,13 @@ async function drawn(place) {
   await loadPlotly();
   if (waiting.delete(place) || !place.layout) draw(place);
   return window.Plotly;
+}
+
+// A figure with all its words in the page's language.
+function translated(value) {
+  if (typeof value === "string") return value.split(EXTRA).map(inLanguage).join(EXTRA);
+  if (Array.isArray(value)) return value.map(translated);
+  return value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, translated(inner)])) : value;
 }
 
 // A figure with the theme's colours, and in lecture mode with larger type.

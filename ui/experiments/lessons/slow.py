@@ -36,7 +36,7 @@ def words(data: Data) -> dict[str, str]:
         "widest": str(widest),
         "many": milliseconds(known[widest]),
         "singly": milliseconds(widest * known[1]),
-        "above": " (above the edge of the chart)"
+        "above": " It is above the edge of the chart."
         if 1000 * widest * known[1] > pass_costs(known)["layout"]["yaxis"]["range"][1]
         else "",
         "times": f"{known[widest] / known[1]:.1f}",

@@ -1,0 +1,85 @@
+"""The page in its other languages: the browser, a link or the menu chooses one, and no room has an English text left."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.steps import run, toast
+from ui.assets import LANGUAGES, ROOT
+
+_SCRIPT = (ROOT / "js" / "language.js").read_text("utf-8")
+THEIRS = "".join(re.findall('"([^"]*)"', _SCRIPT.split("const THEIRS =")[1].split(";")[0]))
+"""The selector of texts that are never translated."""
+ROOMS = """async (theirs) => {
+    const found = new Map();
+    const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    const until = async (holds) => { while (!holds()) await frame(); };
+    const look = (where) => {
+        const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+        const add = (text) => { if (/\\p{L}{2}/u.test(text) && !found.has(text)) found.set(text, where); };
+        while (walker.nextNode()) if (!walker.currentNode.parentElement.closest(theirs)) add(walker.currentNode.data);
+        for (const name of ["title", "aria-label", "placeholder", "aria-valuetext"]) {
+            for (const node of document.querySelectorAll(`[${name}]`)) if (!node.closest(theirs)) add(node.getAttribute(name));
+        }
+        for (const menu of document.querySelectorAll("[role=listbox]")) add(menu.value);
+    };
+    look("run");
+    for (const tab of document.querySelectorAll("#tabs [role=tablist] [role=tab]")) {
+        tab.click();
+        await until(() => tab.getAttribute("aria-selected") === "true");
+        await frame();
+        look(tab.dataset.tabId);
+    }
+    const [learn, next] = [document.querySelector(".ns-learn"), document.querySelector(".ns-next")];
+    for (const lesson of document.querySelectorAll(".ns-course button")) {
+        lesson.click();
+        await until(() => learn.dataset.lesson === lesson.dataset.lesson);
+        for (const dot of document.querySelectorAll(".ns-dots button")) {
+            await frame();
+            look(`lesson ${learn.dataset.lesson}, step ${learn.dataset.step}`);
+            (document.querySelector(".ns-ask:not([hidden]) .ns-choices button") ?? next).click();
+        }
+    }
+    // What has a translation has it already.
+    return [...found].map(([text, where]) => [text, where, window.translated(text) === text]);
+}"""
+TERMS = re.compile(
+    r"“[^”]*”|\S*[/_]\S*|\b(?:Naive Speculate|English|Español|HTML|SVG|PNG|JSONL?|CSV|SXM|API|MTP|KV|FP8|[KMGT]B|ms|GHz|TFLOPS"
+    r"|[TG]B/s|NVIDIA|XXL|ln|b?float(?:32|16)|nat|min|max|[Tt]op-[pk]|[Mm]in-p|argmax|logit|Esc|Page (?:Up|Down)|Gradio"
+    r"|[Tt]ales|Leviathan|Kalman|Matias|Chen|Llama|T5-small|DDR5|vLLM|llama\.cpp|SGLang|TensorRT-LLM|transformers|EAGLE|DeepSeek"
+    r"|GLM|DFlash|PARD|n-gram|python -m|differ|\d+B|AMD EPYC|Intel.*|common\.complete)\b"
+)
+"""Names, units and signs that are the same in Chinese."""
+
+
+def speaks(page: Page, language: str) -> None:
+    expect(page.locator("html")).to_have_attribute("lang", language)
+    expect(page.locator("#run")).to_have_text({"en": "Run", "es": "Ejecutar", "zh": "运行"}[language])
+
+
+@pytest.mark.parametrize("language", [code for code in LANGUAGES if code != "en"])
+def test_no_room_has_an_english_text_left(open_page, language):
+    page = open_page(f"?lang={language}")
+    run(page, "Once upon a time", max_tokens=8)
+    page.locator("#tokens [data-step]").first.click()
+    expect(page.locator(".inspector-why p").first).to_be_attached()
+    speaks(page, language)
+    found = page.evaluate(ROOMS, THEIRS)
+    assert {where for _, where, _ in found} > {"run", "explore", "learn", "lesson 1, step 0", "lesson 11, step 3"}
+    assert [(text, where) for text, where, done in found if not done] == []
+    if language == "zh":
+        assert [(text, where) for text, where, _ in found if re.search("[A-Za-z]{2}", TERMS.sub("", text))] == []
+
+
+def test_the_browser_chooses_the_language_and_the_menu_is_remembered(open_page):
+    page = open_page("?temperature=-1", locale="es-MX")
+    speaks(page, "es")
+    page.locator("#run").click()
+    toast(page, "debe ser mayor o igual que 0")
+    page.locator(".ns-language select").select_option("zh")
+    speaks(page, "zh")
+    page.goto(page.url.split("?")[0] + "?lang=en")
+    speaks(page, "en")
+    page.goto(page.url.split("?")[0])
+    speaks(page, "zh")
