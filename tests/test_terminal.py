@@ -27,8 +27,12 @@ def shown(events) -> str:
 
 
 def test_where_kept_drafts_were_copied_from_is_underlined(bundled_decoder):
-    guide = {"regex": r"( pears, plums, apples,){4}"}  # so that there is something to copy, whatever the models would write
-    params = SamplingParams(max_tokens=40, temperature=0, guided_decoding=guide)
+    again = bundled_decoder.admission.vocabulary.encode(" pears, plums, apples,", begins=False)
+
+    def repeated(history, logits):  # so that there is something to copy, whatever the models would write
+        return logits.index_fill(0, torch.tensor([again[len(history) % len(again)]]), 1e3)
+
+    params = SamplingParams(max_tokens=24, temperature=0, logits_processors=[repeated])
     run = bundled_decoder.generate(REPEATING, params, drafter="suffix")
     drafted = {(e.step, e.index): e.copied_from for e in run.trace if e.kind == EventKind.PROPOSED}
     kept = {drafted[e.step, e.index] for e in run.trace if e.kind == EventKind.ACCEPTED}
