@@ -41,6 +41,12 @@ ELSEWHERE = [
         "must be greater than or equal to",
         "must be less than or equal to",
         "must be a number",
+        "a number",
+        "at least",
+        "at most",
+        "above",
+        "from {} to {}",
+        "(all)",
     ),
 ]
 """Texts of Gradio's components, and of pydantic."""
