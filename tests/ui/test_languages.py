@@ -41,6 +41,12 @@ ELSEWHERE = [
         "must be greater than or equal to",
         "must be less than or equal to",
         "must be a number",
+        "a number",
+        "at least",
+        "at most",
+        "above",
+        "from {} to {}",
+        "(all)",
     ),
 ]
 """Texts of Gradio's components, and of pydantic."""
@@ -55,7 +61,8 @@ UNSAID = re.compile(
 INTERNAL = re.compile(
     "^Plotly|^unknown to the server|^model name|^there is no|^the session's name|^lesson {}|^a lesson must|close_rejection"
     "|^event number|inputs: the call|^not enough|^temperature is 0|^dtype|^{} returns|^hidden|^target has|^this pair has no"
-    "|^chat is set|^prompt and text|^, a run of|^tokens must|^a run starts|^(?:pair|guided|num_draft_tokens) must be"
+    "|^chat is set|^prompt and text|^, a run of|^tokens must|^{} must be a number from|^a run starts"
+    "|^(?:pair|guided|num_draft_tokens) must be"
 )
 """Errors that no visitor can cause, or that a more general text matches."""
 PROMPTS = {*EXAMPLES.values(), *QUESTIONS, *sweep.PROMPTS, *guided.EXAMPLES.values(), drafters._CRY.strip(), WARM_PROMPT}
