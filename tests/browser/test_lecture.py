@@ -34,7 +34,7 @@ def shows(page: Page, link: Locator) -> None:
 
 
 def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts_are_legible(open_page):
-    page = open_page("?lesson=1&lecture=1", shown=".ns-lesson-title", width=1024, height=768, reduced_motion="no-preference")
+    page = open_page("?lesson=1&lecture=1", shown=".ns-lesson-title", width=1024, height=768)
     whole = page.url.split("?")[0]
     link, card = page.locator(".ns-lesson-text a[href^='#term-']").first, page.locator(CARD)
     link.hover()
