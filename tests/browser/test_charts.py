@@ -135,15 +135,17 @@ def test_every_run_has_every_chart_and_says_something(case, show):
         assert note(figure) == figure.layout.meta
 
 
-def test_before_the_first_step_a_chart_waits(show):
-    for figure in show(run([], finished=False)).figures.values():
+def test_before_the_first_step_all_waits_and_a_run_without_drafts_is_called_plain(show):
+    waiting, plain = show(run([], finished=False)), show(run([(0, 0)] * 3))
+    for figure in waiting.figures.values():
         assert note(figure) == WAITING
         assert not figure.data
-
-
-@pytest.mark.parametrize("name", ["acceptance", "positions", "lengths", "speedup"])
-def test_a_run_without_drafts_is_called_plain(name, chart):
-    assert note(chart(name, run([(0, 0)] * 3))) == NO_DRAFTS
+    assert "drafting the first step" in waiting.sentence
+    assert [value for value, _ in waiting.numbers] == ["–"] * 4
+    for name in ("acceptance", "positions", "lengths", "speedup"):
+        assert note(plain.figures[f"chart-{name}"]) == NO_DRAFTS
+    assert "one token per pass" in plain.sentence
+    assert plain.numbers[0] == ("–", "nothing was drafted")
 
 
 def test_acceptance_shows_each_step_and_the_mean_over_drafts(chart):
@@ -312,18 +314,6 @@ def test_without_a_measurement_the_speedup_is_a_dash_with_the_reason(show):
     assert show(trace).numbers[3] == ("–", "measured after the run")
     assert "being measured" in show(trace, unmeasured={"measuring": True}).numbers[3][1]
     assert show(trace, unmeasured={"reason": "Others are decoding.", "again": True}).numbers[3] == ("–", "Others are decoding.")
-
-
-def test_plain_decoding_is_called_so(show):
-    plain = show(run([(0, 0), (0, 0)]))
-    assert "one token per pass" in plain.sentence
-    assert plain.numbers[0] == ("–", "nothing was drafted")
-
-
-def test_a_run_that_has_not_begun_has_no_numbers(show):
-    nothing = show(run([], finished=False))
-    assert "drafting the first step" in nothing.sentence
-    assert [value for value, _ in nothing.numbers] == ["–"] * 4
 
 
 def test_the_headline_of_a_place_is_that_of_the_run_so_far(show):

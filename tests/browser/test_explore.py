@@ -68,6 +68,7 @@ def test_the_tab_opens_with_recorded_maps_curves_and_a_table_that_fit_the_page_i
     assert len(texts(page, "explore-batches")) >= len(batches)
     expect(page.locator("#explore-csv")).to_be_visible()
     assert not scrolls_sideways(page)
+    see_chart(page, "explore-speedup")
     dark = page.locator("#explore-speedup .xtitle").evaluate("(e) => getComputedStyle(e).fill")
     page.evaluate("document.body.classList.remove('dark')")
     page.wait_for_function(

@@ -25,31 +25,6 @@ def open_others(page) -> None:
 
 
 def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts_and_an_old_trace_says_that_it_recorded_none(page, tmp_path):
-    ended(page)
-    open_others(page)
-    rounds = page.locator(f"{DIALOG} .ns-others-round")
-    expect(rounds).to_have_count(sum(event.kind == "step" for event in Trace.load(SPECULATIVE)))
-    page.locator(f"{DIALOG} .ns-others-only input").uncheck()
-    cut = rounds.evaluate_all("(all) => all.filter((one) => one.scrollWidth > one.clientWidth).length")
-    assert cut == 0, "rounds whose last drafts are out of sight"
-    page.locator(f"{DIALOG} [data-close]").click()
-    old = Trace.load(SPECULATIVE)
-    for event in old:
-        event.others = event.typical_distances = None
-        event.draft_top = event.target_top = event.residual_top = None
-    old.save(tmp_path / "old.jsonl")
-    before = shown_run(page)
-    page.locator(".ns-file").set_input_files(tmp_path / "old.jsonl")
-    another_run(page, before)
-    ended(page)
-    open_others(page)
-    expect(page.locator(DIALOG)).to_contain_text(re.compile("Not recorded"))
-    page.locator(f"{DIALOG} [data-close]").click()
-    page.locator("#tokens [data-kind=accepted]").first.click()
-    expect(page.locator("#distributions figcaption")).to_contain_text("recorded no distributions")
-    expect(page.locator("#distributions .ns-odds")).to_be_hidden()
-    expect(page.locator("#distributions .ns-pictures")).to_be_hidden()
-
     run(page, "There was once a king who", max_tokens=24, k=4, seed=5, temperature=1)
     steps = [event for event in trace(page) if event.kind == "step" and event.num_draft]
     open_others(page)
@@ -91,3 +66,31 @@ def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts_and_an_old_tra
     open_others(page)
     expect(page.locator(DIALOG)).to_contain_text("does not answer. Try again.")
     page.locator(f"{DIALOG} [data-close]").click()
+
+    page.unroute_all()
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.reload()
+    ended(page)
+    open_others(page)
+    rounds = page.locator(f"{DIALOG} .ns-others-round")
+    expect(rounds).to_have_count(sum(event.kind == "step" for event in Trace.load(SPECULATIVE)))
+    page.locator(f"{DIALOG} .ns-others-only input").uncheck()
+    cut = rounds.evaluate_all("(all) => all.filter((one) => one.scrollWidth > one.clientWidth).length")
+    assert cut == 0, "rounds whose last drafts are out of sight"
+    page.locator(f"{DIALOG} [data-close]").click()
+    old = Trace.load(SPECULATIVE)
+    for event in old:
+        event.others = event.typical_distances = None
+        event.draft_top = event.target_top = event.residual_top = None
+    old.save(tmp_path / "old.jsonl")
+    before = shown_run(page)
+    page.locator(".ns-file").set_input_files(tmp_path / "old.jsonl")
+    another_run(page, before)
+    ended(page)
+    open_others(page)
+    expect(page.locator(DIALOG)).to_contain_text(re.compile("Not recorded"))
+    page.locator(f"{DIALOG} [data-close]").click()
+    page.locator("#tokens [data-kind=accepted]").first.click()
+    expect(page.locator("#distributions figcaption")).to_contain_text("recorded no distributions")
+    expect(page.locator("#distributions .ns-odds")).to_be_hidden()
+    expect(page.locator("#distributions .ns-pictures")).to_be_hidden()

@@ -84,6 +84,8 @@ def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbe
     go_to(page, judged + 1)
     assert page.locator(f"#tokens [data-kind={recorded[judged].kind.value}]:not([hidden])").count() == 1
 
+    press(page, "To the end")
+    ended(page)
     whole = int(page.locator(SLIDER).input_value())
     page.locator(".ns-speed").select_option("rounds:1")
     press(page, "Play")
