@@ -2,10 +2,9 @@
 
 from playwright.sync_api import expect
 
-from naive_speculate import Trace
+from naive_speculate import SamplingParams, Trace
 from naive_speculate.speculate.draft import DRAFTERS
-from tests.browser.steps import TIP, another_run, ended, open_drawer, run, shown_run, trace
-from tests.browser.test_guided import TEXT, guide_by
+from tests.browser.steps import TIP, another_run, ended, open_drawer, run, shown_run
 from ui.host.catalog import NEEDS
 from ui.run.recorded import SPECULATIVE
 
@@ -18,7 +17,7 @@ def open_trace(page, events, path) -> None:
     ended(page)
 
 
-def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_tokens_are_marked(page, tmp_path):
+def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_tokens_are_marked(page, small_decoder, tmp_path):
     ended(page)
     if Trace.load(SPECULATIVE).settings["drafter"] == "model":
         expect(page.locator(".ns-drafter")).to_be_hidden()  # of a draft model with the same tokens there is nothing to see
@@ -41,13 +40,14 @@ def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_token
     run(page, "Xyzzy", max_tokens=1, seed=1)
     expect(page.locator("#stats")).to_contain_text("Prompt lookup proposed nothing: the target model wrote 1 token")
 
-    menu.get_by_label(DRAFTERS["suffix"].title).check()
-    guide_by(page, "regex")  # so that there is something to copy, whatever the models would write
-    page.locator(TEXT).fill("( pears, plums, apples,){4}")
-    run(page, "apples, pears, plums, apples, pears, plums, apples,", max_tokens=24, temperature=0, seed=1)
+    repeating = "apples, pears, plums, apples, pears, plums, apples,"
+    again = sorted(set(small_decoder.admission.encode(repeating)))  # so that there is something to copy
+    params = SamplingParams(max_tokens=24, temperature=0, allowed_token_ids=again)
+    copying = small_decoder.generate(repeating, params, drafter="suffix", num_draft_tokens=4).trace
+    open_trace(page, list(copying), tmp_path / "copied.jsonl")
     expect(page.locator(".ns-drafter")).to_contain_text(DRAFTERS["suffix"].about)
 
-    events = list(trace(page))
+    events = list(copying)
     drafted = {(e.step, e.index): e for e in events if e.kind == "proposed"}
     accepted = next(e for e in events if e.kind == "accepted" and drafted[e.step, e.index].copied_from is not None)
     step = [e for e in drafted.values() if e.step == accepted.step]
