@@ -106,6 +106,8 @@ class BoundedQueue(Queue):
         """Keep a message until it is read, if there is room."""
         super().send_message(event, event_message)
         unread = self.pending_messages_per_session
+        if event.session_hash not in unread:  # the visitor has left
+            return
         mine = unread[event.session_hash]
         if mine.size > self.visitor_bytes:
             self._drop(event.session_hash)
