@@ -28,6 +28,7 @@ def test_a_token_shows_its_numbers_to_who_points_explains_itself_to_who_clicks_a
     page.keyboard.press("Escape")
     expect(page.locator("#inspector")).to_be_hidden()
 
+    page.mouse.move(0, 0)
     for box in ("#tokens", "#rounds"):
         expect(page.locator(f"{box} [tabindex='0']")).to_have_count(1)
     page.locator("#tokens [data-step]").first.focus()

@@ -105,6 +105,7 @@ def test_what_cannot_be_a_word_is_told_the_game_goes_on_and_a_word_written_in_th
     expect(page.get_by_label("The story begins")).to_be_focused()
 
     begin(page, "The fox looked at the")
+    page.get_by_label("Always draft mine").uncheck()
     next_word = "const form = document.querySelector('.ns-your-word'); form.elements.word.value = 'old'; form.requestSubmit();"
     as_soon_as(page, "document.querySelectorAll('.ns-your-words tbody tr').length === 1", next_word)
     write(page, "very", 100, 0)
