@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import gradio as gr
 import pytest
+from gradio.queueing import Event as QueuedEvent
+from gradio.server_messages import EstimationMessage
 
 from naive_speculate.events import Event
 from tests.hosting.http import get
@@ -109,3 +111,12 @@ def test_the_bytes_of_a_value_are_those_of_all_that_it_refers_to_but_no_more():
     assert 10_000 < weight([[text, {"key": (text, Event)}]]) < 14_000
     assert weight([{"known": Weighed(text, 5)}]) < 2000
     assert weight([["é" * 1000 + str(number)] for number in range(1000)]) > 1_000_000
+
+
+def test_a_message_to_a_visitor_who_has_left_is_no_error(page):
+    """Gradio forgets the visitor at once, and the call ends a little later."""
+    (function,) = [one for one in page.fns.values() if one.api_name == "generate"]
+    left = QueuedEvent("who has left", function, None, None)
+    left.alive = False
+    page._queue.send_message(left, EstimationMessage(queue_size=0))
+    assert "who has left" not in page._queue.pending_messages_per_session
