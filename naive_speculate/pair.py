@@ -73,7 +73,8 @@ class ModelPair:
         self.translation  # noqa: B018 - raises for too few shared tokens
         if self.head is not None:
             check_head(self.head, self.target)
-        present = {"model": self.draft, "head": self.head, "suffix": self.target, "suffix+head": self.head}
+        eagle = self.head if self._head_role == "head" else None
+        present = {"model": self.draft, self._head_role: self.head, "suffix": self.target, "suffix+head": eagle}
         if self.fastest_drafter is not None and present.get(self.fastest_drafter) is None:
             allowed = " or ".join(map(repr, present))
             raise ValueError(f"fastest_drafter must be {allowed} and in the pair, got {self.fastest_drafter!r:.80}")

@@ -50,7 +50,7 @@ window.speak = (table) => {
     let [said, some] = ["", false];
     for (let n = 0; n < parts.length;) {
       const between = n % 2 === 1;
-      let end = between ? n + 1 : parts.length;
+      let end = between ? n + 1 : Math.min(parts.length, n + 13);
       let found = between ? (all ? table[parts[n]] : undefined) : find(parts.slice(n, end).join(""));
       while (found === undefined && end > n + 1) found = find(parts.slice(n, end -= 2).join(""));
       if (!between) found ??= findParts(parts[n], level + 1);
@@ -85,6 +85,7 @@ window.speak = (table) => {
 
   // Translates an element that mixes text and elements, as a whole; whether it could.
   function mixed(element) {
+    if (/<\/?\d+\/?>/.test(element.textContent)) return false; // somebody's text that looks like an element of a key
     const texts = [...element.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
     if (!texts.length || !element.firstElementChild || element.childNodes.length > 40) return false;
     const inner = [];

@@ -83,7 +83,7 @@ class Comparison:
         report: dict[str, Any] = {
             "target": pair.names["target"],
             "draft": pair.names["draft"],
-            "head": pair.names.get("head"),
+            "head": pair.names.get("head") or pair.names.get("block"),
             "device": str(decoder.admission.device),
             "executor": getattr(pair.target, "executor", "transformers"),
             "machine": platform.machine(),

@@ -40,10 +40,14 @@ def _one_line(cls: Any, prefix: str, error: ValidationError) -> Exception:
     first = error.errors(include_url=False)[0]
     if first["type"] == "value_error":  # of a check of the class's own, which is one line
         return ValueError(str(first["ctx"]["error"]))
-    place = first["loc"][0]
-    name = list(cls.__pydantic_fields__)[place] if isinstance(place, int) else place  # of a positional argument, its number
-    if name not in cls.__pydantic_fields__:
+    place, names = first["loc"][0], list(cls.__pydantic_fields__)
+    if isinstance(place, int) and place >= len(names):  # of a positional argument, its number
+        return TypeError(f"{cls.__name__} takes {len(names)} arguments")
+    name = names[place] if isinstance(place, int) else place
+    if name not in names:
         return TypeError(f"{cls.__name__} has no {name!r}")
+    if first["type"] == "missing":
+        return TypeError(f"{cls.__name__} needs {name!r}")
     return ValueError(f"{prefix}{name} must be {_allowed(cls.__pydantic_fields__[name])}, got {first['input']!r:.80}")
 
 

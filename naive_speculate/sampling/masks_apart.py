@@ -105,7 +105,8 @@ class MaskApart(GrammarMask):
             self._connection.close()
             raise GuideTooCostly(*self._source) from None
         self._consumed = list(history)
-        self._left = min(self._seconds, self._left - used + REFILL_SHARE * self._seconds)
+        refill = REFILL_SHARE * self._seconds if method == "_allowed" else 0.0
+        self._left = min(self._seconds, self._left - used + refill)
         return answer
 
 

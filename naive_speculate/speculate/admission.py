@@ -97,8 +97,9 @@ class Admission:
         seed = params.seed if params.seed is not None else fresh_seed()
         pipelines = [self._pipeline(params, plan.token_ids, plan.stops) for _ in range(params.num_sequences)]
         repeats = random is not None or params.seed is not None  # a seed repeats a run, windows included
-        learned = None if repeats else self.pair.learned_costs(plan.drafter)
-        costs = self.pair.costs(plan.drafter) if learned is None else learned.table()
+        priced = plan.drafter if plan.drafting is not None else "suffix"  # of plain decoding only the verification costs
+        learned = None if repeats else self.pair.learned_costs(priced)
+        costs = self.pair.costs(priced) if learned is None else learned.table()
         if plan.drafting is None or not (plan.drafting.drafts_windows and pipelines[0].tempers_only):
             costs = replace(costs, call=None)  # the host reads every draft, so that each is a call
         started = self._started(request, plan, seed, costs)

@@ -183,7 +183,10 @@ def _outcome(index: int, row: SequenceState, happened: Step, seen: dict[str, Any
     if row.pipeline.guided:
         by_text = "text" if index in happened.draft.forced else None
         only = [*seen["only_one"][:length], seen["only_one"][accepted]]
-        outcome.values["forced"] = ["token" if one else by_text for one in only[:length]] + ["token" if only[-1] else None]
+        kinds = [
+            "token" if one and at < accepted else by_text for at, one in enumerate(only[:length])
+        ]  # others are not allowed
+        outcome.values["forced"] = [*kinds, "token" if only[-1] else None]
     return outcome
 
 

@@ -25,7 +25,7 @@ class Request:
     # how tokens are chosen and when generation ends; with n > 1 each sequence has its own row in the events
     params: Annotated[SamplingParams, Field(description="SamplingParams")] = Field(default_factory=SamplingParams)
     num_draft_tokens: _Window = 5  # tokens to draft per step, 0 for plain decoding, or "auto"
-    verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING  # how drafts are judged: a name in `VERIFIERS`
+    verify_strategy: Any = VerifyStrategy.SPECULATIVE_SAMPLING  # how drafts are judged: a name in `VERIFIERS`
     drafter: Any = None  # a name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`)
     # "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither
     detail: Annotated[Detail, Field(description="'full', 'probs' or 'none'")] = "full"

@@ -238,6 +238,8 @@ def test_logs_are_read_in_every_encoding(encoding, mark):
         assert read(mark + text) == read(text)
     words = "“k” = 3, 投机解码 🎉\n" * 3 + "plain words and more of them, as logs have\n" * 9
     assert decoded(words.encode("utf-8")) == words
+    framed = "\x01\0\0\0\0\0\0\x40 a line as docker keeps it\n" * 3
+    assert decoded(framed.encode("utf-8")) == framed
     assert decoded(b"") == ""
     assert decoded(b"\xff\x80 accept") == "\ufffd\ufffd accept"
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive_speculate.events import Event, EventKind, FinishReason, TokenProb
+from naive_speculate.events.event import MeasuredSpeedup
 from naive_speculate.events.metrics import summarize
 from naive_speculate.events.trace import Trace, dumps
 
@@ -55,6 +56,14 @@ def test_a_trace_survives_saving_and_loading(tmp_path):
     assert loaded.token_ids == [5] * 5
     assert loaded.started == STARTED
     assert loaded.finished.finish_reason == "length"
+
+
+def test_a_measured_speedup_without_drafts_comes_back_from_its_file(tmp_path):
+    measured = MeasuredSpeedup(1.0, 0.9, 1.1, 40.0, 40.0, 1.0, 0.0, 1.0, None, 9, "a machine")
+    Trace([STARTED, Event(EventKind.FINISHED, finish_reason=FinishReason.LENGTH, speedup=measured)]).save(
+        tmp_path / "run.jsonl"
+    )
+    assert Trace.load(tmp_path / "run.jsonl").finished.speedup == measured
 
 
 def test_fields_that_do_not_apply_are_left_out():

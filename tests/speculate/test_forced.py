@@ -114,3 +114,11 @@ def test_text_that_no_tokens_spell_is_left_to_the_drafter():
     assert vocabulary.continuing("self", history) == []
     found = vocabulary.continuing(" self", history)
     assert "".join(vocabulary.texts([*history, *found])).endswith("def there self")
+
+
+def test_a_rejected_copy_is_not_forced_where_the_grammar_allows_only_another_token(toys):
+    params = SamplingParams(max_tokens=6, seed=3, guided_decoding={"regex": "(a|b)c(a|b)c"})
+    events = list(SpeculativeDecoder(toys).stream([1, 2, 1, 2, 1], params, drafter="suffix", num_draft_tokens=3))
+    rejected = [event for event in events if event.kind == EventKind.REJECTED]
+    assert rejected
+    assert {event.forced for event in rejected} == {None}

@@ -69,21 +69,23 @@ def _tensor_names(name: str) -> set[str]:
     return names
 
 
-def tensor_files(name: str, wanted: Callable[[str], object] = bool) -> list[Path]:
+def tensor_files(name: str, wanted: Callable[[str], object] = bool, fetch: bool = True) -> list[Path]:
     """The safetensors files of a local folder or a Hub repository; of several, those with a tensor whose name is wanted.
+    Without `fetch`, only the cache of the Hub is read.
 
     Raises:
         ValueError: If one is missing.
     """
-    if (single := _file(name, "model.safetensors")) is not None:
+    if (single := _file(name, "model.safetensors", fetch)) is not None:
         return [single]
-    if (index := _file(name, "model.safetensors.index.json")) is None:
-        pickled = " (pytorch_model.bin is not read, since it can hold any program)" if _file(name, "pytorch_model.bin") else ""
+    if (index := _file(name, "model.safetensors.index.json", fetch)) is None:
+        has_pickle = _file(name, "pytorch_model.bin", fetch) is not None
+        pickled = " (pytorch_model.bin is not read, since it can hold any program)" if has_pickle else ""
         raise ValueError(f"it has no model.safetensors{pickled}")
     files = []
     shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
     for shard in sorted({file for tensor, file in shards.items() if wanted(tensor)}):
-        if (path := _file(name, shard)) is None:
+        if (path := _file(name, shard, fetch)) is None:
             raise ValueError(f"it has no {shard}, which {index.name} names")
         files.append(path)
     return files
@@ -93,10 +95,10 @@ def _as_speculators(key: str) -> str:
     return key.removeprefix("model.").replace("midlayer.", "layers.0.")
 
 
-def _file(name: str, file: str) -> Path | None:
+def _file(name: str, file: str, fetch: bool = True) -> Path | None:
     if _is_path(name):
         return path if (path := Path(name).expanduser() / file).is_file() else None
-    found = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+    found = cached_file(name, file, local_files_only=not fetch, _raise_exceptions_for_missing_entries=False)
     return None if found is None else Path(found)
 
 

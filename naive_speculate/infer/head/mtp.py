@@ -31,16 +31,18 @@ _PREFIX = r"(model\.|language_model\.)*"
 
 
 def mtp_tensors(target: Any) -> dict[str, Any]:
-    """The file of each tensor of a target's first MTP layer, by name; empty where its checkpoint has none."""
-    if not isinstance(target, TransformersLanguageModel):
+    """The file of each tensor of a target's first MTP layer, by name; empty where its checkpoint has none. Reads the folder or
+    the Hub's cache that the target was loaded from, and fetches nothing."""
+    source = target.model.name_or_path if isinstance(target, TransformersLanguageModel) else None
+    if not source:
         return {}
     own = re.compile(rf"{_PREFIX}(mtp\.(?!layers\.[1-9])|layers\.{target.num_layers}\.)(?!embed_tokens\.|shared_head\.head\.)")
     found: dict[str, Any] = {}
     try:
-        for path in tensor_files(target.name, own.match):
+        for path in tensor_files(source, own.match, fetch=False):
             with safe_open(path, framework="pt") as file:
                 found |= dict.fromkeys(filter(own.match, file.keys()), path)
-    except (ValueError, OSError, SafetensorError):  # it was not loaded from safetensors
+    except (ValueError, KeyError, TypeError, OSError, SafetensorError):  # it was not loaded from safetensors
         return {}
     return found
 
@@ -56,12 +58,12 @@ class MtpHead:
     drafts_windows = False
 
     def __init__(self, target: Any) -> None:
-        self.name, self.device, self.dtype = target.name, target.device, target.model.dtype
-        self.layers, self.vocab_size = (target.num_layers,), target.vocab_size
         try:
             self._mtp = _load(target.model, mtp_tensors(target))
-        except (ImportError, AttributeError, KeyError, RuntimeError, OSError, ValueError, SafetensorError) as error:
+        except (ImportError, AttributeError, KeyError, TypeError, RuntimeError, OSError, ValueError, SafetensorError) as error:
             raise ValueError(f"the target's MTP layer cannot be loaded: {' '.join(str(error).split()):.300}") from None
+        self.name, self.device, self.dtype = target.name, target.device, target.model.dtype
+        self.layers, self.vocab_size = (target.num_layers,), target.vocab_size
         self._norm = target.model.get_decoder().norm
         self.num_parameters = sum(parameter.numel() for parameter in self._mtp.layers.parameters())
         kind = (getattr(self._mtp.config, "layer_types", None) or [None])[0]

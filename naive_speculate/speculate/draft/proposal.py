@@ -167,7 +167,8 @@ def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: in
         for member, length, source in zip(members, part.lengths, part.copied_from or [None] * len(members), strict=True):
             lengths[member], copied_from[member] = length, source
     forced = {members[index] for part, members in zip(parts, groups, strict=True) for index in part.forced}
-    return Proposal(token_ids, probs, lengths, copied_from, model_probs, forced)
+    copies = None if all(part.copied_from is None for part in parts) else copied_from
+    return Proposal(token_ids, probs, lengths, copies, model_probs, forced)
 
 
 def check_proposal(
