@@ -40,8 +40,8 @@ async function save(stage, name, type, ...what) {
   let text = await stage.server.file([stage.run.id, ...what]);
   const speaking = document.querySelector("script[data-language]");
   if (text && speaking && what[0] === "replay") {
-    const script = await (await fetch(speaking.src)).text();
-    text = text.replace('lang="en"', `lang="${document.documentElement.lang}"`).replace("<style>", () => `<script>${script}</script><style>`);
+    const script = await fetch(speaking.src).then((answer) => answer.text()).catch(() => ""); // without it the file is in English
+    if (script) text = text.replace('lang="en"', `lang="${document.documentElement.lang}"`).replace("<style>", () => `<script>${script}</script><style>`);
   }
   if (text) download(name, text, type); else if (text !== undefined) stage.trigger("lost", {});
 }
