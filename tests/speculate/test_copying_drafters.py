@@ -142,7 +142,7 @@ def test_rows_of_several_drafters_tell_their_own_sources(tiny_decoder):
 def test_a_drafter_of_before_proposes_without_sources(tiny_decoder):
     one = Proposal(torch.zeros(1, 1, dtype=torch.int64), None, [1])
     assert one.copied_from is None
-    assert merge([one, one], [[0], [1]], 3).copied_from == [None, None]
+    assert merge([one, one], [[0], [1]], 3).copied_from is None
 
 
 @pytest.mark.parametrize("copied_from", [[-1], [6], ["x"], [1, 2]])
