@@ -90,16 +90,14 @@ class Transformers:
             fastest[threads] = min(fastest[threads], seconds)
         self.threads = min(candidates, key=fastest.__getitem__)
 
-    def way(self, num_draft_tokens: int, temperature: float, lookup: bool = False) -> Way:
-        """Plain generation, or assisted with a constant number of draft tokens, by the draft model or by prompt lookup."""
+    def way(self, num_draft_tokens: int, temperature: float) -> Way:
+        """Plain generation, or assisted with a constant number of draft tokens."""
 
         def decode(prompt: list[int], seed: int) -> Run:
             torch.manual_seed(seed)
             query = torch.tensor([prompt], device=self.target.device)
             options: dict[str, Any] = {}
-            if lookup:
-                options["prompt_lookup_num_tokens"] = num_draft_tokens
-            elif num_draft_tokens:
+            if num_draft_tokens:
                 draft_config = self.draft.generation_config
                 draft_config.num_assistant_tokens = num_draft_tokens
                 draft_config.num_assistant_tokens_schedule = "constant"
