@@ -32,7 +32,7 @@ def opened(page: Page, url: str) -> None:
 
 
 def so_far(page: Page) -> None:
-    """What the page has asked for in vain until now has been said on its console."""
+    """Wait until the console has every failed request of the page until now."""
     with page.expect_console_message(lambda message: message.text == "so far"):
         page.evaluate("fetch('nothing').catch(() => console.error('so far'))")
 
