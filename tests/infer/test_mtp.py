@@ -22,7 +22,6 @@ from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDec
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.infer.head.mtp import mtp_tensors
 from naive_speculate.models import wrap
-from naive_speculate.speculate.request import Request
 from naive_speculate.testing import prove_lossless
 from tests.heads import rms
 from tests.tiny import tiny_llama
@@ -180,17 +179,10 @@ def test_a_batch_row_equals_the_row_alone(toy):
     decoder = SpeculativeDecoder(toy)
     prompts = [[1, 1, 0, 1], [0, 1]]
     params = [SamplingParams(max_tokens=8, seed=seed, ignore_eos=True) for seed in (1, 2)]
-    requests = [Request(prompt, each, drafter="mtp", num_draft_tokens=2) for prompt, each in zip(prompts, params, strict=True)]
-    runs, batch = [decoder.prepare(request) for request in requests], decoder.new_batch()
-    for run in runs:
-        batch.admit(run.rows)
-    while not all(run.over for run in runs):
-        records = batch.step([row for run in runs if not run.over for row in run.rows])
-        for run in runs:
-            run.events(records)
-    for run, prompt, each in zip(runs, prompts, params, strict=True):
-        alone = decoder.generate(prompt, each, drafter="mtp", num_draft_tokens=2)
-        assert run.rows[0].output_token_ids == alone.token_ids
+    options = {"drafter": "mtp", "num_draft_tokens": 2}
+    together = decoder.generate(prompts, params, **options)
+    for prompt, each, found in zip(prompts, params, together, strict=True):
+        assert found.token_ids == decoder.generate(prompt, each, **options).token_ids
 
 
 BROKEN = {

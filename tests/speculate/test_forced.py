@@ -10,7 +10,6 @@ from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDec
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
-from naive_speculate.speculate.request import Request
 from naive_speculate.text import Vocabulary
 from tests.speculate.toys import ToyModel, enumerate_outputs, largest_difference
 from tests.tokenizers_of_tests import unigram
@@ -79,17 +78,9 @@ def test_json_keys_take_fewer_steps_and_greedy_output_is_the_same(small_decoder,
 
 def test_a_batch_row_equals_the_row_alone(small_decoder):
     params = [SamplingParams(max_tokens=30, seed=seed, guided_decoding=JSON if seed < 2 else None) for seed in range(3)]
-    requests = [Request("Once upon a time", each, num_draft_tokens=4) for each in params]
-    runs, batch = [small_decoder.prepare(request) for request in requests], small_decoder.new_batch()
-    for run in runs:
-        batch.admit(run.rows)
-    while not all(run.over for run in runs):
-        records = batch.step([row for run in runs if not run.over for row in run.rows])
-        for run in runs:
-            run.events(records)
-    for run, each in zip(runs, params, strict=True):
-        alone = small_decoder.generate("Once upon a time", each, num_draft_tokens=4)
-        assert run.rows[0].output_token_ids == alone.token_ids
+    together = small_decoder.generate(["Once upon a time"] * 3, params, num_draft_tokens=4)
+    for each, found in zip(params, together, strict=True):
+        assert found.token_ids == small_decoder.generate("Once upon a time", each, num_draft_tokens=4).token_ids
 
 
 def test_the_forced_text_of_a_history(toys):
