@@ -10,7 +10,7 @@ from naive_speculate.events.metrics import Summary
 from naive_speculate.events.record import Outcome, StepRecord
 from naive_speculate.text import Vocabulary
 
-_OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances")
+_OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances", "tree")
 _UNJUDGED = ("draft_prob", "draft_top", "draft_entropy")
 _OF_TARGET = ("target_prob", "target_top", "target_entropy", "forced")
 _VERDICT = ("accept_prob", "uniform", "threshold", "draft_top_target", "target_top_draft")

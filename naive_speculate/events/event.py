@@ -45,6 +45,7 @@ class FinishReason(StrEnum):
 
 _FINITE = with_config(ConfigDict(allow_inf_nan=False, ser_json_inf_nan="constants"))
 """For reading traces: JSON has no infinity, not even as a string."""
+MAX_TREE = 64  # most nodes of a tree
 LOWEST_LOGPROB = -9999.0  # the logarithm of probability 0 in JSON, as in vLLM's server
 
 
@@ -107,6 +108,22 @@ class MeasuredSpeedup:
 
 @_FINITE
 @dataclass(slots=True)
+class TreeNode:
+    """A node of a step's tree of draft tokens."""
+
+    token_id: int
+    text: str
+    parent: Annotated[int, Field(ge=-1)]  # its parent's index in the tree, lower than its own; -1 for the text
+    kind: Literal["accepted", "rejected", "discarded"]  # discarded: not judged
+    # draft_prob, target_prob, accept_prob, uniform: as of an event; `draft_prob` counts earlier siblings in, `accept_prob` not
+    draft_prob: float | None = None
+    target_prob: float | None = None
+    accept_prob: float | None = None
+    uniform: float | None = None
+
+
+@_FINITE
+@dataclass(slots=True)
 class Event:
     """One thing that happened in a run.
 
@@ -147,6 +164,8 @@ class Event:
             draws. Strategies that need draws are missing if the run's own makes none.
         typical_distances: Of the same steps, per index: total variation between the target's distribution and the output of
             typical acceptance, given that earlier draft tokens were accepted.
+        tree: Of a step with a tree of draft tokens: all its nodes. The step's draft tokens are then the accepted path and the
+            first children below it.
         schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: The inputs of a run.
         weights: A description of the target's weights, where its name is not enough: "Q4_1 weights, dequantised".
         vocabularies: If the draft has another tokenizer: the numbers of tokens that both have ("shared"), of the target and of
@@ -213,6 +232,7 @@ class Event:
     sampled_accept: float | None = None
     argmax_accept: float | None = None
     forced: Literal["token", "text"] | None = None
+    tree: Annotated[list[TreeNode], Field(max_length=MAX_TREE)] | None = None
 
     def to_dict(self, without: Collection[str] = ()) -> dict[str, Any]:
         """The event as plain JSON values, without fields that are None and without those named."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from naive_speculate.events.event import FinishReason, Logprob, TopTokens
+from naive_speculate.events.event import FinishReason, Logprob, TopTokens, TreeNode
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +28,7 @@ class Outcome:
     others: dict[str, int] | None = None  # how many drafts each other strategy would have accepted, by its name
     # for each draft, how far typical acceptance's output distribution is from the target's
     typical_distances: list[float] | None = None
+    tree: list[TreeNode] | None = None  # all nodes of a draft tree; the draft tokens are then one path through it
 
     @property
     def token_ids(self) -> list[int]:

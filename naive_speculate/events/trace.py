@@ -179,6 +179,9 @@ def _parse_line(number: int, line: str) -> Event:
         raise ValueError(f"trace line {number}: {field}: {first['msg']}, got {first['input']!r:.80}") from None
     if event.kind == EventKind.STARTED and version is None:
         raise ValueError(f"trace line {number}: the 'started' event has no schema_version, expected {SCHEMA_VERSION}")
+    for index, node in enumerate(event.tree or ()):
+        if node.parent >= index:
+            raise ValueError(f"trace line {number}: node {index} of the tree has the parent {node.parent}, which must be lower")
     # Figures allocate lists of this length, so a wrong number would exhaust memory.
     drafted, accepted = event.num_draft or 0, event.num_accepted or 0
     if not 0 <= accepted <= drafted <= MAX_WINDOW:

@@ -71,6 +71,12 @@ class RaggedKVCache(SharedCache):
         """Roll a row back to at most `num_tokens` tokens."""
         self.lengths[row] = min(self.lengths[row], max(0, num_tokens))
 
+    def keep_path(self, row: int, start: int, path: Sequence[int]) -> None:
+        """Roll a row back to its first `start` tokens and those at the slots `path`, in ascending order."""
+        for buffer in (*self._keys, *self._values):
+            buffer[row, :, start : start + len(path)] = buffer[row, :, list(path)]
+        self.lengths[row] = start + len(path)
+
     def reserve(self, num_tokens: int) -> None:
         """Make the buffers at least `num_tokens` long."""
         if num_tokens > self.capacity:
@@ -160,6 +166,8 @@ class CacheRows(Rows["RaggedKVCache"]):
     A model's forward over n query tokens uses `positions(n)`, calls `write(layer, keys, values)` for each layer, attends to the
     result under `mask(n)`, and calls `advance(n)`.
     """
+
+    branches = False  # whether tokens do not attend to all before them: see `TreeRows`
 
     def __init__(self, cache: RaggedKVCache, rows: list[int]) -> None:
         super().__init__(cache, rows)

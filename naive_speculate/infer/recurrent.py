@@ -93,6 +93,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
     """
 
     row_by_row = True
+    takes_trees = False
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model)

@@ -148,6 +148,12 @@ class TransformersLanguageModel(HasEndTokens):
             logits, features = self._compute(query_token_ids, rows, store, num_logits or 0, bool(self._by_mask), layers)
         return logits if features is None else (logits, features)
 
+    @property
+    def takes_trees(self) -> bool:
+        """Whether the cache of a forward may be `TreeRows`: models that accept our masks take them."""
+        self.probe()
+        return bool(self._by_mask)
+
     def probe(self) -> None:
         """Decide by two small forwards whether the model accepts our masks, for rows of different lengths, or only its own.
 

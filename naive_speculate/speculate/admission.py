@@ -24,6 +24,7 @@ from naive_speculate.speculate.draft import (
     BatchDrafter,
     BlockDrafter,
     HeadDrafter,
+    ModelDrafter,
     MtpDrafter,
     SuffixHeadDrafter,
     TranslatedDrafter,
@@ -33,7 +34,8 @@ from naive_speculate.speculate.draft import (
 from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_given
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
-from naive_speculate.speculate.verify import Verifier, verifier_for
+from naive_speculate.speculate.tree import parse_tree
+from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy, verifier_for
 from naive_speculate.speculate.window import AutoWindow, CopyOrAskWindow, FixedWindow, Window
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
@@ -52,6 +54,7 @@ class _Plan:
     drafting: type[BatchDrafter] | None
     window_size: int | None  # drafts per step; None for "auto"
     confidence: float | None  # below it a window ends
+    tree: tuple[int, ...] | None  # the children of a node by depth, where trees are drafted
     given: GivenDraft | None  # a user-supplied draft, in token ids
     max_length: int  # most tokens of a row, prompt included
     # ends, stops: the model's own end tokens, and all tokens that end a row
@@ -126,6 +129,8 @@ class Admission:
             check_given(request, verifier.greedy)
             drafter, given = GIVEN, replace(given, draft=self._given(given.draft, token_ids))
         ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
+        tree = self._tree(request, drafter, verifier)
+        window_size = len(tree) if tree is not None else window_size
         return _Plan(
             token_ids=token_ids,
             verifier=verifier,
@@ -133,6 +138,7 @@ class Admission:
             drafting=drafter_for(drafter, self.pair) if window_size != 0 else None,
             window_size=window_size,
             confidence=request.draft_confidence,
+            tree=tree,
             given=given,
             max_length=self._max_length(len(token_ids), params.max_tokens),
             ends=ends,
@@ -146,7 +152,8 @@ class Admission:
         head: Any = pair.mtp if plan.drafting is MtpDrafter else None
         head = pair.head if plan.drafting in (HeadDrafter, BlockDrafter, SuffixHeadDrafter) else head
         settings = params.to_dict() | {
-            "num_draft_tokens": request.num_draft_tokens,
+            "num_draft_tokens": request.num_draft_tokens if plan.tree is None else plan.window_size,
+            "tree": request.tree,
             "draft_confidence": plan.confidence,
             "verify_strategy": str(request.verify_strategy),
             "drafter": plan.drafter,
@@ -208,6 +215,7 @@ class Admission:
             stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
             cancel=cancel,
             draft_sampling=request.draft_sampling,
+            tree=plan.tree,
             given_draft=plan.given,
         )
 
@@ -275,6 +283,26 @@ class Admission:
         if drafts and (obstacle := DRAFTERS[name].obstacle(self.pair)) is not None:
             raise ValueError(f"drafter is {name!r}, but {obstacle}")
         return name
+
+    def _tree(self, request: Request, drafter: str, verifier: Verifier) -> tuple[int, ...] | None:
+        """The children of a node by depth, checked; None where no trees are drafted."""
+        tree = request.tree
+        if tree is None:
+            return None
+        shape = parse_tree(tree)
+        if request.num_draft_tokens == 0:
+            return None
+        given = f"tree={tree!r} needs"
+        if (drafting := drafter_for(drafter, self.pair)) not in (HeadDrafter, ModelDrafter):
+            raise ValueError(f"{given} the drafter 'head', or 'model' with the target's tokens, got {drafter!r}")
+        if not verifier.greedy and verifier is not VERIFIERS[VerifyStrategy.SPECULATIVE_SAMPLING]:
+            raise ValueError(f"{given} verify_strategy 'speculative_sampling', got {str(request.verify_strategy)!r}")
+        if request.draft_confidence is not None:
+            raise ValueError(f"{given} draft_confidence None, got {request.draft_confidence}")
+        for model in (self.pair.target, self.pair.drafting if drafting is ModelDrafter else None):
+            if model is not None and not getattr(model, "takes_trees", False):
+                raise ValueError(f"{given} a model that computes a tree in one pass, {type(model).__name__} does not")
+        return shape
 
     @property
     def has_chat_template(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -12,6 +13,7 @@ from naive_speculate.infer import slots
 from naive_speculate.infer.device import on_device, to_lists
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.infer.threads import computes_beside_torch, one_torch_thread
+from naive_speculate.infer.tree_rows import TreeRows
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
@@ -19,6 +21,8 @@ from naive_speculate.speculate.observe import logprob_entries, observe, raw_logp
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import step
 from naive_speculate.speculate.stopwatch import Stopwatch
+from naive_speculate.speculate.tree import MAX_NODES, Tree
+from naive_speculate.speculate.tree_step import tree_step
 from naive_speculate.text import Vocabulary
 
 Records = Mapping[SequenceState, StepRecord]
@@ -96,7 +100,7 @@ class Batch:
             ready = going_on = self._going_on(rows)
             if not all(map(self._is_ready, going_on)):
                 ready = self._going_on(self._prefilled(going_on))  # a row may have been cancelled meanwhile
-            return self._step(self._in_order(ready)) if ready else {}
+            return self._steps(ready)
 
     @torch.no_grad()
     def rewind(self, rows: Sequence[SequenceState]) -> None:
@@ -142,12 +146,54 @@ class Batch:
         logits, features = self.target.compute(view, query, self._layers(rows), [1 + length for length in draft.lengths])
         return logits[..., : self.vocab_size], features
 
+    def propose_tree(self, row: SequenceState) -> Tree | None:
+        """Let a row's drafter propose a tree; None where nothing can be drafted, or its nodes exceed a model's positions."""
+        self._watch.draft()
+        drafter: Any = self.drafter_of[row]
+        depth = min(len(row.tree or ()), drafter.room(row))
+        limits = [getattr(pool.model, "max_positions", None) for pool in (self.target, drafter.pool)]
+        if depth < 1 or any(limit is not None and len(row.token_ids) + MAX_NODES > limit for limit in limits):
+            return None
+        return drafter.propose_tree(row, (row.tree or ())[:depth])
+
+    def score_tree(self, row: SequenceState, tree: Tree) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """One forward of the target over a row's last token and the nodes of a tree; returns as `score`, with an index for each
+        node after that of the text."""
+        self._watch.verify()
+        slot: Any = self.slots[row]
+        view = TreeRows(slot.cache, slot.row, slot.num_tokens, [-1, *(parent + 1 for parent in tree.parents)])
+        logits, features = self.target.compute(view, [[row.token_ids[-1], *tree.token_ids]], self._layers([row]))
+        return logits[..., : self.vocab_size], features
+
+    def keep_path(self, row: SequenceState, path: list[int]) -> None:
+        """Make the nodes of an accepted path the tokens after the text, in the caches of target and drafter."""
+        slot, start = self.slots[row], len(row.token_ids)
+        slot.cache.keep_path(slot.row, start, [start + node for node in path])  # type: ignore[attr-defined]
+        self.drafter_of[row].keep_path(row, path)
+
+    def _steps(self, rows: Sequence[SequenceState]) -> dict[SequenceState, StepRecord]:
+        """A step for all rows that draft windows, and one for each that drafts trees."""
+        records: dict[SequenceState, StepRecord] = {}
+        for group in ([row for row in rows if row.tree is None], *([row] for row in rows if row.tree is not None)):
+            if not group:
+                continue
+            try:
+                self._watch.begin()
+                records |= self._step(self._in_order(group))
+            except PartialStepError as error:
+                raise PartialStepError(records | dict(error.records), error.cause) from error.cause
+            except Exception as error:
+                if records:
+                    raise PartialStepError(records, error) from error
+                raise
+        return records
+
     def _step(self, rows: list[SequenceState]) -> dict[SequenceState, StepRecord]:
-        happened = step(self, rows)
+        happened = step(self, rows) if rows[0].tree is None else tree_step(self, rows[0])
         outcomes = observe(rows, happened, self.vocabulary)
         seconds, records = self._watch.stop(), dict[SequenceState, StepRecord]()
         names = {row.drafter for row in rows if row in self.drafter_of}
-        if len(names) == 1 and not happened.draft.forced:
+        if len(names) == 1 and not happened.draft.forced and happened.tree is None:
             learned = self.pair.learned_costs(*names)
             drafting = seconds.draft if happened.draft.copied_from is None else 0.0  # what a model's drafts cost
             learned.learn(len(rows), max(happened.draft.lengths), drafting, seconds.verify)

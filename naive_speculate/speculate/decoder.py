@@ -60,6 +60,7 @@ class SpeculativeDecoder:
         detail: Detail = "full",
         draft_confidence: float | None = None,
         draft_sampling: DraftSampling = "sampled",
+        tree: str | None = None,
         cancel: CancelFlag | None = None,
     ) -> Iterator[Event]:
         """Decode one prompt and yield its events as they happen.
@@ -74,6 +75,8 @@ class SpeculativeDecoder:
             draft_confidence: A window ends after a token of lower draft probability, whatever its size; None for no such limit.
                 Prompt lookup is always certain.
             draft_sampling: Whether a model's draft tokens are "sampled" or its "argmax"; see `Request`.
+            tree: Several candidates per position: the children of a node by depth, such as "4x2x1", instead of
+                `num_draft_tokens`; see `Request`.
             cancel: A `threading.Event` or the like. Set it to end the run with the event `finished` and the reason `cancelled`.
 
         Yields:
@@ -95,6 +98,7 @@ class SpeculativeDecoder:
             detail,
             draft_confidence=draft_confidence,
             draft_sampling=draft_sampling,
+            tree=tree,
         )
         return self._stream(self.prepare(request, cancel))
 

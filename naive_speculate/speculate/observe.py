@@ -17,6 +17,7 @@ from naive_speculate.speculate.judge import by_verifier
 from naive_speculate.speculate.rules import entropy, overlap, pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import Step
+from naive_speculate.speculate.tree_step import tree_nodes
 from naive_speculate.speculate.verify import VERIFIERS, TypicalAcceptanceSampler, VerifyStrategy
 from naive_speculate.text import Vocabulary
 
@@ -39,7 +40,7 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
         columns |= _probabilities(rows, happened, happened.p.probs)
         if any(row.detail == "full" for row in rows):
             columns |= _tops(happened, happened.p.probs)
-        if any(row.detail == "full" and not row.greedy for row in rows):
+        if happened.tree is None and any(row.detail == "full" and not row.greedy for row in rows):
             columns |= _counterfactuals(happened, happened.p.probs)
     logprobs = [_row_logprobs(index, row, happened) for index, row in enumerate(rows)]
     fetched = iter(to_lists(*columns.values(), *(tensor for tensors in logprobs for tensor in tensors)))
@@ -53,6 +54,8 @@ def observe(rows: Sequence[SequenceState], happened: Step, vocabulary: Vocabular
             if row.detail == "full":
                 _add_tops(outcome, seen, vocabulary)
                 _add_counterfactuals(outcome, row, seen)
+        if happened.tree is not None:
+            outcome.tree = tree_nodes(row, happened.tree, vocabulary)
         if tensors:
             entries = logprob_entries([next(fetched) for _ in tensors], vocabulary)
             outcome.logprobs = entries[: len(outcome.token_ids)]
@@ -193,10 +196,13 @@ def _outcome(index: int, row: SequenceState, happened: Step, seen: dict[str, Any
 def _add_probabilities(index: int, outcome: Outcome, row: SequenceState, happened: Step, seen: dict[str, Any]) -> None:
     length, verifier, known = len(outcome.draft_token_ids), row.verifier, happened.draft.probs is not None
     from_model = outcome.copied_from is None and index not in happened.draft.forced
-    by_a_model = known and not verifier.greedy and not verifier.lossy and from_model
+    alone = happened.tree is None  # of several candidates, one may be accepted after another was rejected
+    by_a_model = known and not verifier.greedy and not verifier.lossy and from_model and alone
     wanted = {
         "accept_prob": True,
-        "expected_accept": length > 0 and seen["expected_accept"][0] == seen["expected_accept"][0],
+        "expected_accept": (alone or verifier.greedy)
+        and length > 0
+        and seen["expected_accept"][0] == seen["expected_accept"][0],
         "draft_prob": known,
         "sampled_accept": by_a_model,
         "argmax_accept": by_a_model,

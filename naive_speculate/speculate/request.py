@@ -36,6 +36,9 @@ class Request:
     # which is accepted with the target's probability of it. Both are lossless. Where nothing is drawn, at temperature 0 and for
     # copies, they are the same
     draft_sampling: Annotated[DraftSampling, Field(description="'sampled' or 'argmax'")] = "sampled"
+    # several candidates per position: the children of a node by depth, "4x2x1", at most `MAX_NODES` nodes. Each row is then
+    # stepped alone. None for windows. Replaces num_draft_tokens, unless that is 0
+    tree: Any = None
     # a user-supplied draft; needs a draft model, a window of a fixed size and a temperature
     given_draft: Annotated[GivenDraft, Field(description="None or a GivenDraft")] | None = None
 

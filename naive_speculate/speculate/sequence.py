@@ -68,6 +68,7 @@ class SequenceState:
     message: str | None = None
     num_steps: int = 0  # steps made
     draft_sampling: DraftSampling = "sampled"  # how a model drafts for it
+    tree: tuple[int, ...] | None = None  # the children of a node by depth, where it drafts trees
     given_draft: GivenDraft | None = None  # a user-supplied draft for its first step, in token ids
     # logprobs, prompt_logprobs: as in the parameters
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)

@@ -9,6 +9,7 @@ from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.judge import Distributions, distributions, draw, judge, uniforms
 from naive_speculate.speculate.rules import Verdict
 from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.tree import Tree
 
 
 class Models(Protocol):
@@ -23,6 +24,16 @@ class Models(Protocol):
         ...
 
 
+class JudgedTree(NamedTuple):
+    """A tree of draft tokens after its verification; see `tree_step`."""
+
+    tree: Tree
+    path: list[int]  # the accepted nodes
+    verdicts: dict[int, tuple[float, float]]  # of each judged node, its acceptance probability and the draw
+    # the target's distributions after the text and after each node, shape `[1 + num_nodes, vocab_size]`; None where unneeded
+    probs: torch.Tensor | None
+
+
 class Step(NamedTuple):
     """What happened in a step, still on the device. `observe` derives everything else from it."""
 
@@ -33,6 +44,7 @@ class Step(NamedTuple):
     r: torch.Tensor  # the uniform draws, float64, shape `[batch_size, k]`
     verdict: Verdict  # what the verifiers decided
     next_token_ids: torch.Tensor  # the token after each row's accepted drafts, int64, shape `[batch_size]`
+    tree: JudgedTree | None = None  # of a single row that drafts trees; its window is the path that was followed
 
 
 def step(models: Models, rows: Sequence[SequenceState]) -> Step:

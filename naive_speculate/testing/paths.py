@@ -14,6 +14,7 @@ from naive_speculate.speculate.draft import Proposal
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.tree import Tree
 from naive_speculate.speculate.verify import Verifier
 
 ALMOST_ONE = math.nextafter(1.0, 0.0)
@@ -95,6 +96,13 @@ class _Watched(Batch):
                 self.hint = f"the drafter states q = {numbers(stated.tolist())}, but drew nothing from the row's random source"
         return draft
 
+    def propose_tree(self, row: SequenceState) -> Tree | None:
+        self.source.drafting = True
+        try:
+            return super().propose_tree(row)
+        finally:
+            self.source.drafting = False
+
 
 class Path:
     """One run of the real decoder along a path; a `Deviation` if a verdict contradicts the draws and the stated probabilities.
@@ -139,18 +147,22 @@ class Path:
     def _read_step(
         self, asked: Sequence[list[float] | None], taken: Sequence[float], events: Sequence[Event], verifier: Verifier
     ) -> None:
-        judged = {e.index: e.accept_prob for e in events if e.kind in _JUDGED and e.accept_prob is not None}
+        step = next((e for e in events if e.kind == EventKind.STEP), None)
+        if step is None or step.tree is None:
+            judged = {e.index: e.accept_prob for e in events if e.kind in _JUDGED and e.accept_prob is not None}
+        else:  # nodes are judged in their order
+            found = [node.accept_prob for node in step.tree if node.accept_prob is not None]
+            judged = dict(enumerate(found))
         if any(math.isnan(stated) for stated in judged.values()):
             raise Deviation(f"accept_probs hold NaN: {numbers(judged.values())}")
         uniforms = [drawn for drawn, branches in zip(taken, asked, strict=True) if branches is None]
         verdicts = iter([judged.get(index) for index in range(len(uniforms))])
         self.stated += [next(verdicts) if branches is None else branches for branches in asked]
         self.drafted += sum(e.kind == EventKind.PROPOSED for e in events)
-        step = next((e for e in events if e.kind == EventKind.STEP), None)
         if step is None or not uniforms:
             return
         passed = [index in judged and u < judged[index] for index, u in enumerate(uniforms)] + [False]
-        accepted = passed.index(False)
+        accepted = passed.index(False) if step.tree is None else sum(passed)
         if verifier.judges_all:
             accepted = max((index + 1 for index, passes in enumerate(passed) if passes), default=0)
         if step.num_accepted != accepted:

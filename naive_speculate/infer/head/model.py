@@ -112,11 +112,11 @@ class DraftHead(Head):
             token_ids: int64, shape `[rows, num_new]`.
             states: Hidden states of the tokens before these, shape `[rows, num_new, d]`.
             rows: Rows of a cache of this head.
-            last: The token index of each row's logits; later tokens are padding.
+            last: The token index of each row's logits; later tokens are padding. Of a single row, any number of indices.
 
         Returns:
-            tuple: Logits, shape `[rows, vocab_size]`, minus infinity for tokens that the head does not have; and the head's own
-                hidden state, shape `[rows, d]`.
+            tuple: Logits, shape `[len(last), vocab_size]`, minus infinity for tokens that the head does not have; and the
+                head's own hidden state, shape `[len(last), d]`.
         """
         self._require(rows)
         logits, hidden = self._forward.forward(token_ids, states, rows, last)

@@ -22,9 +22,9 @@ class HeadGraph(GraphBuilder):
     Inputs:
         states: float32 `[b, s, d]`, the hidden states of the tokens; or, with `fuses`, `features`, float32 `[b, s, t]`, as for
             `DraftHead.fuse`.
-        at: int64 `[b, 1, 1]`, the token index of each row's logits, instead of `logits_from`.
+        at: int64 `[b, n, 1]`, the token indices of each row's logits, one but in trees, instead of `logits_from`.
 
-    Outputs: `logits` float32 `[b, 1, draft_vocab_size]`, the state for the next draft token (`state_name`) `[b, 1, d]`, and the
+    Outputs: `logits` float32 `[b, n, draft_vocab_size]`, the state for the next draft token (`state_name`) `[b, n, d]`, and the
     cache's.
     """
 
@@ -45,8 +45,8 @@ class HeadGraph(GraphBuilder):
         self._add("Sub", ["at", "at"], ["first"])  # later forwards of a window have one token per row
         value, kind = helper.make_tensor_value_info, TensorProto.FLOAT
         read = ("features", weights.fuse.shape[1]) if fuses else ("states", shape.hidden_size)
-        inputs = [value(read[0], kind, ["b", "s", read[1]]), value("at", TensorProto.INT64, ["b", 1, 1])]
-        self._finish(inputs, [value("logits", kind, ["b", 1, shape.vocab_size]), value(state, kind, None)])
+        inputs = [value(read[0], kind, ["b", "s", read[1]]), value("at", TensorProto.INT64, ["b", "n", 1])]
+        self._finish(inputs, [value("logits", kind, ["b", "n", shape.vocab_size]), value(state, kind, None)])
 
     def _join(self, weights: HeadWeights) -> str:
         """Add the first layer's normed input from embedding and states; returns the residual stream's name."""
@@ -122,9 +122,10 @@ class OnnxHead(OnnxSession):
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `TorchHead.forward`."""
-        state, logits = self._state(len(token_ids)), np.empty((len(token_ids), 1, self.shape.vocab_size), np.float32)
+        count, each = len(token_ids), len(last) // len(token_ids)
+        state, logits = self._state(count, each), np.empty((count, each, self.shape.vocab_size), np.float32)
         self.run(_inputs(token_ids, "states", states, last), rows, {"logits": logits, self._state_name: state})
-        return torch.from_numpy(logits)[:, 0], torch.from_numpy(state)[:, 0]
+        return torch.from_numpy(logits).flatten(0, 1), torch.from_numpy(state).flatten(0, 1)
 
     def draft(
         self,
@@ -144,9 +145,10 @@ class OnnxHead(OnnxSession):
         drafts, probs = self._windows[fuses].draft(inputs, rows, k, vocab_size, race, with_probs, {self._state_name: state})
         return drafts, probs, torch.from_numpy(state)
 
-    def _state(self, count: int) -> Array:
-        return np.empty((count, 1, self.shape.hidden_size), np.float32)
+    def _state(self, count: int, each: int = 1) -> Array:
+        return np.empty((count, each, self.shape.hidden_size), np.float32)
 
 
 def _inputs(token_ids: Tokens, name: str, states: torch.Tensor, last: Sequence[int]) -> dict[str, Array]:
-    return {"token_ids": token_array(token_ids), name: states.detach().numpy(), "at": np.array(last, np.int64)[:, None, None]}
+    at = np.array(last, np.int64).reshape(len(token_ids), -1, 1)
+    return {"token_ids": token_array(token_ids), name: states.detach().numpy(), "at": at}

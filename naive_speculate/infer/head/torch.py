@@ -54,7 +54,7 @@ class TorchHead:
             hidden = hidden + llama.attend(index, layer, read, rows.write, rotation, masks[self.shape.windows[index]])
             if index + 1 == len(weights.layers):  # the rest needs only the last tokens
                 at = on_device(last, llama.device)
-                hidden = hidden[torch.arange(len(at), device=llama.device), at]
+                hidden = hidden[torch.arange(len(at), device=llama.device) % len(hidden), at]
             hidden = hidden + llama.mlp(layer, hidden)
         normed = llama.norm(hidden, weights.norm)
         return F.linear(normed, weights.head), normed if weights.norm_output else hidden

@@ -66,7 +66,7 @@ class GraphLlama:
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """See `TorchLlama.forward`; with `layers` only forwards with the logits of every position are captured."""
         num_new = token_ids.shape[1]
-        if num_new > MAX_TOKENS or not rows.contiguous or (layers and num_logits < num_new):
+        if num_new > MAX_TOKENS or not rows.contiguous or rows.branches or (layers and num_logits < num_new):
             return self._lean.forward(token_ids, rows, num_logits, layers)
         rows.cache.reserve(rows.get_num_tokens() + num_new)
         with self._lock:

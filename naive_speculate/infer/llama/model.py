@@ -109,6 +109,8 @@ class LlamaLanguageModel(HasEndTokens):
         if self._captures and len(cache.lengths) == 1 and small and complete and len(self._spare) < _MAX_SPARE:
             self._spare.append(cache)
 
+    takes_trees = True  # its cache may be `TreeRows`
+
     @property
     def _captures(self) -> bool:
         return isinstance(self._forward, GraphLlama)

@@ -79,7 +79,7 @@ class OnnxLlama(OnnxSession):
 
     def _session_for(self, rows: CacheRows, num_new: int) -> OnnxSession:
         """The session for a query of `num_new` tokens per row."""
-        if self._forms is None or not needs_mask(len(rows.indices), num_new, rows.get_num_tokens()):
+        if self._forms is None or not (rows.branches or needs_mask(len(rows.indices), num_new, rows.get_num_tokens())):
             return self
         with self._lock:
             if self._masked is None:

@@ -67,26 +67,33 @@ class OnnxSession:
             cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1] + self._num_forwards - 1)
             for begin, end in _consecutive(rows.indices):
                 parts = [{name: array[begin:end] for name, array in each.items()} for each in (inputs, outputs)]
-                self._run(parts[0], cache, rows.indices[begin], parts[1])
+                self._run(parts[0], cache, rows.indices[begin], parts[1], rows if rows.branches else None)
 
-    def _run(self, inputs: Mapping[str, Array], cache: RaggedKVCache, first: int, outputs: Mapping[str, Array]) -> None:
-        """One forward over consecutive rows from `first` on."""
+    def _run(
+        self,
+        inputs: Mapping[str, Array],
+        cache: RaggedKVCache,
+        first: int,
+        outputs: Mapping[str, Array],
+        tree: CacheRows | None,
+    ) -> None:
+        """One forward over consecutive rows from `first` on, or over a row with a tree."""
         token_ids = inputs["token_ids"]
         count, num_new = token_ids.shape
         binding = self._binding(cache, first, count, tuple(outputs))
         lengths = cache.lengths[first : first + count]
         by_mask = self._form
         if by_mask is None:
-            by_mask = binding.by_mask[()] = needs_mask(count, num_new, max(lengths))
+            by_mask = binding.by_mask[()] = tree is not None or needs_mask(count, num_new, max(lengths))
         last = [length + num_new - 1 for length in lengths]
         if by_mask and "at" in inputs:
             # Padding follows. The masked form ignores the ends, but later forwards of a window begin there.
-            last = [length + at for length, at in zip(lengths, inputs["at"].flatten().tolist(), strict=True)]
+            last = [length + at for length, at in zip(lengths, inputs["at"][:, -1, 0].tolist(), strict=True)]
         binding.ends[:] = [max(last) + 1, *last]
         if self._cuts_logits:
             binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
         if by_mask or self._always_by_mask:
-            self._bind_masks(binding.io, lengths, num_new, cache.capacity)
+            self._bind_masks(binding.io, lengths, num_new, cache.capacity, tree)
         given = {name: np.ascontiguousarray(array) for name, array in inputs.items()}  # referenced until the forward is over
         for name, array in given.items():
             _bind_array(binding.io, name, array)
@@ -140,7 +147,7 @@ class OnnxSession:
                         _bind_tensor(io.bind_output, name, buffer[first : first + count])
         return binding
 
-    def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int) -> None:
+    def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int, tree: CacheRows | None) -> None:
         """Bind the inputs of the masked form. NumPy makes them: torch's threads would compete with ONNX Runtime's."""
         starts = np.array(lengths, np.int64)
         positions = starts[:, None] + np.arange(num_new)
@@ -148,6 +155,13 @@ class OnnxSession:
         arrays = {"starts": starts, "positions": positions, "mask": np.where(slots > at, _LOWEST, _VISIBLE)}
         if self._window is not None:
             arrays["window_mask"] = np.where((slots > at) | (slots <= at - self._window), _LOWEST, _VISIBLE)
+        if tree is not None:
+            arrays["positions"] = tree.positions(num_new).numpy()
+            for name, window in {"mask": None, "window_mask": self._window}.items():
+                if name in arrays:
+                    seen = tree.mask(num_new, window=window).numpy()
+                    arrays[name][:] = _LOWEST
+                    arrays[name][..., : seen.shape[-1]][seen] = _VISIBLE
         for name, array in arrays.items():
             io.bind_cpu_input(name, array)
 

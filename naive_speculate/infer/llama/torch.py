@@ -47,7 +47,7 @@ class TorchLlama:
         masks: dict[int | None, torch.Tensor | None] = {}
         for window in set(self.shape.windows):
             # One new token of equally long rows attends to all tokens.
-            attends_to_all = num_new == 1 and window is None and min(lengths) == max(lengths)
+            attends_to_all = num_new == 1 and window is None and min(lengths) == max(lengths) and not rows.branches
             masks[window] = None if attends_to_all else rows.mask(num_new, self.device, window)
         return masks
 

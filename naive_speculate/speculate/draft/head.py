@@ -17,6 +17,7 @@ from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
 from naive_speculate.speculate.draft.whole_windows import draft_whole_windows, drafts_windows
 from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.tree import Tree, TreeSlot, grow
 
 _MAX_QUERY = 65  # the most hidden states that a window may begin with: those of the longest window, fully accepted
 
@@ -135,6 +136,21 @@ class HeadDrafter(BatchDrafter):
             if window.full:
                 return window.proposal()
             logits, own = self.head.forward(token_ids[:, None], own[:, None], view, [0] * len(rows))
+
+    def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
+        """Draft a tree with so many children of a node by depth. A node is read with the head's own state at its parent."""
+        count, slot = len(self.histories[row].states), self.histories[row].slot
+        logits, own = self._read([row], [count], *self._query([row], [count]))
+        states, found = {-1: own[0]}, TreeSlot(slot)
+
+        def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
+            token_ids = on_device([[tree.token_ids[node] for node in nodes]], self.head.device)
+            before = torch.stack([states[tree.parents[node]] for node in nodes])[None]
+            logits, own = self.head.forward(token_ids, before, found.rows(tree, nodes), list(range(len(nodes))))
+            states.update(zip(nodes, own, strict=True))
+            return logits
+
+        return grow(row, shape, self.vocab_size, logits, read)
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         assert features is not None

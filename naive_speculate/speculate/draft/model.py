@@ -13,6 +13,7 @@ from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_
 from naive_speculate.speculate.draft.whole_windows import draft_whole_windows
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.tree import Tree, TreeSlot, grow
 
 _MAX_QUERY = 2
 """Tokens that a window may begin with: after a fully accepted window, the draft model has not processed its last token."""
@@ -32,6 +33,7 @@ class ModelDrafter(BatchDrafter):
         assert pair.drafting is not None
         self.pool = SlotPool(pair.drafting)
         self.slots: dict[SequenceState, Slot] = {}
+        self._trees: dict[SequenceState, TreeSlot] = {}
 
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
@@ -44,6 +46,7 @@ class ModelDrafter(BatchDrafter):
 
     def release(self, row: SequenceState) -> None:
         """See `BatchDrafter.release`."""
+        self._trees.pop(row, None)
         self.pool.free(self.slots.pop(row))
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
@@ -90,6 +93,21 @@ class ModelDrafter(BatchDrafter):
             if window.full:
                 return window.proposal()
             query = self._in_draft_tokens(token_ids)[:, None]
+
+    def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
+        """Draft a tree with so many children of a node by depth."""
+        query, slot = self._first_query([row]), self.slots[row]
+        logits = self.pool.forward(self.pool.view([slot]), query, num_logits=1)[:, -1]
+        found = self._trees[row] = TreeSlot(slot)
+
+        def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
+            return self.pool.forward(found.rows(tree, nodes), [[tree.token_ids[node] for node in nodes]])[0]
+
+        return grow(row, shape, self.vocab_size, logits, read)
+
+    def keep_path(self, row: SequenceState, path: Sequence[int]) -> None:
+        """See `BatchDrafter.keep_path`."""
+        self._trees.pop(row).keep(path)
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         """See `BatchDrafter.commit`."""

@@ -114,6 +114,9 @@ class BatchDrafter:
         """Draft at most `limits[i]` tokens, which is positive, for each row."""
         raise TypeError(f"drafter {type(self).__name__} must define propose(rows, limits)")
 
+    def keep_path(self, row: SequenceState, path: Sequence[int]) -> None:
+        """Of the tree that was drafted for a row, these nodes were accepted; `commit` follows."""
+
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         """Follow a step, after which the rows' `token_ids` are the committed ones.
 
