@@ -79,7 +79,7 @@ class Summary:
             m.acceptance_histogram[accepted] += 1
             self._accepted_whole[drafted] += accepted == drafted
             m.num_spec_steps += 1
-            m.num_draft_tokens += drafted
+            m.num_draft_tokens += drafted if event.tree is None else len(event.tree)
             m.num_accepted_draft_tokens += accepted
             m.draft_seconds += event.draft_seconds or 0.0
             m.verify_seconds += event.verify_seconds or 0.0

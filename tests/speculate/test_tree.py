@@ -3,11 +3,13 @@
 import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.events.trace import Trace
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.transformers_model import TransformersLanguageModel
-from naive_speculate.speculate.tree import parse_tree
+from naive_speculate.speculate.tree import MAX_NODES, parse_tree
 from naive_speculate.testing import enumerate_outputs, largest_difference
 from naive_speculate.testing.toy_head import pair_with_head
+from naive_speculate.testing.toys import ToyModel
 from tests.tiny import noisy_pair
 
 SHAPES = ["1", "3", "4x2x1", "2x1x1x2"]
@@ -30,16 +32,21 @@ def two_models(size, seed):
 
 
 @pytest.mark.parametrize("name", PARAMS)
-@pytest.mark.parametrize("draft_sampling", ["sampled", "argmax"])
-@pytest.mark.parametrize(("drafter", "tree"), [("head", "2x1"), ("model", "1x2"), ("model", "3")])
-def test_the_output_distribution_is_the_target_s(name, draft_sampling, drafter, tree):
+@pytest.mark.parametrize(("drafter", "tree"), [("head", "2x1"), ("model", "3")])
+def test_the_output_distribution_is_the_target_s(name, drafter, tree):
     """Enumerated over all draft tokens, verdicts and next tokens. The head has two of three tokens."""
     pair = pair_with_head(3, 3) if drafter == "head" else two_models(3, 3)
-    options = {"drafter": drafter, "detail": "probs", "draft_sampling": draft_sampling}
-    found = enumerate_outputs(pair, [1, 2], PARAMS[name], tree=tree, **options)
+    found = enumerate_outputs(pair, [1, 2], PARAMS[name], tree=tree, drafter=drafter, detail="probs")
     plain = enumerate_outputs(pair, [1, 2], PARAMS[name], num_draft_tokens=0, detail="probs")
     assert sum(found.values()) == pytest.approx(1, abs=1e-9)
     assert largest_difference(found, plain) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["plain", "warped"])
+def test_trees_of_the_most_probable_tokens_leave_it_too(name):
+    pair, options = two_models(3, 3), {"detail": "probs", "draft_sampling": "argmax"}
+    found = enumerate_outputs(pair, [1, 2], PARAMS[name], tree="2x2", **options)
+    assert largest_difference(found, enumerate_outputs(pair, [1, 2], PARAMS[name], num_draft_tokens=0, detail="probs")) < 1e-12
 
 
 @pytest.fixture(scope="module", params=WRAPS)
@@ -47,14 +54,145 @@ def pair(request):
     return noisy_pair(WRAPS[request.param])
 
 
-@pytest.mark.parametrize("detail", ["full", "none"])
 @pytest.mark.parametrize("tree", SHAPES)
-def test_greedy_text_is_that_of_plain_decoding(pair, tree, detail):
-    decoder, params = SpeculativeDecoder(pair), SamplingParams(max_tokens=40, temperature=0)
-    prompts = [[5, 9, 3], [8, 8]]
+def test_greedy_text_is_that_of_plain_decoding(pair, tree):
+    decoder, params = SpeculativeDecoder(pair), SamplingParams(max_tokens=24, temperature=0)
+    prompts, detail = [[5, 9, 3], [8, 8]], "none" if tree == "3" else "probs"
     plain = decoder.generate(prompts, params, num_draft_tokens=0)
     for found, wanted in zip(decoder.generate(prompts, params, tree=tree, detail=detail), plain, strict=True):
         assert found.token_ids == wanted.token_ids
         accepted = {event.num_accepted for event in found.trace if event.kind == EventKind.STEP}
         assert 0 in accepted
         assert max(accepted) >= min(2, len(parse_tree(tree)))
+
+
+def test_where_nodes_run_out_the_likelier_path_is_continued(monkeypatch):
+    """Which node gets children depends on tokens that were drawn, but never on the children, so the output is still right."""
+    monkeypatch.setattr("naive_speculate.speculate.tree.MAX_NODES", 3)
+    pair, params = two_models(3, 5), SamplingParams(max_tokens=3, top_k=2, ignore_eos=True)
+    found = enumerate_outputs(pair, [1, 2], params, tree="2x2", drafter="model", detail="probs")
+    assert largest_difference(found, enumerate_outputs(pair, [1, 2], params, num_draft_tokens=0, detail="probs")) < 1e-12
+
+
+TEXT = "Once upon a time"
+
+
+@pytest.mark.parametrize("drafter", ["head", "model"])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"max_tokens": 24},
+        {"max_tokens": 9},
+        {"max_tokens": 40, "stop": ["e. ", ", "]},
+        {"max_tokens": 16, "repetition_penalty": 1.3, "bad_words": ["little"]},
+        {"max_tokens": 24, "guided_decoding": {"regex": "(A|The) [a-z]+ (cat|dog|sun) [a-z ]{4,12}[.]"}},
+    ],
+    ids=["plain", "short", "stop strings", "by history", "grammar"],
+)
+def test_a_trained_pair_writes_what_it_writes_plainly(bundled_decoder, drafter, params):
+    params = SamplingParams(temperature=0, **params)
+    plain = bundled_decoder.generate(TEXT, params, num_draft_tokens=0)
+    found = bundled_decoder.generate(TEXT, params, tree="4x2x1", drafter=drafter)
+    assert (found.token_ids, found.text) == (plain.token_ids, plain.text)
+    assert (found.finish_reason, found.trace.finished.stop_reason) == (plain.finish_reason, plain.trace.finished.stop_reason)
+    assert found.metrics.num_spec_steps < plain.metrics.num_spec_steps
+
+
+def test_a_text_ends_at_its_end_token_inside_a_tree(bundled_decoder):
+    """The end may be drafted, and nothing is drafted after it."""
+    first = bundled_decoder.generate(TEXT, SamplingParams(temperature=0, max_tokens=40), num_draft_tokens=0)
+    params = SamplingParams(temperature=0, max_tokens=40, stop_token_ids=[first.token_ids[20]])
+    plain, found = (bundled_decoder.generate(TEXT, params, **way) for way in ({"num_draft_tokens": 0}, {"tree": "3x2x1"}))
+    assert found.token_ids == plain.token_ids
+    for step in (event for event in found.trace if event.tree):
+        ends = {index for index, node in enumerate(step.tree) if node.token_id == first.token_ids[20]}
+        assert not any(node.parent in ends for node in step.tree)
+
+
+def test_a_row_of_a_batch_is_the_row_alone(bundled_decoder):
+    """A seed repeats a run, and rows beside it do not change it."""
+    params, options = SamplingParams(max_tokens=12, seed=3, n=2), {"tree": "3x2", "drafter": "model"}
+    alone = bundled_decoder.generate(TEXT, params, **options)
+    beside = bundled_decoder.generate([TEXT, "The dog"], params, **options)[0]
+    assert [one.token_ids for one in beside.outputs] == [one.token_ids for one in alone.outputs]
+    assert alone.outputs[0].token_ids != alone.outputs[1].token_ids
+
+
+def test_the_events_hold_the_tree_and_one_path_through_it(bundled_decoder):
+    result = bundled_decoder.generate(TEXT, SamplingParams(max_tokens=40, seed=1), tree="4x2x1", drafter="head")
+    settings = result.trace.settings
+    assert (settings["tree"], settings["num_draft_tokens"]) == ("4x2x1", 3)
+    steps = [event for event in result.trace if event.kind == EventKind.STEP and event.tree]
+    assert any(len(step.tree) == MAX_NODES for step in steps)
+    for step in steps:
+        accepted = [node for node in step.tree if node.kind == "accepted"]
+        assert len(accepted) == step.num_accepted
+        assert all(node.parent < index for index, node in enumerate(step.tree))
+        for parent in range(-1, len(step.tree)):
+            siblings = [node for node in step.tree if node.parent == parent]
+            assert len({node.token_id for node in siblings}) == len(siblings)
+            judged = [node.kind for node in siblings if node.kind != "discarded"]
+            assert all(kind == "rejected" for kind in judged[:-1])
+        for node in step.tree:
+            assert (node.uniform is None) == (node.accept_prob is None) == (node.kind == "discarded")
+            assert node.kind == "discarded" or (node.uniform < node.accept_prob) == (node.kind == "accepted")
+        window = [event.token_id for event in result.trace if event.step == step.step and event.kind == EventKind.PROPOSED]
+        assert window[: step.num_accepted] == [node.token_id for node in accepted]
+    assert result.metrics.num_draft_tokens == sum(len(step.tree) for step in steps)
+    assert Trace.from_jsonl(result.trace.to_jsonl()).events == result.trace.events
+
+
+def test_a_loaded_tree_must_be_one(bundled_decoder):
+    trace = bundled_decoder.generate(TEXT, SamplingParams(max_tokens=4, temperature=0), tree="2x1", drafter="head").trace
+    broken = trace.to_jsonl().replace('"parent":0', '"parent":7')
+    with pytest.raises(ValueError, match="node 2 of the tree has the parent 7, which must be lower"):
+        Trace.from_jsonl(broken)
+
+
+BAD = {
+    "": r"tree must be numbers of children by depth, such as '4x2x1', got ''",
+    "4×2": r"tree must be .*, got '4×2'",
+    "2x0": r"tree must be .*, got '2x0'",
+    "17": r"tree may have 16 nodes, got '17' with 17 at the first depth",
+    "4x4x2": r"tree may have 16 nodes, got '4x4x2', whose last depth would have none",
+    4: r"tree must be .*, got 4",
+}
+
+
+@pytest.mark.parametrize("tree", BAD)
+def test_a_bad_tree_is_named(bundled_decoder, tree):
+    with pytest.raises(ValueError, match=BAD[tree]):
+        bundled_decoder.generate(TEXT, tree=tree)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"drafter": "suffix"}, "tree='2x1' needs the drafter 'head', or 'model' with the target's tokens, got 'suffix'"),
+        ({"verify_strategy": "block_verification"}, "needs verify_strategy 'speculative_sampling', got 'block_verification'"),
+        ({"draft_confidence": 0.5}, "tree='2x1' needs draft_confidence None, got 0.5"),
+    ],
+)
+def test_what_a_tree_does_not_go_with_is_named(bundled_decoder, options, message):
+    with pytest.raises(ValueError, match=message):
+        bundled_decoder.generate(TEXT, tree="2x1", **({"drafter": "head"} | options))
+
+
+def test_a_model_that_computes_no_trees_is_named():
+    decoder = SpeculativeDecoder(ModelPair(ToyModel(3, 1), ToyModel(3, 2)))
+    with pytest.raises(ValueError, match="tree='2' needs a model that computes a tree in one pass, ToyModel does not"):
+        decoder.generate([1, 2], tree="2")
+
+
+def test_plain_decoding_ignores_a_tree(bundled_decoder):
+    params = SamplingParams(max_tokens=6, temperature=0)
+    assert bundled_decoder.generate(TEXT, params, num_draft_tokens=0, tree="2x1").metrics.num_draft_tokens == 0
+
+
+def test_near_a_model_s_last_position_windows_are_drafted():
+    decoder, params = SpeculativeDecoder(noisy_pair()), SamplingParams(max_tokens=None, temperature=0)
+    prompt = [number % 90 for number in range(170)]
+    found = decoder.generate(prompt, params, tree="4x2x1")
+    assert found.token_ids == decoder.generate(prompt, params, num_draft_tokens=0).token_ids
+    assert found.trace[-2].tree is None
+    assert any(event.tree for event in found.trace)
