@@ -54,6 +54,8 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     add("--draft-confidence", type=number, metavar="C", help=help)
     help = "sampled from the draft model's distribution, or its most probable token, argmax (default: %(default)s)"
     add("--draft-sampling", default="sampled", metavar="S", help=help)
+    help = "several candidates per position: the children of a node by depth, such as 4x2x1 (default: none)"
+    add("--tree", metavar="T", help=help)
     help = f"how draft tokens are verified: {strategies} (default: %(default)s)"
     add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
     copying = "suffix and prompt_lookup copy from the text so far, suffix+head where it repeats"
@@ -143,6 +145,7 @@ def _generate(arguments: Sequence[str]) -> int:
         "num_draft_tokens": args.num_draft_tokens,
         "draft_confidence": args.draft_confidence,
         "draft_sampling": args.draft_sampling,
+        "tree": args.tree,
         "verify_strategy": args.verify_strategy,
         "drafter": args.drafter,
         "detail": "full" if args.json else "none",

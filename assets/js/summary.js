@@ -57,6 +57,7 @@ export class Sums {
     this.forced = 0;
     const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0, tokens: this.outputs[this.outputs.length - 1] };
     for (const name of Object.keys(round)) sums[name] += round[name];
+    if (event.tree?.length > drafted) sums.drafted += bounded(event.tree.length, MOST_DRAFTS) - drafted; // the window is one path
     this.rounds.push({ ...round, alphas, others });
     this.upto.push(sums);
   }

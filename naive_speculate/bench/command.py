@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--write-costs", type=Path, metavar="FILE", help='save step costs for num_draft_tokens="auto" and the fastest drafter')
     add = parser.add_argument_group("questions instead of prompts: plain decoding and drafters, by category").add_argument
     add("--suite", type=Path, metavar="FILE", help='JSON lines with "category" and "turns", as in Spec-Bench')
-    add("--drafters", metavar="D,D…", help="drafters, besides plain decoding (default: all that the pair has)")
+    add("--drafters", metavar="D,D…", help="drafters, besides plain decoding, with trees as head:4x2x1 (default: all)")
     add("--num-draft-tokens", type=window, default=5, metavar="K", help="draft tokens per step, or auto (default: %(default)s)")
     add("--max-tokens", type=positive, default=128, metavar="N", help="most tokens per answer (default: %(default)s)")
     add("--temperature", type=number, default=0.0, metavar="X", help="0 compares the texts too (default: %(default)s)")

@@ -71,12 +71,13 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
 
 
 def drafters_of(given: str | None) -> list[str] | None:
-    """The drafters in a comma-separated list; None if no list is given. Raises `ValueError` if one is not registered."""
+    """The drafters in a comma-separated list, each with a tree after a colon if it drafts trees; None if no list is given.
+    Raises `ValueError` if one is not registered."""
     if given is None:
         return None
     names = [name.strip() for name in given.split(",")]
     for name in names:
-        if name != NONE and name not in DRAFTERS:
+        if name != NONE and name.partition(":")[0] not in DRAFTERS:
             raise ValueError(f"--drafters must be of {', '.join([*DRAFTERS, NONE])}, got {name!r:.80}")
     return [name for name in dict.fromkeys(names) if name != NONE]
 
@@ -104,10 +105,12 @@ def ways_of(
 ) -> dict[str, Way]:
     """Plain decoding and the drafters, by name. Raises `ValueError` if the pair lacks what a drafter needs, or a number is out
     of range."""
-    for drafter in drafters:
-        decoder.prepare(Request([0], params, num_draft_tokens=num_draft_tokens, drafter=drafter))
-    drafting = {name: our_way(decoder, num_draft_tokens, params, name) for name in drafters}
-    return {NONE: our_way(decoder, 0, params), **drafting}
+    ways = {NONE: our_way(decoder, 0, params)}
+    for name in drafters:
+        drafter, _, tree = name.partition(":")
+        decoder.prepare(Request([0], params, num_draft_tokens=num_draft_tokens, drafter=drafter, tree=tree or None))
+        ways[name] = our_way(decoder, num_draft_tokens, params, drafter, tree=tree or None)
+    return ways
 
 
 def decode_all(

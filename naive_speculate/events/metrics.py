@@ -18,7 +18,7 @@ class Metrics:
 
     num_generated_tokens: int = 0  # tokens of the output
     num_spec_steps: int = 0  # steps (target forwards after the prefill), plain ones included
-    num_draft_tokens: int = 0
+    num_draft_tokens: int = 0  # of a tree all nodes
     num_accepted_draft_tokens: int = 0
     num_rejected_draft_tokens: int = 0  # rejected draft tokens; those after them are discarded unjudged
     draft_acceptance_rate: float | None = None  # accepted ÷ drafted; None where nothing was drafted
@@ -79,7 +79,7 @@ class Summary:
             m.acceptance_histogram[accepted] += 1
             self._accepted_whole[drafted] += accepted == drafted
             m.num_spec_steps += 1
-            m.num_draft_tokens += drafted if event.tree is None else len(event.tree)
+            m.num_draft_tokens += len(event.tree or ()) or drafted
             m.num_accepted_draft_tokens += accepted
             m.draft_seconds += event.draft_seconds or 0.0
             m.verify_seconds += event.verify_seconds or 0.0

@@ -73,8 +73,9 @@ class RaggedKVCache(SharedCache):
 
     def keep_path(self, row: int, start: int, path: Sequence[int]) -> None:
         """Roll a row back to its first `start` tokens and those at the slots `path`, in ascending order."""
-        for buffer in (*self._keys, *self._values):
-            buffer[row, :, start : start + len(path)] = buffer[row, :, list(path)]
+        if list(path) != list(range(start, start + len(path))):
+            for buffer in (*self._keys, *self._values):
+                buffer[row, :, start : start + len(path)] = buffer[row, :, list(path)]
         self.lengths[row] = start + len(path)
 
     def reserve(self, num_tokens: int) -> None:

@@ -42,7 +42,7 @@ class RunRecord:
             accepted = event.num_accepted or 0
             self.num_steps += 1
             self.num_drafts += bool(event.num_draft)
-            self.num_draft_tokens += event.num_draft or 0
+            self.num_draft_tokens += len(event.tree or ()) or event.num_draft or 0
             self.num_accepted_tokens += accepted
             self.accepted_at += [0] * ((event.num_draft or 0) - len(self.accepted_at))
             for index in range(accepted):

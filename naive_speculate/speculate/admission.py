@@ -120,7 +120,10 @@ class Admission:
         params, given = request.params, request.given_draft
         verifier = verifier_for(request.verify_strategy, params.greedy)
         window_size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)
-        drafter = self._drafter(request.drafter, drafts=window_size != 0 and given is None)
+        name = request.drafter
+        if name is None and request.tree is not None and self.pair.default_drafter not in ("head", "model"):
+            name = "model" if self.pair.head is None else "head"  # those that draft trees
+        drafter = self._drafter(name, drafts=window_size != 0 and given is None)
         if given is not None:
             self._drafter("model", drafts=True)  # which draws where the user leaves it to it
         token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)

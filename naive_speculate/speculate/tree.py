@@ -37,8 +37,8 @@ class Tree:
 
     token_ids: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
-    # the distribution that each was drawn from, given its earlier siblings, shape `[vocab_size]`; of the most probable tokens
-    # a point mass
+    # what each was drawn from, given its earlier siblings, shape `[vocab_size]`: a point mass for the most probable tokens,
+    # unread under greedy decoding
     draft_probs: list[torch.Tensor] = field(default_factory=list)
     model_probs: list[torch.Tensor] = field(default_factory=list)  # the drafter's distribution at its position
     likelihoods: list[float] = field(default_factory=list)  # the drafter's probability of its path
@@ -119,8 +119,9 @@ def _candidates(row: SequenceState, scores: torch.Tensor, probs: torch.Tensor, c
     if not row.draws_drafts:
         best = scores.topk(min(count, len(scores)))
         tokens = [token for token, score in zip(*(each.tolist() for each in best[::-1]), strict=True) if score > -torch.inf]
-        if not row.greedy:
-            tokens = [token for token in tokens if probs[token] > 0]
+        if row.greedy:  # nothing is drawn, so that nothing reads the distributions
+            return [(token, probs) for token in tokens]
+        tokens = [token for token in tokens if probs[token] > 0]
         points = torch.nn.functional.one_hot(torch.tensor(tokens, dtype=torch.int64), len(scores)).to(probs)
         return list(zip(tokens, points, strict=True))
     found, left = list[tuple[int, torch.Tensor]](), probs
