@@ -40,6 +40,7 @@ export function inShort(event, drafted, settings) {
     case "resampled":
       if (isGreedy(settings)) return "The target's most probable token, instead of the rejected one.";
       if (settings.verify_strategy === "typical_acceptance") return "The target's own choice, instead of the rejected token.";
+      if (settings.tree) return "Drawn from what the rejected candidates left of the target's distribution.";
       return "Drawn from the residual, instead of the rejected token: among the tokens whose p is larger than their q.";
     case "bonus":
       if (event.index === 0) return "Nothing was drafted in this step: one target pass, one token.";
@@ -64,6 +65,7 @@ export function inShort(event, drafted, settings) {
   const chances = `${share.startsWith("under") || share.startsWith("over") ? "" : "a "}${share} chance to accept it`;
   if (drafted.copied_from !== undefined) return `Copied from the underlined text, as if certain; target ${p}: ${chances}. ${draw}`;
   if (drafted.forced === "text") return `Forced: the guide requires this text; the target writes it with this token with probability ${p}: ${chances}. ${draw}`;
+  if (settings.tree && Math.abs(event.accept_prob - Math.min(1, event.target_prob / event.draft_prob)) > 1e-3) return `Judged after other candidates were rejected: ${chances}. ${draw}`;
   if (event.accept_prob >= 1) return `Draft ${q}, target ${p}: no less, so it is always accepted.`;
   return `Draft ${q}, target ${p}: ${chances}. ${draw}`;
 }

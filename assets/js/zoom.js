@@ -34,6 +34,7 @@ class Zoom {
     this.root = root;
     this.find = finder(root);
     this.list = root.querySelector("ol");
+    this.tree = root.querySelector(".ns-tree");
     this.played = null;
   }
 
@@ -45,15 +46,17 @@ class Zoom {
     const verdicts = new Map(events.filter(({ kind }) => VERDICT.has(kind)).map((event) => [event.index, event]));
     const own = events.filter(({ kind }) => kind === "resampled" || kind === "bonus");
     const shown = [...drafts.map((draft) => verdicts.get(draft.index) ?? draft), ...own];
-    const key = JSON.stringify(shown.map(({ step: number, index, kind }) => [number, index, kind]));
+    const tree = events.find(({ kind }) => kind === "step")?.tree ?? [];
+    const key = JSON.stringify([tree.length, ...shown.map(({ step: number, index, kind }) => [number, index, kind])]);
     if (key !== this.key) {
       clearTimeout(this.timer); // the reader went on to another step
       delete this.root.dataset.scene;
       this.list.replaceChildren(...shown.map((event) => card(event, settings)));
+      this.tree.replaceChildren(...branches(tree));
     }
     this.key = key;
     for (const [n, node] of [...this.list.children].entries()) node.classList.toggle("ns-looked", shown[n].kind === looked?.kind && shown[n].index === looked.index);
-    this.find(".ns-zoom-drafted").textContent = drafts.length ? `One step: ${count(drafts.length, "draft token")}, then` : "One step: no draft tokens";
+    this.find(".ns-zoom-drafted").textContent = drafts.length ? `One step: ${count(tree.length || drafts.length, "draft token")}, then` : "One step: no draft tokens";
     const tokens = events.filter(({ kind }) => OUTPUT.has(kind)).length;
     this.find("figcaption").textContent = events.some(({ kind }) => kind === "step") ? `${count(tokens, "token")} from one target pass` : "";
   }
@@ -80,6 +83,18 @@ class Zoom {
     clearTimeout(this.timer);
     next();
   }
+}
+
+// All nodes of a step's tree, each with its children to the right. A node's parent comes before it.
+function branches(tree) {
+  const roots = [];
+  const below = [];
+  for (const [n, node] of tree.entries()) {
+    const branch = hold("div", "ns-branch", make("span", "ns-zoom-word", visible(node)), below[n] = make("div", ""));
+    branch.dataset.kind = node.kind;
+    if (node.parent < 0) roots.push(branch); else below[node.parent]?.append(branch);
+  }
+  return roots;
 }
 
 function card(event, settings) {

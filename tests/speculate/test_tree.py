@@ -110,7 +110,7 @@ def test_a_text_ends_at_its_end_token_inside_a_tree(bundled_decoder):
 
 
 def test_a_row_of_a_batch_is_the_row_alone(bundled_decoder):
-    """A seed repeats a run, and rows beside it do not change it."""
+    """A seed repeats a run, and other rows do not change it."""
     params, options = SamplingParams(max_tokens=12, seed=3, n=2), {"tree": "3x2", "drafter": "model"}
     alone = bundled_decoder.generate(TEXT, params, **options)
     beside = bundled_decoder.generate([TEXT, "The dog"], params, **options)[0]

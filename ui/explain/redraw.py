@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
-from ui.explain.case import Rule, case_of
+from ui.explain.case import Rule, case_of, setting
 from ui.labels import visible
 
 SHOWN, LEAST = 9, 0.001
@@ -20,6 +20,7 @@ OBSTACLES = {
     Rule.GREEDY: "There is no draw to repeat: a draft token is accepted if it is the target's most probable token.",
     Rule.TYPICAL: "There is no draw to repeat: a draft token is accepted if its target probability exceeds the threshold.",
 }
+OF_TREE = "Several candidates were judged one after the other, so one draw cannot be repeated alone."
 UNRECORDED = "This trace lacks the other tokens' probabilities here. A new run records them."
 
 
@@ -46,6 +47,8 @@ def redraw_data(trace: Trace, number: int) -> dict[str, Any] | None:
         return None
     if case.rule in OBSTACLES:
         return {"why": OBSTACLES[case.rule]}
+    if setting(case.settings, "tree"):
+        return {"why": OF_TREE}
     found = bins(case.event)
     return {"why": UNRECORDED} if found is None else {"bins": [list(each) for each in found]}
 

@@ -94,6 +94,8 @@ def _sampling(case: Case) -> list[str]:
     p, q, accept, u = event.target_prob, event.draft_prob, event.accept_prob, event.uniform
     if p is None or q is None or accept is None:
         return [_verdict_alone(case), NO_NUMBERS]
+    if setting(case.settings, "tree") and abs(accept - min(1, p / q if q else 0)) > LEAST:
+        return [_candidate(event, accept), *([] if event.kind == EventKind.ACCEPTED else _instead(case))]
     if accept >= 1:
         return [
             f"{_gave(case, p, q)} – at least as much, so it is accepted for any draw: min(1, p/q) = 1.",
@@ -115,6 +117,12 @@ def _sampling(case: Case) -> list[str]:
         *_instead(case),
         "Rejecting overrated tokens exactly this often keeps the output distribution the target's.",
     ]
+
+
+def _candidate(event: Event, accept: float) -> str:
+    """Of a tree: the candidates before this one were rejected, so that p and q are no longer what was drafted."""
+    left = f"{quoted(event)} was judged after other candidates were rejected, by what they left of both distributions"
+    return f"{left}: it is accepted with probability {number(accept)}, and the draw was {number(event.uniform or 0.0)}."
 
 
 def _gave(case: Case, p: float, q: float) -> str:
@@ -209,6 +217,8 @@ def _resampled(case: Case) -> list[str]:
     how = "It was drawn from the residual max(0, p − q), "
     if case.rule == Rule.BLOCK:
         how = "It was drawn from the residual of the block, "
+    if setting(case.settings, "tree"):
+        how = "It was drawn from what the rejected candidates left of the target's distribution, "
     sentences = [replaces, f"{how}scaled to sum to 1{_had(case, event)}{_residual(event)}."]
     sentences.append("Accepted and resampled tokens together follow the target's distribution exactly.")
     return sentences

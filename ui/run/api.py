@@ -51,6 +51,7 @@ def add_api(catalog: Catalog) -> None:
         verify_strategy: str = _USUAL.verify_strategy,
         drafter: str = _USUAL.drafter,
         draft_sampling: Literal["sampled", "argmax"] = "sampled",
+        tree: str = "",
     ) -> AsyncIterator[list[dict[str, Any]]]:
         """Continue a prompt by speculative decoding.
 
@@ -65,6 +66,7 @@ def add_api(catalog: Catalog) -> None:
             verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
             drafter: For example model or prompt_lookup; empty for the default.
             draft_sampling: Draft tokens are "sampled" from the draft model's distribution, or its "argmax".
+            tree: Several candidates per position, such as 4x2x1: the children of a node by depth; empty for none.
 
         Yields:
             The new events as a list; all lists joined are the trace.
@@ -82,6 +84,7 @@ def add_api(catalog: Catalog) -> None:
                     "verify_strategy": verify_strategy,
                     "drafter": drafter,
                     "draft_sampling": draft_sampling,
+                    "tree": tree,
                 }
             )
             run.start(partial(catalog.start, settings.pair, settings.request(), reader=run.reader()))

@@ -29,13 +29,14 @@ class Settings:
 
     `num_draft_tokens` is ignored if `auto` is on. `stop` has one string per line. Without `seed` a random one is drawn.
     `guided` is the kind of guide, empty for none; `guided_text` is the guide, with one text per line as in `stop`. An
-    empty `pair` or `drafter` is the default.
+    empty `pair` or `drafter` is the default. An empty `tree` is none.
     """
 
     prompt: Text = ""
     verify_strategy: Text = "speculative_sampling"
     drafter: Text = ""
     draft_sampling: Text = "sampled"
+    tree: Text = ""
     num_draft_tokens: int = 5
     auto: bool = False
     temperature: FiniteFloat = 0.7
@@ -83,6 +84,7 @@ class Settings:
             verify_strategy=self.verify_strategy,
             drafter=self.drafter or None,
             draft_sampling=cast(DraftSampling, self.draft_sampling),
+            tree=self.tree.strip() or None,
             detail=detail,
             chat=self.chat,
         )

@@ -21,6 +21,7 @@ def title(trace: Trace) -> str:
     temperature = settings.get("temperature")
     parts = [
         drafter.title.lower() if drafter and drafter.title and k != 0 else "",
+        f"tree {settings['tree']}" if settings.get("tree") and k != 0 else "",
         "argmax drafts" if settings.get("draft_sampling") == "argmax" else "",
         strategy,
         f"k = {k}" if k is not None else "",
