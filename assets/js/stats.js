@@ -76,10 +76,11 @@ export function said({ sums, rounds, started, finished, live }) {
 
 // The draft tokens' verdicts, as in the legend. Tokens after the end of the text are discarded whatever their verdict; so is the
 // target's own token there.
-function fates({ drafted, judged, accepted, kept, discarded }) {
-  const [cut, own] = [accepted - kept, kept + discarded + judged - accepted - drafted];
+function fates({ drafted, judged, accepted, kept, discarded, siblings }) {
+  const rejected = judged - accepted + siblings; // siblings: other rejected candidates at the positions of a tree
+  const [cut, own] = [accepted - kept, kept + discarded + rejected - drafted];
   const what = own > 0 ? `the target's own token${cut > 0 ? ` and ${count(cut, "accepted one")},` : ""}` : cut > 0 ? amount(cut) : "";
-  return `accepted ${amount(kept)}, rejected ${amount(judged - accepted)} and discarded ${amount(discarded)}` +
+  return `accepted ${amount(kept)}, rejected ${amount(rejected)} and discarded ${amount(discarded)}` +
     (what ? ` (with ${what} after the end of the text)` : "");
 }
 

@@ -7,7 +7,7 @@ const MOST_DRAFTS = 64;
 const MOST_SECONDS = 1e6; // no real step takes longer; a loaded trace may claim anything
 const OTHER_WAY = { argmax: "sampled_accept" }; // the acceptance probability if the draft tokens had been drawn, or not
 const NOTHING = {
-  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, told: 0, expected: 0, variance: 0, forced: 0,
+  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, told: 0, expected: 0, variance: 0, forced: 0, siblings: 0,
 };
 
 // Tokens per target pass: accepted tokens plus one, as `mean_acceptance_length` in the metrics.
@@ -57,7 +57,13 @@ export class Sums {
     this.forced = 0;
     const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0, tokens: this.outputs[this.outputs.length - 1] };
     for (const name of Object.keys(round)) sums[name] += round[name];
-    if (event.tree?.length > drafted) sums.drafted += bounded(event.tree.length, MOST_DRAFTS) - drafted; // the window is one path
+    if (event.tree?.length > drafted) { // the window is one path through it
+      const more = bounded(event.tree.length, MOST_DRAFTS) - drafted;
+      const rejected = event.tree.filter(({ kind }) => kind === "rejected").length - (accepted < drafted);
+      sums.drafted += more;
+      sums.siblings += rejected;
+      sums.discarded += more - rejected;
+    }
     this.rounds.push({ ...round, alphas, others });
     this.upto.push(sums);
   }

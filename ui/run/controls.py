@@ -177,8 +177,8 @@ def _build_drafting(start: Settings, drafters: Sequence[str]) -> Controls:
             label="Token tree",
             placeholder="4x2x1",
             info="Several candidates per position: 4x2x1 drafts 4 tokens, 2 after each, then 1. More chances per target pass, "
-            "but each node costs verification: on 2 cores a pass over 17 tokens costs 1.84 single ones. One depth, such as 4, can "
-            "pay; deeper trees are for teaching. Needs a draft head or a draft model.",
+            "but each node costs verification: on 2 cores a pass over 17 tokens costs 1.84 single ones. One depth, such as 4, "
+            "can pay; deeper trees are for teaching. Needs a draft head or a draft model.",
             elem_id="tree",
         ),
         "auto": gr.Checkbox(
