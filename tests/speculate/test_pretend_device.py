@@ -116,6 +116,14 @@ def test_a_row_alone_too(decoders_of, options):
     assert list(map(len, waits)) == [1] * len(waits), waits
 
 
+@pytest.mark.parametrize(("executor", "drafter"), [("llama", "head"), ("transformers", "model")])
+def test_trees_get_the_cpu_s_tokens(decoders_of, executor, drafter):
+    """The host reads every depth of a tree, so that a step waits more often."""
+    decoders, each = decoders_of(executor), [options | {"tree": "2x2"} for options in (GREEDY, MIXED[1])]
+    happened = steps_of(decoders["cuda"], each, drafter=drafter)[0]
+    assert happened == steps_of(decoders["cpu"], each, drafter=drafter)[0]
+
+
 def test_an_adaptive_window_waits_once_more_for_each_token_that_it_drafts(decoders_of):
     """Whether to go on is decided on the host."""
     happened, waits = steps_of(decoders_of("llama")["cuda"], [GREEDY], drafter="head", k="auto")

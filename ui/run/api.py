@@ -61,8 +61,7 @@ def add_api(catalog: Catalog) -> None:
             temperature: 0 takes the most probable token.
             top_p: Keep the most probable tokens up to this total probability.
             seed: Same seed, same text.
-            num_draft_tokens: Draft tokens per step; 0 is plain decoding, "auto" chooses by the acceptance rate so far and the
-                pair's costs.
+            num_draft_tokens: Draft tokens per step; 0 is plain decoding, "auto" adapts to acceptance rate and costs.
             verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
             drafter: For example model or prompt_lookup; empty for the default.
             draft_sampling: Draft tokens are "sampled" from the draft model's distribution, or its "argmax".
