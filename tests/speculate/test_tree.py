@@ -196,3 +196,15 @@ def test_near_a_model_s_last_position_windows_are_drafted():
     assert found.token_ids == decoder.generate(prompt, params, num_draft_tokens=0).token_ids
     assert found.trace[-2].tree is None
     assert any(event.tree for event in found.trace)
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_a_drafter_equal_to_the_target_is_always_accepted(temperature):
+    """So its cache holds the accepted path, whichever nodes that was."""
+    target = noisy_pair().target
+    params = SamplingParams(max_tokens=20, temperature=temperature, seed=1, ignore_eos=True)
+    steps = [e for e in SpeculativeDecoder(ModelPair(target, target)).generate([5, 9], params, tree="3x2x1").trace if e.tree]
+    assert [step.num_accepted for step in steps] == [3] * 5
+    assert all(
+        node.accept_prob == pytest.approx(1, abs=1e-4) for step in steps for node in step.tree if node.kind == "accepted"
+    )
