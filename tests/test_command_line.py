@@ -156,6 +156,7 @@ def test_help_names_strategies_drafters_and_defaults():
         (["generate", "x", "--top-p", "1.5"], "top_p must be a number, above 0 and at most 1, got 1.5"),
         (["generate", "x", "--num-draft-tokens", "-1"], "num_draft_tokens must be 'auto' or from 0 to 64, got -1"),
         (["generate", "x", "--num-draft-tokens", "few"], "must be a whole number or auto, got 'few'"),
+        (["generate", "x", "--tree", "4x"], "tree must be numbers of children by depth, such as '4x2x1', got '4x'"),
         (["generate", "x", "--verify-strategy", "luck"], "verify_strategy must be one of"),
         (["generate", "x", "--target", "/no/such/folder"], "target='/no/such/folder': there is no such folder"),
         (["generate", "x", "--device", "toaster"], "device='toaster' is not available"),

@@ -132,18 +132,28 @@ def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(
 ) -> None:
     monkeypatch.setenv(THREADS_VARIABLE, "1")
     picture = tmp_path / "suite.svg"
-    options = ["--drafters", "none,suffix,suffix+head", "--num-draft-tokens", "3", "--max-tokens", "8", "--threads", "1"]
+    options = [
+        "--drafters",
+        "none,suffix,head:3x1,suffix+head",
+        "--num-draft-tokens",
+        "3",
+        "--max-tokens",
+        "8",
+        "--threads",
+        "1",
+    ]
     assert main(["--suite", str(suite), *options, "--json", "--svg", str(picture)]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert list(report["categories"]) == ["lists", "tales & more"]
     assert report["threads"] == 1
     assert not report["chat"]  # the tales pair has no template
     for category in (*report["categories"].values(), report["overall"]):
-        assert list(category) == ["none", "suffix", "suffix+head"]
+        assert list(category) == ["none", "suffix", "head:3x1", "suffix+head"]
         assert all(one["same_as_plain"] == 1.0 for one in category.values())
         assert all(one["tokens_per_second"] > 0 for one in category.values())
     assert report["categories"]["lists"]["none"]["tokens_per_step"] == 1.0
     assert report["overall"]["suffix+head"]["tokens_per_step"] > 1.0
+    assert report["overall"]["head:3x1"]["tokens_per_step"] > 1.0
     drawn = "".join(ElementTree.fromstring(picture.read_text(encoding="utf-8")).itertext())
     for text in ("tales & more", "suffix+head", "overall", f"{report['overall']['suffix']['over_plain']:.2f}"):
         assert text in drawn

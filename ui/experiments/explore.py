@@ -171,7 +171,7 @@ def _connect_sweep(catalog: Catalog, sweeping: _Sweep, outputs: Sequence[Compone
         progress: Any = gr.Progress(),  # noqa: B008
     ) -> Any:
         yield "Starting …", *[gr.skip()] * (len(outputs) - 1)
-        chosen = replace(parts.read(values), max_tokens=int(amount))
+        chosen = replace(parts.read(values), max_tokens=int(amount), tree="")  # these vary the number of draft tokens
         texts = read_prompts(chosen.prompt, lines)
         yield from _explore(catalog, chosen, texts, int(each), sorted(ks), sorted(temperatures), progress)
 
@@ -201,7 +201,7 @@ def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Com
         progress: Any = gr.Progress(),  # noqa: B008
     ) -> Any:
         yield "Starting …", gr.skip()
-        settings = replace(parts.read(values), max_tokens=int(amount))
+        settings = replace(parts.read(values), max_tokens=int(amount), tree="")
         yield from _batches(catalog, settings, read_prompts(settings.prompt, lines), sorted(ks), progress)
 
     stopped = "Stopped. The map shows the finished runs."
