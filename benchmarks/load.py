@@ -1,11 +1,11 @@
 """Load on the hosted page: many clients at once over HTTP, then many runs one after another.
 
-    python -m benchmarks.load [--clients 50] [--tokens 96] [--runs 500]
+    python -m benchmarks.load [--target smollm2] [--clients 50] [--tokens 96] [--runs 500]
 
-Starts `app.py` on a free port. All clients send their own prompt and seed to `/generate` at the same moment; each text must
-equal that of a single run. Prints tokens per second of all together and of one client alone, the time to the first token
-(median and 95th percentile), and the number of lost or wrong answers; then the server's memory over the runs, and its shutdown
-time.
+Starts `app.py` on a free port, with the bundled pair or a target. All clients send their own prompt and seed to `/generate` at
+the same moment; each text must equal that of a single run. Prints tokens per second of all together and of one client alone,
+the time to the first token (median and 95th percentile), and the number of lost or wrong answers; then the server's memory over
+the runs, and its shutdown time.
 """
 
 import argparse
@@ -136,14 +136,15 @@ def end_with_a_run(server: Server) -> float:
                     return server.end()
 
 
-def solo_texts(clients: int, tokens: int) -> list[str]:
+def solo_texts(target: str | None, clients: int, tokens: int) -> list[str]:
     """The expected text of each client."""
-    decoder = SpeculativeDecoder(load_pair())
+    decoder = SpeculativeDecoder(load_pair(target))
     return [
         decoder.generate(
             prompt_of(client),
             SamplingParams(temperature=TEMPERATURE, top_p=TOP_P, seed=client, max_tokens=tokens),
             num_draft_tokens=DRAFTS,
+            chat=decoder.admission.has_chat_template,
         ).text
         for client in range(clients)
     ]
@@ -152,13 +153,14 @@ def solo_texts(clients: int, tokens: int) -> list[str]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Load on the hosted page.")
+    parser.add_argument("--target", help="the target (default: the bundled pair)")
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--runs", type=int, default=500, help="runs one after another, for the memory")
     options = parser.parse_args()
     console = Console()
-    expected = solo_texts(options.clients, options.tokens)
-    with Server() as server:
+    expected = solo_texts(options.target, options.clients, options.tokens)
+    with Server(*([] if options.target is None else ["--target", options.target])) as server:
         url = server.url
         ask(url, prompt_of(0), 0, 8)
         alone = [ask(url, prompt_of(client), client, options.tokens) for client in range(5)]

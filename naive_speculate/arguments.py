@@ -44,6 +44,11 @@ numbers = parsed(lambda text: tuple(float(part) for part in text.split(",")), "a
 window = whole_number_or("auto")  # a number of draft tokens
 
 
+def windows(text: str) -> list[int | str]:
+    """Numbers of draft tokens, separated by commas."""
+    return [window(part.strip()) for part in text.split(",")]
+
+
 def text_file(name: str) -> str:
     """The type of a text file: what it holds."""
     try:

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, window
+from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, windows
 from naive_speculate.bench.comparison import Comparison, choose_threads
 from naive_speculate.bench.measure import Line
 from naive_speculate.bench.report import save_plots, show
@@ -37,7 +37,7 @@ PROMPTS = (
     "When the fox heard this, he laughed and said to the crow,",
     "The wind blew hard that night, and nobody in the village could",
 )
-_OF_SUITES = ("drafters", "num_draft_tokens", "max_tokens", "temperature", "limit", "threads", "svg")
+_OF_SUITES = ("drafters", "num_draft_tokens", "max_tokens", "temperature", "limit", "threads", "svg", "transformers")
 _OF_PROMPTS = ("prompts", "new_tokens", "max_draft_tokens", "quick", "plots", "write_costs")
 _INTERRUPTED = 130
 _WIDTH = 160  # of tables written to a file or a pipe
@@ -59,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument_group("questions instead of prompts: plain decoding and drafters, by category").add_argument
     add("--suite", type=Path, metavar="FILE", help='JSON lines with "category" and "turns", as in Spec-Bench')
     add("--drafters", metavar="D,D…", help="drafters, besides plain decoding, with trees as head:4x2x1 (default: all)")
-    add("--num-draft-tokens", type=window, default=5, metavar="K", help="draft tokens per step, or auto (default: %(default)s)")
+    add("--num-draft-tokens", type=windows, default=[5], metavar="K,K…", help="draft tokens per step, or auto (default: 5)")
+    add("--transformers", action="store_true", help="also transformers' plain, assisted and prompt lookup generation")
     add("--max-tokens", type=positive, default=128, metavar="N", help="most tokens per answer (default: %(default)s)")
     add("--temperature", type=number, default=0.0, metavar="X", help="0 compares the texts too (default: %(default)s)")
     add("--limit", type=positive, metavar="N", help="questions per category (default: all)")
@@ -123,7 +124,8 @@ def _bench_suite(options: argparse.Namespace, console: Console) -> int:
             return lambda category: progress.update(task, advance=1, description=category)
 
         params = SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens)
-        report = measure_suite(pair, options.suite, questions, drafters, options.num_draft_tokens, params, started)
+        peer = _peer(options, threads) if options.transformers else None
+        report = measure_suite(pair, options.suite, questions, drafters, options.num_draft_tokens, params, started, peer)
     on_cpu = report["device"] == "cpu"
     report |= {"machine": platform.machine(), "threads": threads if on_cpu else None}
     if options.json:
@@ -136,6 +138,15 @@ def _bench_suite(options: argparse.Namespace, console: Console) -> int:
     if report["interrupted"]:
         print("naive_speculate bench: interrupted", file=sys.stderr)
     return _INTERRUPTED if report["interrupted"] else 0
+
+
+def _peer(options: argparse.Namespace, threads: int) -> Transformers:
+    """The same models, computed by transformers."""
+    how = {"device": options.device, "dtype": options.dtype, "executor": "transformers"}
+    models: Any = load_pair(options.target, options.draft, **how)
+    peer = Transformers(models.target.model, getattr(models.draft, "model", None), options.max_tokens, ends=True)
+    peer.threads = threads
+    return peer
 
 
 def _compare(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any], dict[str, list[Line]]]:

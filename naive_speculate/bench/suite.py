@@ -1,7 +1,8 @@
 """`bench --suite FILE`: plain decoding and drafters on questions by category, in the format of Spec-Bench.
 
 Spec-Bench: Xia et al. 2024 (arXiv 2401.07851), github.com/hemingkx/Spec-Bench. Each question is decoded plainly and with each
-drafter; the order rotates with every question. Times include the prompt.
+drafter; the order rotates with every question. Speeds include the prompt; the ratio "after the prompt" leaves it out on both
+sides.
 """
 
 import json
@@ -13,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from naive_speculate.bench.measure import line_of
-from naive_speculate.bench.ways import Run, Way, our_way
+from naive_speculate.bench.ways import Run, Transformers, Way, our_way
 from naive_speculate.events.metrics import summarize
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
@@ -23,6 +24,7 @@ from naive_speculate.speculate.request import Request
 
 NONE = "none"  # the drafter name of plain decoding, which is always measured
 _WARM_UP = 8
+_LOOKUP, _ASSISTED = 10, 5  # transformers' windows: its documentation's for prompt lookup
 _DRAWS, _EDGE = 1000, 0.025
 
 
@@ -101,16 +103,26 @@ def encode(decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question
 
 
 def ways_of(
-    decoder: SpeculativeDecoder, drafters: Sequence[str], num_draft_tokens: int | str, params: SamplingParams
+    decoder: SpeculativeDecoder, drafters: Sequence[str], windows: Sequence[int | str], params: SamplingParams
 ) -> dict[str, Way]:
-    """Plain decoding and the drafters, by name. Raises `ValueError` if the pair lacks what a drafter needs, or a number is out
-    of range."""
+    """Plain decoding, and the drafters with each window, by name. Raises `ValueError` if the pair lacks what a drafter needs,
+    or a number is out of range."""
     ways = {NONE: our_way(decoder, 0, params)}
     for name in drafters:
         drafter, _, tree = name.partition(":")
-        decoder.prepare(Request([0], params, num_draft_tokens=num_draft_tokens, drafter=drafter, tree=tree or None))
-        ways[name] = our_way(decoder, num_draft_tokens, params, drafter, tree=tree or None)
+        for k in windows if not tree else windows[:1]:
+            decoder.prepare(Request([0], params, num_draft_tokens=k, drafter=drafter, tree=tree or None))
+            shown = name if tree or len(windows) == 1 else f"{name}, k = {k}"
+            ways[shown] = our_way(decoder, k, params, drafter, tree=tree or None)
     return ways
+
+
+def ways_of_transformers(peer: Transformers, temperature: float) -> dict[str, Way]:
+    """Its plain generation, prompt lookup and, with a draft model, assisted generation."""
+    ways = [peer.way(0, temperature), peer.way(_LOOKUP, temperature, lookup=True)]
+    if peer.draft is not None:
+        ways.append(peer.way(_ASSISTED, temperature))
+    return {way.name: way for way in ways}
 
 
 def decode_all(
@@ -157,7 +169,7 @@ def _figures(ways: dict[str, Way], every: Sequence[dict[str, Run]], temperature:
         runs = [one[name] for one in every]
         line = line_of(way, runs, plain)
         steps = summarize(event for run in runs for event in run.steps)
-        ratios = [run.speed / other.speed for run, other in zip(runs, plain, strict=True)]
+        ratios = [run.decoding_speed / other.decoding_speed for run, other in zip(runs, plain, strict=True)]
         found[name] = {
             "questions": len(runs),
             "tokens_per_step": line.tokens_per_forward,
@@ -165,7 +177,8 @@ def _figures(ways: dict[str, Way], every: Sequence[dict[str, Run]], temperature:
             "marginal_acceptance": steps.unconditional_acceptance_rate_per_position,
             "tokens_per_second": line.tokens_per_second,
             "over_plain": line.over_plain,
-            "over_plain_interval": interval(ratios) if name != NONE else None,
+            "decoding_over_plain": median(ratios),
+            "decoding_interval": interval(ratios) if name != NONE else None,
             "draft_ms": line.draft_ms,
             "step_ms": line.step_ms,
             "same_as_plain": line.same_as_plain if temperature == 0 else None,
@@ -187,16 +200,20 @@ def measure_suite(
     path: Path,
     questions: Sequence[Question],
     drafters: Sequence[str] | None,
-    num_draft_tokens: int | str,
+    windows: Sequence[int | str],
     params: SamplingParams,
     started: Callable[[int], Callable[[str], None]],
+    peer: Transformers | None = None,
 ) -> dict[str, Any]:
-    """The whole report; `started` is called with the number of runs, and its result after each run, with the category."""
+    """The whole report, with transformers' ways if `peer` is given; `started` is called with the number of runs, and its result
+    after each run, with the category."""
     decoder = SpeculativeDecoder(pair)
     names = drafters_for(pair) if drafters is None else drafters
-    ways = ways_of(decoder, names, num_draft_tokens, params)
+    ways = ways_of(decoder, names, windows, params)
+    if peer is not None:
+        ways |= ways_of_transformers(peer, params.temperature)
     few = replace(params, max_tokens=min(_WARM_UP, params.max_tokens or _WARM_UP))
-    warm_ups = ways_of(decoder, names, num_draft_tokens, few)
+    warm_ups = ways_of(decoder, names, windows, few)
     prompts = encode(decoder, path, questions)
     answers = decode_all(ways, warm_ups, questions, prompts, started(len(ways) * len(questions)))
     return {
@@ -205,7 +222,7 @@ def measure_suite(
         "device": str(decoder.admission.device),
         "executor": getattr(pair.target, "executor", "transformers"),
         "chat": decoder.admission.has_chat_template,
-        "num_draft_tokens": num_draft_tokens,
+        "num_draft_tokens": windows[0] if len(windows) == 1 else list(windows),
         "max_tokens": params.max_tokens,
         "temperature": params.temperature,
         "interrupted": answers.interrupted,

@@ -16,7 +16,8 @@ _NAMES, _WIDTH, _BAR, _GAP = 250, 800, 16, 14
 def show_suite(report: dict[str, Any], console: Console) -> None:
     """Print the table, one row per category and drafter."""
     console.print(summary_line(report))
-    headings = ("questions", "tokens/step", "accepted by index", "conditional", "tokens/s", "× plain", "95%", "same text")
+    headings = ["questions", "tokens/step", "accepted by index", "conditional"]
+    headings += ["tokens/s", "× plain", "after the prompt", "95%", "same text"]
     table = Table(Column("category", no_wrap=True), Column("drafter", no_wrap=True))
     for heading in headings:
         table.add_column(heading, justify="right")
@@ -30,7 +31,9 @@ def summary_line(report: dict[str, Any]) -> str:
     """One line with the models and settings."""
     models = ", ".join(f"{role} {report[role]}" for role in ("target", "draft", "head") if report[role])
     chat = "chat template" if report["chat"] else "no chat template"
-    how = f"k = {report['num_draft_tokens']}, temperature {report['temperature']:g}, {report['max_tokens']} tokens, {chat}"
+    windows = report["num_draft_tokens"]
+    k = ", ".join(map(str, windows)) if isinstance(windows, list) else windows
+    how = f"k = {k}, temperature {report['temperature']:g}, {report['max_tokens']} tokens, {chat}"
     ended = " Interrupted: only the questions so far." if report["interrupted"] else ""
     where = f"{report['device']}, {report['threads']} threads" if report["threads"] else report["device"]
     return f"{report['suite']}: {models}, on {where}; {how}.{ended}"
@@ -43,7 +46,7 @@ def rows(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _cells(one: dict[str, Any]) -> list[str]:
-    between = one["over_plain_interval"]
+    between = one["decoding_interval"]
     return [
         str(one["questions"]),
         f"{one['tokens_per_step']:.2f}",
@@ -51,6 +54,7 @@ def _cells(one: dict[str, Any]) -> list[str]:
         _rates(one["conditional_acceptance"]),
         f"{one['tokens_per_second']:.1f}",
         f"{one['over_plain']:.2f}",
+        f"{one['decoding_over_plain']:.2f}",
         "" if between is None else f"{between[0]:.2f}–{between[1]:.2f}",
         "" if one["same_as_plain"] is None else f"{one['same_as_plain']:.0%}",
     ]
@@ -61,10 +65,10 @@ def _rates(rates: list[float | None]) -> str:
 
 
 def suite_svg(report: dict[str, Any]) -> str:
-    """The plot: speed relative to plain decoding per category and drafter, with its interval."""
+    """The plot: speed after the prompt relative to plain decoding per category and drafter, with its interval."""
     drafters = [name for name in report["overall"] if name != NONE]
     every = [one for _, found in rows(report) for one in found.values()]
-    most = max(value for one in every for value in (1.0, one["over_plain"], *(one["over_plain_interval"] or ())))
+    most = max(value for one in every for value in (1.0, one["decoding_over_plain"], *(one["decoding_interval"] or ())))
     scale = (_WIDTH - _NAMES - 60) / most
     body, y = [], 60.0
 
@@ -75,12 +79,13 @@ def suite_svg(report: dict[str, Any]) -> str:
         body.append(words(10, category))
         for number, name in enumerate(drafters):
             one, color = found[name], _COLORS[number % len(_COLORS)]
-            width, between = one["over_plain"] * scale, one["over_plain_interval"] or [one["over_plain"]] * 2
+            ratio = one["decoding_over_plain"]
+            width, between = ratio * scale, one["decoding_interval"] or [ratio] * 2
             low, high = (_NAMES + value * scale for value in between)
             body.append(words(_NAMES - 8, name, "end", color))
             body.append(f'<rect x="{_NAMES}" y="{y:g}" width="{width:g}" height="{_BAR}" fill="{color}" fill-opacity="0.6"/>')
             body.append(f'<path d="M{low:g} {y + _BAR / 2:g}H{high:g}" stroke="{LIGHT.ink}" stroke-width="1.5"/>')
-            body.append(words(max(high, _NAMES + width) + 6, f"{one['over_plain']:.2f}"))
+            body.append(words(max(high, _NAMES + width) + 6, f"{ratio:.2f}"))
             y += _BAR + 3
         y += _GAP
     plain, title = _NAMES + scale, html.escape(summary_line(report))
@@ -88,7 +93,8 @@ def suite_svg(report: dict[str, Any]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 10:g}" width="{_WIDTH}" height="{y + 10:g}" '
         f'font-family="system-ui, sans-serif" role="img"><title>{title}</title><rect width="100%" height="100%" '
-        f'fill="{LIGHT.page}"/><text x="10" y="24" font-size="16" fill="{LIGHT.ink}">Speed relative to plain decoding, with '
-        f'95% intervals</text><text x="{plain:g}" y="44" font-size="12" fill="{LIGHT.muted}" text-anchor="middle">plain</text>'
+        f'fill="{LIGHT.page}"/><text x="10" y="24" font-size="16" fill="{LIGHT.ink}">Speed after the prompt ÷ plain '
+        f'decoding, with 95% intervals</text><text x="{plain:g}" y="44" font-size="12" fill="{LIGHT.muted}" '
+        f'text-anchor="middle">plain</text>'
         f"{''.join(body)}</svg>\n"
     )

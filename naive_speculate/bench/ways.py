@@ -24,11 +24,24 @@ class Run:
     target_forwards: int  # forwards of the target after the prompt's
     metrics: Metrics | None  # this decoder's figures; None for transformers
     steps: Sequence[Event] = ()  # this decoder's step events
+    prompt_seconds: float = 0.0  # of `seconds`, those before the first step
 
     @property
     def speed(self) -> float:
         """Tokens per second."""
         return len(self.token_ids) / self.seconds
+
+    @property
+    def decoding_speed(self) -> float:
+        """Tokens per second after the prompt."""
+        return len(self.token_ids) / (self.seconds - self.prompt_seconds)
+
+
+def prompt_seconds(metrics: Metrics) -> float:
+    """Seconds of a run of this decoder before its first step, estimated from the first token's time and the mean step."""
+    if metrics.time_to_first_token is None:
+        return 0.0
+    return max(0.0, metrics.time_to_first_token - (metrics.draft_seconds + metrics.verify_seconds) / metrics.num_spec_steps)
 
 
 Decode = Callable[[list[int], int], Run]
@@ -57,7 +70,8 @@ def our_way(
         result = decoder.generate(prompt, seeded, **options)
         seconds = time.perf_counter() - began
         steps = [event for event in result.trace if event.kind == EventKind.STEP]
-        return Run(list(result.token_ids), seconds, result.metrics.num_spec_steps, result.metrics, steps)
+        metrics = result.metrics
+        return Run(list(result.token_ids), seconds, metrics.num_spec_steps, metrics, steps, prompt_seconds(metrics))
 
     name = "plain" if num_draft_tokens == 0 else f"k = {num_draft_tokens}"
     if strategy := options.get("verify_strategy"):
@@ -68,16 +82,19 @@ def our_way(
 
 
 class Transformers:
-    """transformers' `generate` with the best number of torch threads. It changes the models: end tokens no longer end a
+    """transformers' `generate` with a number of torch threads. Unless `ends`, it changes the models: end tokens no longer end a
     text."""
 
-    def __init__(self, target: Any, draft: Any, new_tokens: int) -> None:
+    def __init__(self, target: Any, draft: Any, new_tokens: int, ends: bool = False) -> None:
         self.target, self.draft = target, draft
         self.new_tokens = new_tokens
         self.threads = torch.get_num_threads()
         self.forwards = 0
+        self.second = 0.0  # when its second forward began
+        self._ends = target.generation_config.eos_token_id if ends else None
         for model in (target, draft):  # the default for a `GenerationConfig`
-            model.generation_config.eos_token_id = None
+            if model is not None:
+                model.generation_config.eos_token_id = self._ends
         target.register_forward_pre_hook(self._count)
 
     def choose_threads(self, prompt: list[int], candidates: list[int]) -> None:
@@ -90,14 +107,16 @@ class Transformers:
             fastest[threads] = min(fastest[threads], seconds)
         self.threads = min(candidates, key=fastest.__getitem__)
 
-    def way(self, num_draft_tokens: int, temperature: float) -> Way:
-        """Plain generation, or assisted with a constant number of draft tokens."""
+    def way(self, num_draft_tokens: int, temperature: float, lookup: bool = False) -> Way:
+        """Plain generation, or with a constant number of draft tokens: of the draft model, or with `lookup` of the prompt."""
 
         def decode(prompt: list[int], seed: int) -> Run:
             torch.manual_seed(seed)
             query = torch.tensor([prompt], device=self.target.device)
             options: dict[str, Any] = {}
-            if num_draft_tokens:
+            if lookup:
+                options["prompt_lookup_num_tokens"] = num_draft_tokens
+            elif num_draft_tokens:
                 draft_config = self.draft.generation_config
                 draft_config.num_assistant_tokens = num_draft_tokens
                 draft_config.num_assistant_tokens_schedule = "constant"
@@ -113,16 +132,23 @@ class Transformers:
             token_ids = output[0, len(prompt) :].tolist()
             seconds = time.perf_counter() - began
             torch.set_num_threads(before)
-            return Run(token_ids, seconds, self.forwards, None)
+            # Its first forward reads the prompt, and gives a token as later forwards do.
+            step = (began + seconds - self.second) / max(1, self.forwards - 1)
+            reading = max(0.0, self.second - began - step) if self.forwards > 1 else 0.0
+            return Run(token_ids, seconds, self.forwards, None, prompt_seconds=reading)
 
         name = f"transformers, k = {num_draft_tokens}" if num_draft_tokens else "transformers, plain"
+        name = f"transformers, prompt lookup, k = {num_draft_tokens}" if lookup else name
         return Way(name, num_draft_tokens, False, decode)
 
     def _config(self, temperature: float) -> GenerationConfig:
         config = GenerationConfig(max_new_tokens=self.new_tokens, do_sample=temperature > 0, pad_token_id=0)
+        config.eos_token_id = self._ends
         if temperature > 0:
             config.temperature, config.top_k, config.top_p = temperature, 0, 1.0
         return config
 
     def _count(self, *_: Any) -> None:
         self.forwards += 1
+        if self.forwards == 2:
+            self.second = time.perf_counter()

@@ -10,7 +10,7 @@ import pytest
 
 from naive_speculate.bench import main
 from naive_speculate.bench.suite import Question, decode_all, figures, interval, read_suite
-from naive_speculate.bench.ways import Run, Way
+from naive_speculate.bench.ways import Run, Way, prompt_seconds
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.infer.threads import THREADS_VARIABLE
@@ -65,14 +65,14 @@ def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
     found = figures(ways, answers, 0.0)
     first, overall = found["categories"]["a"]["head"], found["overall"]["head"]
     assert first["over_plain"] == 4.0
-    assert first["over_plain_interval"] is None
+    assert first["decoding_interval"] is None
     assert first["same_as_plain"] == 1.0
     assert first["tokens_per_step"] == 2.0
     assert first["marginal_acceptance"] == [0.5, 0.5]
     assert first["conditional_acceptance"] == [0.5, 1.0]
     assert overall["questions"] == 2
     assert overall["over_plain"] == 3.0
-    assert overall["over_plain_interval"] == [2.0, 4.0]
+    assert overall["decoding_interval"] == [2.0, 4.0]
     assert overall["marginal_acceptance"] == [0.75, 0.25]
     assert overall["conditional_acceptance"] == [0.75, pytest.approx(1 / 3)]
     assert overall["same_as_plain"] == 0.5
@@ -155,17 +155,27 @@ def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(
     assert report["overall"]["suffix+head"]["tokens_per_step"] > 1.0
     assert report["overall"]["head:3x1"]["tokens_per_step"] > 1.0
     drawn = "".join(ElementTree.fromstring(picture.read_text(encoding="utf-8")).itertext())
-    for text in ("tales & more", "suffix+head", "overall", f"{report['overall']['suffix']['over_plain']:.2f}"):
+    for text in ("tales & more", "suffix+head", "overall", f"{report['overall']['suffix']['decoding_over_plain']:.2f}"):
         assert text in drawn
 
 
-def test_the_table_has_a_row_for_each_category_and_drafter(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--suite", str(suite), "--drafters", "suffix", "--max-tokens", "4", "--limit", "1"]) == 0
+def test_the_table_has_a_row_for_each_category_drafter_and_window(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--drafters", "suffix", "--num-draft-tokens", "2, auto", "--max-tokens", "4", "--limit", "1", "--transformers"]
+    assert main(["--suite", str(suite), *options]) == 0
     printed = capsys.readouterr().out
     for category in ("lists", "tales & more", "overall"):
         assert re.search(rf"{category} +│ none +│", printed)
-    assert len(re.findall(r"│ suffix +│", printed)) == 3
-    assert "k = 5, temperature 0, 4 tokens, no chat template" in printed
+    for name in ("suffix, k = 2", "suffix, k = auto", "transformers, plain", "transformers, k = 5"):
+        assert len(re.findall(rf"│ {name} +│.* 100% │", printed)) == 3
+    assert len(re.findall(r"│ transformers, prompt lookup, k = 10 +│.* 100% │", printed)) == 3
+    assert "k = 2, auto, temperature 0, 4 tokens, no chat template" in printed
+
+
+def test_speed_after_the_prompt_leaves_out_what_comes_before_the_first_step() -> None:
+    metrics = Metrics(num_spec_steps=4, time_to_first_token=3.0, draft_seconds=1.0, verify_seconds=3.0)
+    run = Run([1, 2, 3, 4], 6.0, 4, metrics, (), prompt_seconds(metrics))
+    assert run.prompt_seconds == 2.0
+    assert run.decoding_speed == 1.0
 
 
 @pytest.mark.parametrize(
