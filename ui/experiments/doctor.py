@@ -65,11 +65,7 @@ def examine(event: gr.EventData) -> Iterator[str]:
 
 
 def findings(asked: Any) -> dict[str, Any]:
-    """Words, charts and the report, from the form's fields.
-
-    Raises:
-        ValueError: Names the field that cannot be read.
-    """
+    """Words, charts and the report, from the form's fields; a ValueError names the field that cannot be read."""
     fields = asked if isinstance(asked, dict) else {}
     given = {name: str(fields.get(name) or "") for name in FIELDS}
     for name, (label, most) in FIELDS.items():

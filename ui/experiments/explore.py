@@ -215,11 +215,7 @@ def _status(elem_id: str, value: str) -> gr.HTML:
 
 
 def read_prompts(first: str, lines: str) -> list[str]:
-    """The Run tab's prompt and the extra ones, one per line, without duplicates.
-
-    Raises:
-        ValueError: If there are too many.
-    """
+    """The Run tab's prompt and the extra ones, one per line, without duplicates. Raises ValueError if there are too many."""
     others = [line.strip().replace("\\n", "\n") for line in (lines or "").split("\n")]
     found = list(dict.fromkeys(prompt for prompt in (first, *others) if prompt.strip()))
     if len(found) > MOST_PROMPTS:

@@ -17,11 +17,8 @@ REPEATS = 4
 
 
 def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Iterator[dict[int, float]]:
-    """Undisturbed time of a target pass over 1, 2, 4 … tokens, in seconds; yields the results so far.
-
-    Raises:
-        ValueError: Names the invalid setting.
-    """
+    """Undisturbed time of a target pass over 1, 2, 4 … tokens, in seconds; yields the results so far. A ValueError names the
+    invalid setting."""
     times: dict[int, list[float]] = {}
     for width in WIDTHS * REPEATS:  # alternating, so that a disturbance affects all widths
         chosen = replace(

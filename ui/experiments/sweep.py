@@ -117,10 +117,7 @@ def sweep(
 ) -> Iterator[Progress[Sample]]:
     """Run every prompt at every temperature plainly and with every k, then with the next seed.
 
-    At temperature 0 there is only one seed, since seeds change nothing.
-
-    Raises:
-        ValueError: Names the invalid setting.
+    At temperature 0 there is only one seed, since seeds change nothing. A ValueError names the invalid setting.
     """
     first = settings.seed or 0
     order = [

@@ -136,11 +136,7 @@ class Catalog:
         return [name for name in DRAFTERS if any(name in served.drafters for served in self.pairs.values())]
 
     def of(self, name: str) -> ServedPair:
-        """The pair of that name; the default for an empty name.
-
-        Raises:
-            ValueError: If there is no such pair.
-        """
+        """The pair of that name; the default for an empty name. Raises ValueError if there is no such pair."""
         name = name or next(iter(self.pairs))
         if name not in self.pairs:
             raise ValueError(f"pair must be one of {', '.join(self.pairs)}, got {name!r:.80}")
@@ -213,11 +209,8 @@ class Catalog:
         self.settled()
 
     def warm_up(self) -> None:
-        """Run each pair once, so that the first visitor's run is not slower; visitors do not wait for this.
-
-        Raises:
-            Trouble: If a pair cannot decode.
-        """
+        """Run each pair once, so that the first visitor's run is not slower; visitors do not wait for this. Raises Trouble if a
+        pair cannot decode."""
         for served in self.pairs.values():
             if served.unobserved is None or (isinstance(served.unobserved, DeferredEngine) and not served.unobserved.loaded):
                 continue

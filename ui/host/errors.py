@@ -37,11 +37,8 @@ class Page(gr.Blocks):
 
 
 def check_inputs(block_fn: Any, inputs: list[Any]) -> None:
-    """Check the number of inputs. A program may omit the last ones, so that an endpoint can gain parameters.
-
-    Raises:
-        gr.Error: If there are too few or too many.
-    """
+    """Check the number of inputs. A program may omit the last ones, so that an endpoint can gain parameters. Raises gr.Error if
+    there are too few or too many."""
     if block_fn.api_name == ENDPOINT:
         omitted = list(inspect.signature(block_fn.fn).parameters.values())[len(inputs) :]
         inputs += [parameter.default for parameter in omitted if parameter.default is not parameter.empty]

@@ -102,11 +102,7 @@ class Measuring:
         return found
 
     def events(self, engine: Engine, request: Request, detail: Detail = "none") -> list[Event]:
-        """A run's events, by default without probabilities; cut off if it takes too long.
-
-        Raises:
-            NotMeasured: If others decode.
-        """
+        """A run's events, by default without probabilities, cut off after a while. Raises NotMeasured if others decode."""
         with self._alone(engine, COMPANY) as cancel:
             return self._decode(engine, replace(request, detail=detail), cancel)
 

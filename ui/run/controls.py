@@ -240,9 +240,6 @@ def ordered(controls: Controls) -> list[Component]:
 
 
 def read(values: tuple[Any, ...]) -> Settings:
-    """The settings from the components' values, in the order of `ordered`.
-
-    Raises:
-        ValueError: Names the field that is empty or has the wrong type.
-    """
+    """The settings from the components' values, in the order of `ordered`; a ValueError names the field that is empty or has
+    the wrong type."""
     return checked({field.name: value for field, value in zip(fields(Settings), values, strict=True)})

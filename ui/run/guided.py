@@ -71,11 +71,7 @@ def build_guided(kind: str, text: str) -> dict[str, Component]:
 
 
 def guide(kind: str, text: str) -> dict[str, Any] | None:
-    """The library's `guided_decoding`; None for no guide.
-
-    Raises:
-        ValueError: If the kind is unknown or the guide empty.
-    """
+    """The library's `guided_decoding`; None for no guide. Raises ValueError if the kind is unknown or the guide empty."""
     if not kind:
         return None
     if kind not in TITLES:

@@ -49,11 +49,8 @@ _counting = threading.Lock()
 
 
 async def request_of(settings: Settings) -> Request:
-    """The request for some settings. A guide is parsed outside the event loop, which serves other visitors.
-
-    Raises:
-        ValueError: Names the invalid setting.
-    """
+    """The request for some settings. A guide is parsed outside the event loop, which serves other visitors; a ValueError names
+    the invalid setting."""
     if not settings.guided:
         return settings.request()
     return await asyncio.get_running_loop().run_in_executor(_guiding, settings.request)

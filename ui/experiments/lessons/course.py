@@ -50,11 +50,8 @@ def answers_page() -> str:
 
 
 def content(lesson: Lesson, data: Data, source: str) -> dict[str, Any]:
-    """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence about the result's origin.
-
-    Raises:
-        ValueError: If the numbers of views and steps, or of answers and questions, differ.
-    """
+    """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence about the result's origin. Raises
+    ValueError if the numbers of views and steps, or of answers and questions, differ."""
     steps = read_steps(lesson.number)
     words, views, answers = lesson.words(data), lesson.views(data), iter(lesson.right(data))
     views = [*views, views[-1]]

@@ -27,10 +27,8 @@ CONTEXT = 70
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of an experiment with the visitor's prompt and pair; all other settings are the lesson's.
-
-    `seen` contains the keys of results that this visitor has seen.
-    """
+    """One run of an experiment with the visitor's prompt and pair; all other settings are the lesson's. `seen` contains the
+    keys of results that this visitor has seen."""
 
     catalog: Catalog
     settings: Settings
@@ -43,11 +41,7 @@ class Trial:
         return range(first, first + most)
 
     def stream(self, detail: Detail = "none", **changes: Any) -> Iterator[Event]:
-        """Decode with the visitor's prompt and pair and the lesson's settings.
-
-        Raises:
-            ValueError: Names the invalid setting.
-        """
+        """Decode with the visitor's prompt and pair and the lesson's settings; a ValueError names the invalid setting."""
         chosen = self.variant(**changes)
         return self.catalog.stream(chosen.pair, chosen.request(detail), self.cancel)
 
@@ -101,6 +95,11 @@ class Lesson:
     timed: bool = False
 
 
+def parts(*shown: str, lit: Sequence[str] = ()) -> View:
+    """A view of some parts of the lesson's markup, some of them highlighted."""
+    return {"shown": shown, "lit": lit}
+
+
 def end_of(text: str, characters: int = CONTEXT) -> str:
     """The last whole words of a text, after an ellipsis if it is longer."""
     if len(text) <= characters:
@@ -119,28 +118,18 @@ def only_first(bars: dict[str, Any], places: int) -> dict[str, Any]:
     return {**bars, "y": [bars["y"][0], *hidden], "text": [bars["text"][0], *hidden]}
 
 
-def asking(figure: Figure, places: Iterable[float], takeaway: str) -> Figure:
-    """A chart with a question mark at the hidden positions, and a question as its takeaway."""
-    mark = {"text": "?", "yref": "paper", "y": 0, "yanchor": "bottom", "font": {"size": 22}}
+def asking(figure: Figure, places: Iterable[float], takeaway: str, yref: str = "paper") -> Figure:
+    """A chart with a question mark at the hidden positions, at the bottom or the zero of its axis, and with this takeaway."""
+    mark = {"text": "?", "yref": yref, "y": 0, "yanchor": "bottom", "font": {"size": 22}}
     marks = [{**mark, "x": place} for place in places]
     return {**figure, "layout": {**figure["layout"], "annotations": marks, "meta": takeaway}}
 
 
 def showing(figure: Figure, *names: str, lit: Sequence[str] = (), takeaway: str | None = None) -> View:
-    """A view of a chart with some of its traces, some of them highlighted.
-
-    Args:
-        figure: The whole chart; its axes need fixed ranges, so that nothing moves between steps.
-        *names: The visible traces; all if empty.
-        lit: The highlighted traces; all visible ones if empty.
-        takeaway: The takeaway at this step; the chart's own if None.
-    """
-    traces = []
-    for trace in figure["data"]:
-        name = trace.get("name", "")
-        if names and name not in names:
-            continue
-        traces.append({**trace, "opacity": DIM} if lit and name not in lit else trace)
+    """A view of a chart with the traces of these names (all if empty), of which the `lit` are highlighted (all if empty), and
+    with its own takeaway or another. The chart's axes need fixed ranges, so that nothing moves between steps."""
+    shown = [trace for trace in figure["data"] if not names or trace.get("name") in names]
+    traces = [{**trace, "opacity": DIM} if lit and trace.get("name") not in lit else trace for trace in shown]
     layout = {**figure["layout"], "showlegend": True}
     if takeaway is not None:
         layout["meta"] = takeaway
