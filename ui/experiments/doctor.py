@@ -105,27 +105,12 @@ def places_chart(found: Diagnosis) -> Figure:
     x = list(range(1, len(rates) + 1))
     reached = [place for place, rate in zip(x, found.conditional, strict=True) if rate is not None]
     kept = [rate for rate in found.conditional if rate is not None]
-    traces: list[dict[str, Any]] = [
-        bars(
-            "if reached",
-            reached,
-            kept,
-            ACCEPTED,
-            "position %{x}: accepted in %{text} of the steps that reached it",
-            **inside([percent(rate) for rate in kept]),
-            insidetextfont={"color": PAGE},
-        ),
-        line(
-            "of all steps",
-            x,
-            list(rates),
-            RESAMPLED,
-            "position %{x}: accepted in %{text} of all steps",
-            dash="dot",
-            mode="lines+markers",
-            text=[percent(rate) for rate in rates],
-            marker={"symbol": "diamond", "size": 8},
-        ),
+    hover = "position %{x}: accepted in %{text} of"
+    texts = inside([percent(rate) for rate in kept]) | {"insidetextfont": {"color": PAGE}}
+    marks = {"text": [percent(rate) for rate in rates], "marker": {"symbol": "diamond", "size": 8}}
+    traces = [
+        bars("if reached", reached, kept, ACCEPTED, f"{hover} the steps that reached it", **texts),
+        line("of all steps", x, list(rates), RESAMPLED, f"{hover} all steps", dash="dot", mode="lines+markers", **marks),
     ]
     if found.alpha is not None:
         alpha = f"α = {number(found.alpha)}"
@@ -145,35 +130,22 @@ def windows_chart(found: Diagnosis) -> Figure:
     if not windows or not any(limits):
         return empty("No window pays off." if windows else "The log does not report the window length, so α is unknown.")
     ks = [window.k for window in windows]
-    traces: list[dict[str, Any]] = [
-        line(
-            "breaks even",
-            ks,
-            limits,
-            TARGET,
-            "k = %{x}: pays off while a draft pass costs less than %{text}",
-            mode="lines+markers",
-            fill="tozeroy",
-            fillcolor="rgba(128, 128, 128, 0.16)",
-            text=[number(limit) for limit in limits],
-            marker={"size": 7},
-        )
-    ]
+    hover = "k = %{x}: pays off while a draft pass costs less than %{text}"
+    fill = {"mode": "lines+markers", "fill": "tozeroy", "fillcolor": "rgba(128, 128, 128, 0.16)", "marker": {"size": 7}}
+    traces = [line("breaks even", ks, limits, TARGET, hover) | fill | {"text": [number(limit) for limit in limits]}]
     takeaway = f"Below the line drafting pays off: with k = 1 up to a draft cost of {number(limits[0])}, "
     takeaway += f"with k = {ks[-1]} up to {number(limits[-1])}."
     top = max(limits)
     if found.costs is not None:
         draft = found.costs.draft
-        yours = f"draft cost {number(draft)}"
-        traces.append(line("yours", [0.5, ks[-1] + 0.5], [draft] * 2, DRAFT, yours, dash="dash"))
+        traces.append(line("yours", [0.5, ks[-1] + 0.5], [draft] * 2, DRAFT, f"draft cost {number(draft)}", dash="dash"))
+        takeaway = "Drafting does not pay off."
         best = next((window for window in windows if window.k == found.best_k), None)
         if best is not None:
-            hover = f"best: k = {best.k}, {number(best.speedup or 0.0)}×"
-            star = {"symbol": "star", "size": 15, "color": DRAFT}
+            times, star = number(best.speedup or 0.0), {"symbol": "star", "size": 15, "color": DRAFT}
+            hover = f"best: k = {best.k}, {times}×"
             traces.append(line("best k", [best.k], [draft], DRAFT, hover, mode="markers", marker=star))
-        takeaway = "Drafting does not pay off."
-        if best is not None:
-            takeaway = f"Best: k = {best.k}, {number(best.speedup or 0.0)} times as fast as plain decoding."
+            takeaway = f"Best: k = {best.k}, {times} times as fast as plain decoding."
         top = max(top, min(draft, 2 * top))
     return figure(
         traces,

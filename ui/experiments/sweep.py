@@ -5,7 +5,7 @@ import threading
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pandas
 
@@ -93,6 +93,8 @@ class Cell:
     best: bool
 
 
+AMOUNTS = ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best")
+"""The table's last columns."""
 S = TypeVar("S")
 
 
@@ -121,34 +123,29 @@ def sweep(
     """
     first = settings.seed or 0
     order = [
-        (seed, prompt, temperature)
+        (seed, prompt, temperature, k)
         for seed in range(first, first + seeds)
         for prompt in range(len(prompts))
         for temperature in temperatures
         if temperature or seed == first
+        for k in (0, *ks)
     ]
-    windows = (0, *ks)
+
+    def run(**changes: Any) -> Trace:
+        chosen = replace(settings, auto=False, **changes)
+        return Trace(catalog.stream(chosen.pair, chosen.request("none"), cancel))
+
     samples: list[Sample] = []
-    done, total = 0, len(order) * len(windows)
-    _run(catalog, replace(settings, max_tokens=8, auto=False, seed=first, prompt=prompts[0]), cancel)  # warms up
-    for seed, prompt, temperature in order:
-        for k in windows:
-            name = f"prompt {prompt + 1}, temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
-            yield Progress(list(samples), done, total, name)
-            chosen = replace(
-                settings, prompt=prompts[prompt], temperature=temperature, num_draft_tokens=k, auto=False, seed=seed
-            )
-            trace = _run(catalog, chosen, cancel)
-            if cancel.is_set():
-                return
-            done += 1
-            if sample := measure(trace, temperature, k, prompt, seed):
-                samples.append(sample)
-    yield Progress(list(samples), total, total, "")
-
-
-def _run(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Trace:
-    return Trace(catalog.stream(settings.pair, settings.request("none"), cancel))
+    run(max_tokens=8, seed=first, prompt=prompts[0])  # warms up
+    for done, (seed, prompt, temperature, k) in enumerate(order):
+        name = f"prompt {prompt + 1}, temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
+        yield Progress(list(samples), done, len(order), name)
+        trace = run(prompt=prompts[prompt], temperature=temperature, num_draft_tokens=k, seed=seed)
+        if cancel.is_set():
+            return
+        if sample := measure(trace, temperature, k, prompt, seed):
+            samples.append(sample)
+    yield Progress(list(samples), len(order), len(order), "")
 
 
 def measure(trace: Trace, temperature: float, k: int, prompt: int, seed: int) -> Sample | None:
@@ -156,20 +153,9 @@ def measure(trace: Trace, temperature: float, k: int, prompt: int, seed: int) ->
     seconds = step_seconds(trace)
     if seconds is None:
         return None
-    m = trace.metrics
-    return Sample(
-        temperature=temperature,
-        k=k,
-        prompt=prompt,
-        seed=seed,
-        rounds=m.num_spec_steps,
-        drafted=m.num_draft_tokens,
-        accepted=m.num_accepted_draft_tokens,
-        rejected=m.num_rejected_draft_tokens,
-        whole=sum(event.kind == EventKind.STEP and event.num_draft == k for event in trace),
-        round_seconds=seconds,
-        draft_seconds=draft_seconds(trace),
-    )
+    m, whole = trace.metrics, sum(event.kind == EventKind.STEP and event.num_draft == k for event in trace)
+    amounts = m.num_spec_steps, m.num_draft_tokens, m.num_accepted_draft_tokens, m.num_rejected_draft_tokens, whole
+    return Sample(temperature, k, prompt, seed, *amounts, seconds, draft_seconds(trace))
 
 
 def log_speedups(samples: Sequence[Sample], temperature: float) -> dict[int, dict[Hashable, float]]:
@@ -255,9 +241,7 @@ def _row(cell: Cell) -> dict[str, float | int | bool | None]:
     row: dict[str, float | int | bool | None] = {"temperature": cell.temperature, "k": cell.k}
     for name in ("acceptance_rate", "tokens_per_pass", "speedup"):
         row[name], row[f"{name}_low"], row[f"{name}_high"] = getattr(cell, name)
-    for name in ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best"):
-        row[name] = getattr(cell, name)
-    return row
+    return row | {name: getattr(cell, name) for name in AMOUNTS}
 
 
 def to_csv(made: Sequence[Cell]) -> str:

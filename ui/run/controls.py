@@ -239,7 +239,7 @@ def ordered(controls: Controls) -> list[Component]:
     return [controls[field.name] for field in fields(Settings)]
 
 
-def read(values: tuple[Any, ...]) -> Settings:
+def read(values: Sequence[Any]) -> Settings:
     """The settings from the components' values, in the order of `ordered`; a ValueError names the field that is empty or has
     the wrong type."""
     return checked({field.name: value for field, value in zip(fields(Settings), values, strict=True)})

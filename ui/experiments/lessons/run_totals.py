@@ -34,21 +34,19 @@ class RunTotals:
     def add(self, events: Iterable[Event]) -> None:
         """Count a run."""
         own = RunTotals()
-        for event in events:
-            if event.kind != EventKind.STEP:
-                continue
+        steps = [event for event in events if event.kind == EventKind.STEP]
+        for event in steps:
             drafted, kept = event.num_draft or 0, event.num_accepted or 0
-            self.rounds += 1
             self.drafted += drafted
-            self.kept += kept
             self.judged += kept + (kept < drafted)
             self.kept_at += [0] * (drafted - len(self.kept_at))
             for index in range(kept):
                 self.kept_at[index] += 1
-            own.rounds += 1
             own.kept += kept
-            if event.step and event.total_seconds:
-                own.times.append(event.total_seconds)
+        own.rounds = len(steps)
+        own.times = [event.total_seconds for event in steps if event.step and event.total_seconds]
+        self.rounds += own.rounds
+        self.kept += own.kept
         self.times += own.times
         self.speeds += [own.speed] if own.speed else []
 
@@ -72,14 +70,8 @@ class RunTotals:
 
 
 def run_all(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Run every case with several seeds, alternating, so that a disturbance affects all cases.
-
-    Yields:
-        tuple: The current case and the results so far; the last item has an empty case.
-
-    Raises:
-        ValueError: Names the invalid setting.
-    """
+    """Run every case with several seeds, alternating, so that a disturbance affects all cases. Yields the current case and the
+    results so far; the last item has an empty case. A ValueError names the invalid setting."""
     known = {name: RunTotals() for name in cases}
     for seed in SEEDS:
         for name, changes in cases.items():
