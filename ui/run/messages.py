@@ -13,18 +13,8 @@ from ui.labels import to_json
 from ui.run.runs import Run
 from ui.run.settings import NOTHING
 
-HEAVY = frozenset(
-    {
-        "draft_top",
-        "target_top",
-        "residual_top",
-        "cost_table",
-        "logprobs",
-        "prompt_logprobs",
-        "draft_top_target",
-        "target_top_draft",
-    }
-)
+_TOPS = {"draft_top", "target_top", "residual_top", "draft_top_target", "target_top_draft"}
+HEAVY = frozenset(_TOPS | {"cost_table", "logprobs", "prompt_logprobs"})
 """Fields that the page does not need to draw tokens and steps."""
 
 RESYNC_EVENTS = 4000

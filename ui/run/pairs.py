@@ -34,13 +34,8 @@ def choices(catalog: Catalog) -> list[tuple[str, str]]:
 
 
 def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> None:
-    """Update the page when another pair is chosen, and when loading ends.
-
-    Args:
-        catalog: The pairs.
-        page: The served page; pages opened later show the pairs as they are then.
-        parts: The components `notice`, `pair`, `line`, `models`, `chat`, `questions` and `stories`.
-    """
+    """Update the page when another pair is chosen, and when loading ends: the components `notice`, `pair`, `line`, `models`,
+    `chat`, `questions` and `stories`. Pages opened later show the pairs as they are then."""
     pair, notice = parts["pair"], parts["notice"]
 
     def update(looks: Looks) -> dict[Block, Any]:

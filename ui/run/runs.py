@@ -70,7 +70,8 @@ class Run:
     Attributes:
         id: The run's name in the browser.
         serial: Larger for later runs.
-        events: The events so far; only appended to, except for the last one's `speedup`.
+        events: The events so far; only appended to, except for the last one's `speedup`. If the run `keeps` none, only the
+            reader of `batches` gets them.
         live: Whether it was decoded in this process.
         title: The line above its tokens.
         crowded: Whether other runs were decoded at the same time, so that its times say little.
@@ -81,20 +82,10 @@ class Run:
         error: Why the run could not start or continue.
         size: Size of its events in bytes.
         grown: Called with the run when the size has grown by `GROWN_BYTES`.
-
-    Args:
-        size: Size of the events, if known.
-        keeps: Whether to keep the delivered events; otherwise only the reader of `batches` gets them.
     """
 
     def __init__(
-        self,
-        events: Iterable[Event] = (),
-        *,
-        id: str | None = None,
-        title: str = "",
-        size: int | None = None,
-        keeps: bool = True,
+        self, events: Iterable[Event] = (), *, id: str = "", title: str = "", size: int | None = None, keeps: bool = True
     ) -> None:
         self.id = id or token_urlsafe(16)
         self.serial = _next_serial()
@@ -319,10 +310,8 @@ class Runs:
 
     def _forget(self, session: str) -> None:
         self._left.pop(session, None)
-        own = self._of.pop(session, [])
-        for run in own:
-            run.cancel.set()
-        self._forget_runs(own)
+        self.cancel(session)
+        self._forget_runs(self._of.pop(session, []))
 
     def _forget_runs(self, runs: list[Run]) -> None:
         for run in runs:

@@ -67,16 +67,9 @@ class Workbench:
                 self.others = build_strategies(runs)
                 build_waterfall()
                 models = build_models(catalog)
-        made = self.controls
-        self.parts: dict[str, Block] = {
-            "pair": made["pair"],
-            "chat": made["chat"],
-            "questions": questions,
-            "stories": stories,
-            "line": line,
-            "models": models,
-        }
-        self.settings = parts.ordered(made)
+        of_pair: dict[str, Block] = {name: self.controls[name] for name in ("pair", "chat")}
+        self.parts = of_pair | {"questions": questions, "stories": stories, "line": line, "models": models}
+        self.settings = parts.ordered(self.controls)
         self._connect_events()
 
     def _build_side(self, catalog: Catalog) -> tuple[Block, Block, Block]:
@@ -175,7 +168,6 @@ class Workbench:
             yield gr.skip()
             return
         run = Run()
-
         run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed), run.plain)
         if wanted.params.guided_decoding is not None:
             without = partial(seeded, wanted, guided_decoding=None)
@@ -211,8 +203,7 @@ class Workbench:
             warn(asked.get("problem") or (NO_ROOM if asked.get("run") else TOO_LARGE))
             return [gr.skip()] * (1 + len(self.settings))
         settings = settings_of(run.trace)
-        values = [getattr(settings, field.name) if settings else gr.skip() for field in fields(Settings)]
-        return [batch(run, most=0), *values]
+        return [batch(run, most=0), *(getattr(settings, field.name, gr.skip()) for field in fields(Settings))]
 
     def _link(self, *values: Any) -> Any:
         try:
