@@ -65,13 +65,9 @@ def use_root_url(root_of: "Callable[[Request, str, str | None], str]") -> None:
 
 
 def guard_calls(page: "gr.Blocks", check: Callable[[Any, list[Any]], None], explain: Callable[[Exception], Exception]) -> None:
-    """Gradio's own complaints quote the whole input, in the answer and in the log, and no event sees them.
-
-    Args:
-        page: All its calls are guarded: from the page, from programs and over MCP.
-        check: Raises if a function does not take these inputs; may append defaults.
-        explain: Returns the exception that the caller sees instead.
-    """
+    """Gradio's own complaints quote the whole input, in the answer and in the log, and no event sees them. All calls are
+    guarded: from the page, from programs and over MCP. `check` raises if a function does not take these inputs, and may append
+    defaults; `explain` returns the exception that the caller sees instead."""
     guarded: Any = page
     process = guarded.process_api
 

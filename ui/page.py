@@ -98,14 +98,8 @@ def open_queue(page: gr.Blocks, size: int) -> None:
 
 
 def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = (), **where: Any) -> str:
-    """Serve the page with its styles, scripts and limits, and further routes. Returns the page's address.
-
-    Args:
-        page: The page.
-        routes: Further routes.
-        names: Host names of the page, in addition to this machine's and the Space's.
-        **where: Options of Gradio's `launch`.
-    """
+    """Serve the page with its styles, scripts and limits, and further routes; `where` are options of Gradio's `launch`. Returns
+    the page's address. `names` are host names of the page, in addition to this machine's and the Space's."""
     silence_library_logs()
     trust(own_names(names, where.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")))
     _, url, _ = page.launch(

@@ -43,16 +43,10 @@ def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
 
 
 def findings(catalog: Catalog, pair: str, asked: Any) -> str:
-    """The answer as HTML.
+    """The answer of a pair's target as HTML; a ValueError names the invalid field.
 
-    Args:
-        catalog: The models.
-        pair: The pair whose target is used.
-        asked: From the browser: "prompt", "a" and "b"; "chat" if the prompt was in the chat template, "greedy" if both
-            texts were decoded at temperature 0.
-
-    Raises:
-        ValueError: Names the invalid field.
+    The browser `asked` for "prompt", "a" and "b"; "chat" if the prompt was in the chat template, "greedy" if both texts were
+    decoded at temperature 0.
     """
     fields = asked if isinstance(asked, dict) else {}
     given = {name: _text(fields.get(name), *rule) for name, rule in FIELDS.items()}

@@ -37,13 +37,8 @@ def build_draft_yourself(catalog: Catalog) -> None:
     """Build the room inside the current Blocks context, if any pair has a draft model."""
     if _pair(catalog) is None:
         return
-    view = component(
-        "draft_yourself",
-        room("yourself", "draft_yourself", words=WORDS),
-        events=["word"],
-        label="Draft it yourself",
-        elem_id="yourself",
-    )
+    markup, names = room("yourself", "draft_yourself", words=WORDS), {"label": "Draft it yourself", "elem_id": "yourself"}
+    view = component("draft_yourself", markup, events=["word"], **names)
 
     def word(event: gr.EventData) -> Iterator[str]:
         found: dict[str, Any] = {}
@@ -60,19 +55,16 @@ def build_draft_yourself(catalog: Catalog) -> None:
 
 
 def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
-    """One word's verdict.
+    """One word's verdict by the first pair with a draft model; a ValueError names the invalid field.
 
     Args:
-        catalog: The models; the first pair with a draft model is used.
+        catalog: The models.
         asked: From the browser: the "text" so far, its "tokens" if known, the "word", how "sure" in percent, the "seed",
             and the word's "number" from 0.
 
     Returns:
         dict: The "text" that follows, the "tokens" of the whole text, the "drafts" with their verdicts, the "next" token, the
             exact "alpha" of the visitor's draft and the exact "draft_alpha" of the draft model.
-
-    Raises:
-        ValueError: Names the invalid field.
     """
     fields = asked if isinstance(asked, dict) else {}
     text, prompt = _text(fields), _prompt(fields)
@@ -131,14 +123,8 @@ def _first_step(catalog: Catalog, request: Request) -> Trace:
 
 
 def _summary(event: Event) -> dict[str, Any]:
-    return {
-        "kind": event.kind.value,
-        "text": event.text or event.token or "",
-        "p": event.target_prob,
-        "q": event.draft_prob,
-        "u": event.uniform,
-        "keep": event.accept_prob,
-    }
+    odds = {"p": event.target_prob, "q": event.draft_prob, "u": event.uniform, "keep": event.accept_prob}
+    return {"kind": event.kind.value, "text": event.text or event.token or "", **odds}
 
 
 def _text(fields: dict[str, Any]) -> str:

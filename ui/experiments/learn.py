@@ -78,14 +78,8 @@ def lesson_of(number: object) -> Lesson | None:
 
 
 def go_live(catalog: Catalog, asked: Any, values: tuple[Any, ...]) -> Iterator[Any]:
-    """Run a lesson's experiment and yield messages for the browser.
-
-    Args:
-        catalog: The models.
-        asked: `{"lesson": number, "seen": [keys of results that the visitor has seen], "prompt": text}`; without a prompt,
-            the controls' own is used.
-        values: The values of the controls.
-    """
+    """Run a lesson's experiment with the values of the controls, and yield messages for the browser. It asks for
+    `{"lesson": number, "seen": [keys of results that the visitor has seen], "prompt": text}`; the prompt may be missing."""
     lesson = lesson_of(asked.get("lesson") if isinstance(asked, dict) else None)
     if lesson is None:
         return

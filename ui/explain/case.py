@@ -21,14 +21,8 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A token and its context.
-
-    Attributes:
-        event: The token's event; for a proposed token its verdict, once there is one.
-        step: All token events of the same step and sequence.
-        rule: How the step's draft tokens were judged.
-        settings: The run's settings; empty if the trace has none.
-    """
+    """A token and its context: its event (for a proposed token its verdict, once there is one), all token events of the same
+    step and sequence, how the step's draft tokens were judged, and the run's settings, empty if the trace has none."""
 
     event: Event
     step: list[Event]
@@ -46,15 +40,8 @@ class Case:
 
 
 def case_of(trace: Trace, number: int) -> Case:
-    """The case of one event.
-
-    Args:
-        trace: A run, whole or so far.
-        number: The event's index in the trace, from 0.
-
-    Raises:
-        ValueError: If there is no such event, or it is not about a token.
-    """
+    """The case of the event of this number, from 0, in a run, whole or so far. Raises ValueError if there is no such event, or
+    it is not about a token."""
     if not 0 <= number < len(trace):
         raise ValueError(f"there is no event number {number}: the trace has {len(trace)}")
     event = trace[number]

@@ -3,7 +3,6 @@
 Everything is plain text, whatever a model or a trace file contains: `assets/js/inspector.js` never makes markup of it.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
+from ui import labels
 from ui.explain.case import Case, Rule, case_of
 from ui.explain.glossary import linked
 from ui.explain.redraw import redraw_data
@@ -71,12 +71,8 @@ def _details(case: Case) -> list[tuple[str, str]]:
 
 def to_json(trace: Trace, number: int) -> str:
     """Words, distributions and the data to redraw the position. The trace ends where playback is; see `case_of`."""
-    answer = {
-        "words": words(trace, number),
-        "distributions": distributions(trace, number),
-        "redraw": redraw_data(trace, number),
-    }
-    return json.dumps(answer, separators=(",", ":")).replace("<", "\\u003c")
+    answer = {"words": words(trace, number), "distributions": distributions(trace, number)}
+    return labels.to_json(answer | {"redraw": redraw_data(trace, number)})
 
 
 def words(trace: Trace, number: int) -> dict[str, Any]:

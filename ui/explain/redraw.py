@@ -24,13 +24,8 @@ UNRECORDED = "This trace lacks the other tokens' probabilities here. A new run r
 
 
 class Bin(NamedTuple):
-    """A token, or all others together, at the position of a draft token.
-
-    Attributes:
-        text: The token, made visible; empty for all others.
-        p, q: Its probability under target and draft.
-        shared: min(p, q), summed over the tokens of the bin.
-    """
+    """A token, made visible, or all others together, without text, at the position of a draft token: p under the target, q
+    under the draft, and min(p, q) summed over the tokens of the bin."""
 
     text: str
     p: float

@@ -60,12 +60,7 @@ def server_functions(page: gr.Blocks) -> Route:
 
 
 class KnownCalls:
-    """Middleware that refuses reads of unknown calls; Gradio notices them only after it has answered 200.
-
-    Args:
-        app: The routes.
-        page: The page that is called.
-    """
+    """Middleware that refuses reads of unknown calls of a page; Gradio notices them only after it has answered 200."""
 
     def __init__(self, app: ASGIApp, page: gr.Blocks) -> None:
         self._app = app

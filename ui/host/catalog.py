@@ -56,7 +56,7 @@ class ServedPair:
     Attributes:
         engine: The pair's engine; all visitors share it, but their runs share no state.
         unobserved: The same engine without observers, for measurements; None if this process cannot measure it.
-        filter_words: The list of words that are never generated, as in `SamplingParams`; None for no list.
+        filter_words: The list of words that are never generated, as in `SamplingParams`.
         target: The target, as for `load_pair`; None for the bundled one.
     """
 
@@ -125,10 +125,8 @@ class Catalog:
     def notices(self) -> list[str]:
         """A line per pair that is not ready."""
         default = next(iter(self.labels.values()), "")
-        return [
-            *(LOADING.format(name) for name in self.loading),
-            *(MISSING.format(name, reason, default) for name, reason in self.missing.items()),
-        ]
+        missing = [MISSING.format(name, reason, default) for name, reason in self.missing.items()]
+        return [LOADING.format(name) for name in self.loading] + missing
 
     @property
     def drafters(self) -> list[str]:
@@ -137,10 +135,9 @@ class Catalog:
 
     def of(self, name: str) -> ServedPair:
         """The pair of that name; the default for an empty name. Raises ValueError if there is no such pair."""
-        name = name or next(iter(self.pairs))
-        if name not in self.pairs:
+        if name and name not in self.pairs:
             raise ValueError(f"pair must be one of {', '.join(self.pairs)}, got {name!r:.80}")
-        return self.pairs[name]
+        return self.pairs[name or next(iter(self.pairs))]
 
     def load(self) -> Load:
         """How busy all engines are together."""
@@ -175,24 +172,13 @@ class Catalog:
         return f"{busy} Your run starts in about {count(seconds, 'second')}."
 
     def measure(self, pair: str, request: Request, lane: list[Event] | None = None) -> MeasuredSpeedup:
-        """The speedup for this prompt and these settings, measured while nobody decodes (see `Measuring.speedup`).
-
-        Raises:
-            ValueError: Names the invalid setting.
-            NotMeasured: Says why there is no measurement.
-        """
-        engine = self._unobserved(pair)
-        return self._measurer.speedup(engine, self.of(pair).suited(request), lane)
+        """The speedup for this prompt and these settings, measured while nobody decodes (see `Measuring.speedup`). A ValueError
+        names the invalid setting; a NotMeasured says why there is no measurement."""
+        return self._measurer.speedup(self._unobserved(pair), self.of(pair).suited(request), lane)
 
     def events(self, pair: str, request: Request) -> list[Event]:
-        """The events of a run for comparison, decoded while nobody else decodes.
-
-        Raises:
-            ValueError: Names the invalid setting.
-            NotMeasured: Says why there is none.
-        """
-        engine = self._unobserved(pair)
-        return self._measurer.events(engine, self.of(pair).suited(request))
+        """The events of a run for comparison, decoded while nobody else decodes. Raises what `measure` raises."""
+        return self._measurer.events(self._unobserved(pair), self.of(pair).suited(request))
 
     def load_later(self) -> None:
         """Load the pairs of `later`, and then the default. A pair that fails is removed; `missing` and a log line say why."""
@@ -221,11 +207,9 @@ class Catalog:
                         raise trouble
 
     def _unobserved(self, pair: str) -> Engine:
-        if not self.measuring:
-            raise NotMeasured(NEVER, again=False)
         engine = self.of(pair).unobserved
-        if engine is None:
-            raise NotMeasured(ELSEWHERE, again=False)
+        if engine is None or not self.measuring:
+            raise NotMeasured(ELSEWHERE if self.measuring else NEVER, again=False)
         return engine
 
     def _load_of(self, served: ServedPair) -> Load:
@@ -243,24 +227,14 @@ class Catalog:
             served.engine.close()
 
     def stream(self, pair: str, request: Request, cancel: threading.Event) -> Iterator[Event]:
-        """Decode for a visitor, with the pair of that name.
-
-        Raises:
-            ValueError: Names the invalid setting.
-            Trouble: If no decoder runs, or after the last event if decoding failed.
-        """
+        """Decode for a visitor, with the pair of that name. Raises what `run_events` raises."""
         served = self._served_for(pair, request)
         self._measurer.interrupt()
         return run_events(served.engine, served.suited(request), cancel, Reader(*visitor()))
 
     def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader | None = None) -> None:
         """Decode for a visitor, by default the current caller, and deliver the events from the decoding thread (see
-        `Engine.start`).
-
-        Raises:
-            ValueError: Names the invalid setting.
-            Trouble: If no decoder runs. Later errors are delivered as `Trouble` instead of the end.
-        """
+        `Engine.start`). Raises what `run_events` raises, but errors after the start are delivered instead of the end."""
         served = self._served_for(pair, request)
         last: Event | None = None
 
@@ -294,12 +268,8 @@ def _trouble(last: Event | None) -> Trouble | None:
 def run_events(
     engine: Engine, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS
 ) -> Iterator[Event]:
-    """A run's events one by one.
-
-    Raises:
-        ValueError: Names the invalid setting.
-        Trouble: If no decoder runs, or after the last event if decoding failed.
-    """
+    """A run's events one by one. A ValueError names the invalid setting; raises Trouble if no decoder runs, or after the last
+    event if decoding failed."""
     last = None
     try:
         for events in engine.submit(request, cancel, reader):
@@ -312,10 +282,8 @@ def run_events(
 
 
 def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Catalog:
-    """The catalog of a cluster's engines.
-
-    All runs are passed on at once, including those that wait: the cluster grows with the number of waiting runs.
-    """
+    """The catalog of a cluster's engines. All runs are passed on at once, including those that wait: the cluster grows with the
+    number of waiting runs."""
     capacity = sum(engine.about.capacity for engine in engines.values())
     catalog = _empty(configuration, capacity + configuration.queue_size)
     for name, engine in engines.items():
@@ -328,12 +296,8 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
 
 
 def load_catalog(configuration: Configuration, observers: Sequence[Observer] = ()) -> Catalog:
-    """Load the operator's pairs. The caller calls `Catalog.load_later` and `Catalog.warm_up`.
-
-    Raises:
-        ValueError: If a pair cannot be loaded.
-        OSError: Likewise.
-    """
+    """Load the operator's pairs. The caller calls `Catalog.load_later` and `Catalog.warm_up`. Raises ValueError or OSError if a
+    pair cannot be loaded."""
     # Engines share their time fairly between visitors and refuse runs if necessary. Gradio's queue does neither.
     catalog = _empty(configuration, configuration.concurrency if zero_gpu() else None)
     for choice in configuration.pairs:
@@ -359,14 +323,11 @@ def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
     pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
+    most = configuration.max_prompt_tokens
     if zero_gpu():
-        return SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=configuration.max_prompt_tokens)
-    return LocalEngine(
-        decoder,
-        max_rows=configuration.concurrency,
-        max_waiting=configuration.queue_size,
-        max_prompt_tokens=configuration.max_prompt_tokens,
-    )
+        return SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=most)
+    rows, waiting = configuration.concurrency, configuration.queue_size
+    return LocalEngine(decoder, max_rows=rows, max_waiting=waiting, max_prompt_tokens=most)
 
 
 def _empty(configuration: Configuration, concurrency: int | None) -> Catalog:

@@ -90,18 +90,11 @@ class Configuration:
 
 
 def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
-    """The operator's settings. Options that are not None override the environment; empty values mean the default.
-
-    Args:
-        environ: The environment variables.
-        options: `target`, `draft`, `head`, `device` and `dtype` from the command line.
-
-    Raises:
-        ValueError: Naming the variable or option and what was given.
-    """
-    names = {
-        name: PREFIX + name.upper() for name in (*(field.name for field in fields(Configuration)), "target", "draft", "head")
-    }
+    """The operator's settings from environment variables, and from `target`, `draft`, `head`, `device` and `dtype` of the
+    command line. Options that are not None override the environment; empty values mean the default. A ValueError names the
+    variable or option and what was given."""
+    every = [*(field.name for field in fields(Configuration)), "target", "draft", "head"]
+    names = {name: PREFIX + name.upper() for name in every}
     given = {name: environ.get(variable, "").strip() for name, variable in names.items()}
     for name in names.keys() & options.keys():
         if options[name] is not None:

@@ -54,10 +54,8 @@ def refusal(error: Exception) -> gr.Error:
 
 def message_of(error: Exception) -> str:
     """The message for the caller. An unexpected error is logged, and the caller gets only its type."""
-    if isinstance(error, gr.Error):
-        return _short(error.message)
-    if isinstance(error, ComponentProcessingError):
-        return _short(str(error))
+    if isinstance(error, gr.Error | ComponentProcessingError):
+        return _short(error.message if isinstance(error, gr.Error) else str(error))
     LOGGER.error(trail(error))
     return f"the server could not do this ({type(error).__name__})"
 

@@ -144,16 +144,10 @@ class Zipped(GZipMiddleware):
 
 def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = ()) -> dict[str, Any]:
     """The `app_kwargs` of Gradio's `launch`: these routes and this middleware in addition to ours."""
+    unused = [Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED]
+    zipped = Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6)
     return {
-        "routes": [
-            *routes,
-            *(Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED),
-        ],  # ours take precedence over Gradio's
-        "middleware": [
-            Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6),
-            Middleware(Headers),
-            Middleware(Guard),
-            *middleware,
-        ],
+        "routes": [*routes, *unused],  # they take precedence over Gradio's
+        "middleware": [zipped, Middleware(Headers), Middleware(Guard), *middleware],
         "exception_handlers": {RequestValidationError: unreadable},
     }

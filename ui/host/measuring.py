@@ -72,14 +72,8 @@ class Measuring:
     def speedup(self, engine: Engine, request: Request, lane: list[Event] | None = None) -> MeasuredSpeedup:
         """The speedup for this prompt and these settings, with an engine that has no observers.
 
-        Args:
-            engine: The engine.
-            request: The run.
-            lane: Receives the events of the whole run without drafts while it is decoded, which is the first measurement.
-                Without a list, only as many tokens as the others are decoded.
-
-        Raises:
-            NotMeasured: If others decode or the text is too short.
+        `lane` receives the events of the whole run without drafts while it is decoded, which is the first measurement. Without
+        it, only as many tokens as the others are decoded. Raises NotMeasured if others decode or the text is too short.
         """
         with self._alone(engine) as cancel:
             machine = machine_name(engine.about.device)
@@ -136,10 +130,8 @@ class Measuring:
 
 
 async def in_turn(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Run measuring work in its own thread, one after another, and return its result. Waiting takes no thread.
-
-    Work that does not begin within `PATIENCE_SECONDS` is dropped; the result is then a `reason` and whether to ask `again`.
-    """
+    """Run measuring work in its own thread, one after another, and return its result. Waiting takes no thread. Work that does
+    not begin within `PATIENCE_SECONDS` is dropped; the result is then a `reason` and whether to ask `again`."""
     loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
     def begin() -> dict[str, Any]:

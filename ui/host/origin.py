@@ -40,12 +40,8 @@ INLINE = re.compile(rb"<script(?=[\s>])")
 
 
 def own_names(listed: Iterable[str] = (), host: str | None = None) -> frozenset[str]:
-    """The host names that visitors may use: this machine's, the Space's and the operator's.
-
-    Args:
-        listed: The operator's names.
-        host: The address that the server listens on.
-    """
+    """The host names that visitors may use: this machine's, the Space's and the operator's `listed` ones. `host` is the address
+    that the server listens on."""
     names = {*OURS, *listed, host or "", os.environ.get("SPACE_HOST", "")}
     return frozenset(name.lower() for name in names if name)
 
@@ -110,12 +106,8 @@ class Headers:
 
 
 def policy(nonce: str, *, embedded: bool = False) -> str:
-    """The content security policy of an answer.
-
-    Args:
-        nonce: The nonce of its scripts.
-        embedded: Whether the page is embedded in slides; these may be anywhere, even in a file.
-    """
+    """The content security policy of an answer whose scripts have this nonce. If the page is `embedded` in slides, these may be
+    anywhere, even in a file."""
     parts: dict[str, Any] = dict(POLICY)
     if embedded:
         del parts["frame-ancestors"]
@@ -126,12 +118,15 @@ def policy(nonce: str, *, embedded: bool = False) -> str:
 
 def readable(routes: Iterable[BaseRoute], metrics: str) -> list[BaseRoute]:
     """The operator's routes, with `/metrics` readable by `all`, by `local` programs, or `off`."""
-    given = [route for route in routes if metrics != "off" or not _is_metrics(route)]
-    return [_local(route) if metrics == "local" and _is_metrics(route) else route for route in given]
-
-
-def _is_metrics(route: BaseRoute) -> bool:
-    return isinstance(route, Route) and route.path == "/metrics"
+    if metrics == "all":
+        return list(routes)
+    found: list[BaseRoute] = []
+    for route in routes:
+        if not isinstance(route, Route) or route.path != "/metrics":
+            found.append(route)
+        elif metrics == "local":
+            found.append(_local(route))
+    return found
 
 
 def _local(route: Any) -> Route:

@@ -50,12 +50,7 @@ def _tokens(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
 
 
 class FirstPaint:
-    """Middleware that inserts markup into the page's HTML.
-
-    Args:
-        app: The routes.
-        view: The markup to insert before the page.
-    """
+    """Middleware that inserts markup into the page's HTML, before the page."""
 
     def __init__(self, app: ASGIApp, view: str) -> None:
         self._app = app
