@@ -92,11 +92,7 @@ class GuidedDecodingParams:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "GuidedDecodingParams":
-        """Make one from a mapping of its fields.
-
-        Raises:
-            ValueError: If a key is not a field.
-        """
+        """Make one from a mapping of its fields. Raises `ValueError` if a key is not a field."""
         unknown = set(mapping) - {f.name for f in fields(cls)}
         if unknown:
             raise ValueError(
