@@ -15,16 +15,11 @@ THEORY = "theory, k = %{x}: %{y:.2f}×"
 
 @dataclass(frozen=True)
 class Theory:
-    """Measured inputs of the theorem; costs are in plain steps.
+    """Measured inputs of the theorem; costs are in plain steps."""
 
-    Attributes:
-        alpha: Accepted ÷ judged, over all runs at the temperature.
-        draft: Cost of drafting a token.
-        first, each: Cost of a step with k draft tokens: first + k · each, fitted robustly.
-    """
-
-    alpha: float
-    draft: float
+    alpha: float  # accepted ÷ judged, over all runs at the temperature
+    draft: float  # cost of drafting a token
+    # first, each: cost of a step with k draft tokens: first + k · each, fitted robustly
     first: float
     each: float
 

@@ -27,19 +27,14 @@ LOOK: dict[str, Any] = {"height": 298, "margin": {"l": 8, "r": 12, "t": 50, "b":
 
 @dataclass
 class Census:
-    """How often each token was drawn, and its probabilities.
+    """How often each token was drawn, and its probabilities."""
 
-    Attributes:
-        target: The target's whole distribution, most probable first.
-        draft: The draft's probabilities, by token.
-        kept, replaced: How often each token was an accepted draft token, and how often it was resampled.
-        distances: Number of draws and distance between counts and target at that point, one pair per batch.
-    """
-
-    target: Sequence[TokenProb]
-    draft: dict[int, float]
+    target: Sequence[TokenProb]  # the target's whole distribution, most probable first
+    draft: dict[int, float]  # the draft's probabilities, by token
+    # kept, replaced: how often each token was an accepted draft token, and how often it was resampled
     kept: Counter[int] = field(default_factory=Counter)
     replaced: Counter[int] = field(default_factory=Counter)
+    # number of draws and distance between counts and target at that point, one pair per batch
     distances: list[tuple[int, float]] = field(default_factory=list)
 
     @property

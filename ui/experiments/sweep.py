@@ -34,28 +34,21 @@ PROMPTS = [
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Measurements of one run.
+    """Measurements of one run."""
 
-    Attributes:
-        temperature, k, prompt, seed: Its settings; the prompt by number, k = 0 for plain decoding.
-        rounds: Its steps.
-        drafted, accepted, rejected: Its draft tokens.
-        whole: Steps that drafted k tokens, not fewer.
-        round_seconds: Undisturbed time of a step.
-        draft_seconds: Undisturbed time to draft one token; 0 if nothing was drafted.
-    """
-
+    # temperature, k, prompt, seed: its settings; the prompt by number, k = 0 for plain decoding
     temperature: float
     k: int
     prompt: int
     seed: int
-    rounds: int
+    rounds: int  # its steps
+    # drafted, accepted, rejected: its draft tokens
     drafted: int
     accepted: int
     rejected: int
-    whole: int
-    round_seconds: float
-    draft_seconds: float
+    whole: int  # steps that drafted k tokens, not fewer
+    round_seconds: float  # undisturbed time of a step
+    draft_seconds: float  # undisturbed time to draft one token; 0 if nothing was drafted
 
     @property
     def tokens_per_pass(self) -> float:
@@ -70,27 +63,22 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Measurements of all runs with one k at one temperature.
+    """Measurements of all runs with one k at one temperature."""
 
-    Attributes:
-        temperature, k: Their settings.
-        prompts, runs: Their numbers.
-        acceptance_rate, tokens_per_pass: Means over the prompts; see `Metrics`.
-        speedup: Relative to plain decoding of the same prompt and seed: geometric mean over the prompts.
-        tokens_per_second, plain_tokens_per_second: Medians over the runs.
-        best: Whether this k may be the fastest at its temperature, compared with plain decoding too.
-    """
-
+    # temperature, k: their settings
     temperature: float
     k: int
+    # prompts, runs: their numbers
     prompts: int
     runs: int
+    # acceptance_rate, tokens_per_pass: means over the prompts; see `Metrics`
     acceptance_rate: Estimate
     tokens_per_pass: Estimate
-    speedup: Estimate
+    speedup: Estimate  # relative to plain decoding of the same prompt and seed: geometric mean over the prompts
+    # tokens_per_second, plain_tokens_per_second: medians over the runs
     tokens_per_second: float
     plain_tokens_per_second: float
-    best: bool
+    best: bool  # whether this k may be the fastest at its temperature, compared with plain decoding too
 
 
 AMOUNTS = ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best")

@@ -51,19 +51,13 @@ class Trouble(ValueError):
 
 @dataclass
 class ServedPair:
-    """One pair of the catalog.
+    """One pair of the catalog."""
 
-    Attributes:
-        engine: The pair's engine; all visitors share it, but their runs share no state.
-        unobserved: The same engine without observers, for measurements; None if this process cannot measure it.
-        filter_words: The list of words that are never generated, as in `SamplingParams`.
-        target: The target, as for `load_pair`; None for the bundled one.
-    """
-
-    engine: Engine
+    engine: Engine  # the pair's engine; all visitors share it, but their runs share no state
+    # the same engine without observers, for measurements; None if this process cannot measure it
     unobserved: Engine | None = None
-    filter_words: str | None = None
-    target: str | None = None
+    filter_words: str | None = None  # the list of words that are never generated, as in `SamplingParams`
+    target: str | None = None  # the target, as for `load_pair`; None for the bundled one
 
     @property
     def is_tales(self) -> bool:
@@ -86,27 +80,17 @@ class ServedPair:
 
 @dataclass
 class Catalog:
-    """What visitors can use.
+    """What visitors can use."""
 
-    Attributes:
-        pairs: The pairs by name; the first is the default.
-        max_tokens: Most tokens per run.
-        concurrency: Most runs passed to the engines at once; None for no limit.
-        measuring: Whether a finished run is decoded again for comparison.
-        later: The pairs that `load_later` loads.
-        on_demand: The pairs that are loaded when somebody first uses them.
-        missing: Why a pair could not be loaded, by name.
-        settled: Called when `load_later` is done.
-    """
-
-    pairs: dict[str, ServedPair]
-    max_tokens: int = MAX_TOKENS
-    concurrency: int | None = 16
-    measuring: bool = True
-    later: dict[str, DeferredEngine] = field(default_factory=dict)
+    pairs: dict[str, ServedPair]  # the pairs by name; the first is the default
+    max_tokens: int = MAX_TOKENS  # most tokens per run
+    concurrency: int | None = 16  # most runs passed to the engines at once; None for no limit
+    measuring: bool = True  # whether a finished run is decoded again for comparison
+    later: dict[str, DeferredEngine] = field(default_factory=dict)  # the pairs that `load_later` loads
+    # the pairs that are loaded when somebody first uses them
     on_demand: dict[str, DeferredEngine] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-    settled: Callable[[], None] = lambda: None
+    missing: dict[str, str] = field(default_factory=dict)  # why a pair could not be loaded, by name
+    settled: Callable[[], None] = lambda: None  # called when `load_later` is done
 
     def __post_init__(self) -> None:
         self._measurer = Measuring(self._quiet)

@@ -68,31 +68,20 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson.
+    """One lesson."""
 
-    Attributes:
-        number: Its number, from 1; its text is `assets/lessons/{number}.md`.
-        button: The label of the button that runs it live.
-        note: A line about the live run.
-        measure: The experiment; the last item it yields is the result.
-        words: The values of the placeholders in the text.
-        right: The right choice of each question, from 0, given the result.
-        views: The opening's view, which hides the answer to the lesson's question, then one per step but the exercises.
-        chart: The chart's title, if some views are charts.
-        markup: A picture in HTML whose `data-part` elements the other views show and highlight; None if all are charts.
-        timed: Whether it measures times, so that only one such experiment may run at once.
-    """
-
-    number: int
-    button: str
-    note: str
-    measure: Callable[[Trial], Iterator[Progress]]
-    words: Callable[[Data], Mapping[str, str]]
-    right: Callable[[Data], Sequence[int]]
+    number: int  # its number, from 1; its text is `assets/lessons/{number}.md`
+    button: str  # the label of the button that runs it live
+    note: str  # a line about the live run
+    measure: Callable[[Trial], Iterator[Progress]]  # the experiment; the last item it yields is the result
+    words: Callable[[Data], Mapping[str, str]]  # the values of the placeholders in the text
+    right: Callable[[Data], Sequence[int]]  # the right choice of each question, from 0, given the result
+    # the opening's view, which hides the answer to the lesson's question, then one per step but the exercises
     views: Callable[[Data], list[View]]
-    chart: str = ""
+    chart: str = ""  # the chart's title, if some views are charts
+    # a picture in HTML whose `data-part` elements the other views show and highlight; None if all are charts
     markup: Callable[[Data], str] | None = None
-    timed: bool = False
+    timed: bool = False  # whether it measures times, so that only one such experiment may run at once
 
 
 def parts(*shown: str, lit: Sequence[str] = ()) -> View:

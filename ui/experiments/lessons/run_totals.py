@@ -13,23 +13,16 @@ SEEDS = (1, 2, 3)
 
 @dataclass
 class RunTotals:
-    """Sums over the steps of runs.
+    """Sums over the steps of runs."""
 
-    Attributes:
-        rounds: Steps, which is target passes.
-        drafted, kept, judged: Draft tokens that were proposed, accepted, and judged.
-        kept_at: For each position in the window, the number of steps that accepted it.
-        times: Seconds per step, without each run's first, which includes the warm-up.
-        speeds: Tokens per second of each run, computed as in `result`.
-    """
-
-    rounds: int = 0
+    rounds: int = 0  # steps, which is target passes
+    # drafted, kept, judged: draft tokens that were proposed, accepted, and judged
     drafted: int = 0
     kept: int = 0
     judged: int = 0
-    kept_at: list[int] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-    speeds: list[float] = field(default_factory=list)
+    kept_at: list[int] = field(default_factory=list)  # for each position in the window, the number of steps that accepted it
+    times: list[float] = field(default_factory=list)  # seconds per step, without each run's first, which includes the warm-up
+    speeds: list[float] = field(default_factory=list)  # tokens per second of each run, computed as in `result`
 
     def add(self, events: Iterable[Event]) -> None:
         """Count a run."""
