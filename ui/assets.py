@@ -22,8 +22,7 @@ from ui import labels
 ROOT = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
 """The part of plotly.js for charts with axes, in the version of the Python package that checks figures."""
-IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
-"""How our scripts import one another."""
+IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')  # how our scripts import one another
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 LANGUAGES = {"en": "English", "es": "Español", "zh": "中文"}
 """The page's languages by code. All but English, the source, have a table of translations in `assets/languages`."""

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import gradio as gr
     from starlette.requests import Request
 
-CHECKED = "6.31.0"
-"""The Gradio release for which every patch here was read and tried."""
+CHECKED = "6.31.0"  # the Gradio release for which every patch here was read and tried
 
 
 @contextmanager

@@ -35,8 +35,7 @@ from ui.theme import theme
 
 TAGLINE = "Speculative decoding: same output distribution, faster."
 
-TABS = ("run", "explore", "learn")
-"""The tabs' names in links."""
+TABS = ("run", "explore", "learn")  # the tabs' names in links
 
 DELETE_CACHE = (600, 3600)
 """Seconds between clean-ups of Gradio's files, and the age from which they are deleted; the page itself creates none."""

@@ -12,8 +12,7 @@ from naive_speculate.theory import pass_seconds
 from ui.assets import component, render
 
 TITLE = "Where did the tokens of a target pass go?"
-ALPHA = 0.75
-"""The α of T5-XXL with T5-small, translating at temperature 0: Leviathan et al. 2023, Table 2."""
+ALPHA = 0.75  # the α of T5-XXL with T5-small, translating at temperature 0: Leviathan et al. 2023, Table 2
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from ui.gradio_gaps import payload
 from ui.labels import number, percent, to_json
 from ui.notify import QUIET, warn
 
-EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}
-"""Engines with an example log in `assets/doctor`."""
+EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}  # engines with an example log in `assets/doctor`
 _OWN_OPTIONS = re.compile(r" \((?:--(?:speed|plain-speed|draft-cost|verify-cost|num-draft-tokens)(?:, )?)+\)")
 """Options of the command line in the findings; the page has fields for them."""
 CHARTS = {"places": "Acceptance by position in the window", "windows": "Where drafting pays off"}

@@ -10,13 +10,11 @@ from ui.experiments.sweep import Cell
 from ui.labels import percent
 
 NOTHING_YET = "Nothing has been run yet."
-INK = "#17181c"
-"""The numbers' colour: readable on every colour of the scales, in both themes."""
+INK = "#17181c"  # the numbers' colour: readable on every colour of the scales, in both themes
 ACCEPTANCE = [(0.0, "#f0f7f2"), (1.0, "#4fb477")]
 SLOWER_FASTER = [(0.0, "#e8a24a"), (0.5, "#f5f3ee"), (1.0, "#6ea8ff")]
 """Amber is slower than plain decoding, blue is faster; colour-blind readers can distinguish them."""
-FEW_COLUMNS = 5
-"""With more columns, intervals need a smaller font."""
+FEW_COLUMNS = 5  # with more columns, intervals need a smaller font
 
 Field = tuple[float, int]
 

@@ -31,8 +31,7 @@ RECORDED = "A recorded run of the bundled models."
 LIVE = "Live, on this machine, with your prompt."
 ANSWERS = "answers"
 MOST_SEEN = 100
-USED = ("prompt", "pair", "chat")
-"""The visitor's settings that lessons use."""
+USED = ("prompt", "pair", "chat")  # the visitor's settings that lessons use
 
 
 def build_learn(catalog: Catalog, controls: parts.Controls) -> None:

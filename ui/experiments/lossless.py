@@ -20,8 +20,7 @@ from ui.labels import count, label, number
 
 TOP_K = 8
 LARGEST_BATCH = 160
-OTHERS, LEAST_OTHERS = "all others", 0.0005
-"""The bar of all other tokens, and the least probability to draw it."""
+OTHERS, LEAST_OTHERS = "all others", 0.0005  # the bar of all other tokens, and the least probability to draw it
 LOOK: dict[str, Any] = {"height": 298, "margin": {"l": 8, "r": 12, "t": 50, "b": 8}}
 
 

@@ -11,8 +11,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple, TypeVar
 
 LEVEL = 0.95
-LEAST = 5
-"""Fewer samples have no interval: it would be too wide to be a finding."""
+LEAST = 5  # fewer samples have no interval: it would be too wide to be a finding
 K = TypeVar("K", bound=Hashable)
 
 

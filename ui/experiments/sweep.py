@@ -81,8 +81,7 @@ class Cell:
     best: bool  # whether this k may be the fastest at its temperature, compared with plain decoding too
 
 
-AMOUNTS = ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best")
-"""The table's last columns."""
+AMOUNTS = ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best")  # the table's last columns
 S = TypeVar("S")
 
 

@@ -19,8 +19,7 @@ from ui.labels import number, visible
 
 SHOWN_TOKENS = 6
 LEAST_SHOWN = 0.0001
-LABEL_LENGTH, NAME_LENGTH = 14, 60
-"""Most characters of a token: in the table, and in its tooltip."""
+LABEL_LENGTH, NAME_LENGTH = 14, 60  # most characters of a token: in the table, and in its tooltip
 NO_DISTRIBUTIONS = "This run recorded no distributions, only the tokens' own probabilities."
 
 

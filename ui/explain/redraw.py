@@ -12,8 +12,7 @@ from naive_speculate.events.trace import Trace
 from ui.explain.case import Rule, case_of
 from ui.labels import visible
 
-SHOWN, LEAST = 9, 0.001
-"""Most tokens with a bin of their own, and the least probability, under either model, for one."""
+SHOWN, LEAST = 9, 0.001  # most tokens with a bin of their own, and the least probability, under either model, for one
 ROUNDING = 1e-3
 OBSTACLES = {
     Rule.BLOCK: "Block verification judges the window as a whole, so one position cannot be redrawn.",

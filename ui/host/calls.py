@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ui.gradio_gaps import is_server_function, queue_of
 
-MOST_SESSION_CHARACTERS = 100
-"""Longest session name; Gradio keeps thousands of them."""
+MOST_SESSION_CHARACTERS = 100  # longest session name; Gradio keeps thousands of them
 KINDS = "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|reset|heartbeat|stream"
 CALL = re.compile(rf"/gradio_api/({KINDS})(?=/|$)")
 MALFORMED = (FnIndexInferError, LookupError, TypeError, ValueError, AttributeError, AssertionError)

@@ -26,19 +26,16 @@ from ui.host.visitors import visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
 from ui.labels import count
 
-DECODING = "decoding"
-"""The concurrency id of decoding calls in Gradio's queue."""
+DECODING = "decoding"  # the concurrency id of decoding calls in Gradio's queue
 NEEDS = {"model": "draft", "head": "head", "block": "block", "mtp": "mtp", "suffix+head": "head"}
 """Which of a pair's models a drafter uses."""
-MAX_DRAFT_TOKENS = 16
-"""Most draft tokens per step: with 64, one row makes tokens of the other rows five times slower."""
+MAX_DRAFT_TOKENS = 16  # most draft tokens per step: with 64, one row makes tokens of the other rows five times slower
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
 WARM_SECONDS = 5.0
 NEVER = "This host does not measure runs."
-TALES = "Tales (small, trained with its drafters)"
-"""The bundled pair's label."""
+TALES = "Tales (small, trained with its drafters)"  # the bundled pair's label
 MISSING = "{} cannot be loaded: {}. The default is now {}."
 ELSEWHERE = "The run was decoded on another machine, which may be busy, so it cannot be measured here."
 

@@ -20,10 +20,8 @@ from starlette.responses import JSONResponse, Response
 from ui.gradio_gaps import guard_calls, shorten_tool_errors
 
 LOGGER = logging.getLogger("naive_speculate.server")
-ENDPOINT = "generate"
-"""The endpoint for programs."""
-MOST_CHARACTERS = 300
-"""Longest error message. Ours name the field and quote at most its first 80 characters."""
+ENDPOINT = "generate"  # the endpoint for programs
+MOST_CHARACTERS = 300  # longest error message. Ours name the field and quote at most its first 80 characters
 
 
 class Page(gr.Blocks):

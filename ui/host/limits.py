@@ -19,14 +19,10 @@ from ui.host.origin import Headers
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
 
-TRACES = "/trace"
-"""The address that accepts traces (see `ui.run.replay.traces`)."""
-MAX_BODY_BYTES = 4 * 2**20
-"""Limit for any other call. JSON takes up to 20 times its length in memory."""
-MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES
-"""Limit for all bodies that are being received."""
-BODY_SECONDS = 60.0
-"""Longest time to receive a body."""
+TRACES = "/trace"  # the address that accepts traces (see `ui.run.replay.traces`)
+MAX_BODY_BYTES = 4 * 2**20  # limit for any other call. JSON takes up to 20 times its length in memory
+MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES  # limit for all bodies that are being received
+BODY_SECONDS = 60.0  # longest time to receive a body
 CROWDED = "the server is receiving as much as it can handle; try again in a moment"
 SLOW = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
 

@@ -22,13 +22,10 @@ from naive_speculate.serving import Engine, Load, Request
 from naive_speculate.speculate.sequence import Detail
 
 MOST_TOKENS = 64
-MOST_SECONDS = 6.0
-"""Longest decoding within a measurement; what a slow model wrote by then is compared."""
-LANE_SECONDS = 20.0
-"""Longest plain decoding of a whole run, which the visitor watches."""
+MOST_SECONDS = 6.0  # longest decoding within a measurement; what a slow model wrote by then is compared
+LANE_SECONDS = 20.0  # longest plain decoding of a whole run, which the visitor watches
 MOST_REPEATS = 3
-AGREE = 0.1
-"""If plain decoding before and after differs by more, it is measured again: the machine was not quiet."""
+AGREE = 0.1  # if plain decoding before and after differs by more, it is measured again: the machine was not quiet
 PATIENCE_SECONDS = 10.0
 
 BUSY = "Others are decoding. A shared speed says nothing about drafts."

@@ -34,8 +34,7 @@ POLICY = {
     "frame-ancestors": f"'self' {HUGGING_FACE}",
 }
 """What the page may load, and who may frame it."""
-ON_A_SPACE = ("img-src", "connect-src")
-"""Gradio's bar on Spaces calls the Hub."""
+ON_A_SPACE = ("img-src", "connect-src")  # Gradio's bar on Spaces calls the Hub
 INLINE = re.compile(rb"<script(?=[\s>])")
 
 

@@ -11,8 +11,7 @@ from gradio.utils import LRUCache
 from ui.host.calls import MOST_SESSION_CHARACTERS
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 
-COUNT_BYTES = 2**20
-"""All unread messages are counted after every so many bytes."""
+COUNT_BYTES = 2**20  # all unread messages are counted after every so many bytes
 UNREAD = "Nobody read the results of this call, and the server keeps no more of them. The call was ended."
 CROWDED = "So many calls wait that the server has no room for this one. Try again in a moment."
 

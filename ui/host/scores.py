@@ -9,8 +9,7 @@ from naive_speculate.models import BUNDLED_PAIR, load_pair
 from ui.host.catalog import Catalog
 
 HALF = "bfloat16"
-MOST_PARAMETERS = 1_000_000_000
-"""Of a target that is loaded twice more: 6 GB for a billion."""
+MOST_PARAMETERS = 1_000_000_000  # of a target that is loaded twice more: 6 GB for a billion
 _loading = Lock()
 
 

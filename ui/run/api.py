@@ -13,8 +13,7 @@ from ui.host.weight import Weighed
 from ui.run.runs import Run
 from ui.run.settings import Settings, checked
 
-SECONDS_PER_LIST = 0.15
-"""Programs get fewer and longer lists than the page."""
+SECONDS_PER_LIST = 0.15  # programs get fewer and longer lists than the page
 _USUAL = Settings()
 
 

@@ -37,8 +37,7 @@ STRATEGIES = [
 ]
 OWN_DRAFTER = ("Default", "The drafter that this pair comes with. A target alone copies from earlier text.")
 
-Controls = dict[str, Component]
-"""The components by `Settings` field."""
+Controls = dict[str, Component]  # the components by `Settings` field
 
 
 def build_experiment(

@@ -15,8 +15,7 @@ from ui.assets import folder, modules_for, render, sheets, variables
 
 ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
 """Query parameters of links that lead to something other than the home page."""
-MARK = b"<gradio-app"
-"""The tag in Gradio's HTML that the page replaces."""
+MARK = b"<gradio-app"  # the tag in Gradio's HTML that the page replaces
 FIRST_NEEDED = (
     "theme", "views", "glossary", "loading", "sheet", "race", "stage", "zoom", "inspector", "charts", "waterfall", "strategies"
 )  # fmt: skip

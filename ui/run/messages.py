@@ -17,8 +17,7 @@ _TOPS = {"draft_top", "target_top", "residual_top", "draft_top_target", "target_
 HEAVY = frozenset(_TOPS | {"cost_table", "logprobs", "prompt_logprobs"})
 """Fields that the page does not need to draw tokens and steps."""
 
-RESYNC_EVENTS = 4000
-"""Most events in one answer to a request for missed events."""
+RESYNC_EVENTS = 4000  # most events in one answer to a request for missed events
 
 
 def batch(run: Run, first: int = 0, most: int | None = None) -> str:

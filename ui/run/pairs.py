@@ -10,8 +10,7 @@ from ui.explain.models import models_in_short, models_markup
 from ui.host.catalog import Catalog
 from ui.notify import QUIET
 
-Looks = dict[str, dict[str, Any]]
-"""Attributes of components, by the components' names in `follow_pairs`."""
+Looks = dict[str, dict[str, Any]]  # attributes of components, by the components' names in `follow_pairs`
 
 
 def build_notice(catalog: Catalog) -> gr.HTML:

@@ -25,22 +25,17 @@ BATCH_SECONDS = 0.05
 FEW_RUNS = 4
 """Up to so many runs get batches that often. With more, each gets fewer and larger ones, because a batch costs the server more
 than its events."""
-MOST_UNREAD = 1000
-"""A run pauses if its reader leaves so many events unread, about 250 tokens."""
-ABANDONED_SECONDS = 60.0
-"""A run is ended if its events stay unread, or it stays paused, for so long."""
-LEFT_SECONDS = 600.0
-"""How long a visitor's runs are kept after the connection ends: it may come back."""
+MOST_UNREAD = 1000  # a run pauses if its reader leaves so many events unread, about 250 tokens
+ABANDONED_SECONDS = 60.0  # a run is ended if its events stay unread, or it stays paused, for so long
+LEFT_SECONDS = 600.0  # how long a visitor's runs are kept after the connection ends: it may come back
 KEPT_RUNS = 200
 WEIGHED_LISTS = 16
 """One of so many delivered lists is measured and represents the others; measuring all would cost the decoder 5% of its time."""
-GROWN_BYTES = 2**20
-"""After growing by so much, a run may force others out."""
+GROWN_BYTES = 2**20  # after growing by so much, a run may force others out
 TOO_LARGE = f"The run was ended: its events exceed the {VISITOR_BYTES // 2**20} MB that this page keeps per visitor."
 NO_ROOM = "The run was ended: the server's memory for events is full. Try again in a moment, or with fewer tokens."
 
-_starting = ThreadPoolExecutor(4, "starting")
-"""Checks requests: tokenizing a long prompt takes time."""
+_starting = ThreadPoolExecutor(4, "starting")  # checks requests: tokenizing a long prompt takes time
 _guiding = ThreadPoolExecutor(2, "guiding")
 """Checks requests with a guide, which may take seconds to compile, so that other runs need not wait."""
 _live: set[int] = set()
@@ -65,43 +60,28 @@ def _next_serial() -> int:
 
 
 class Run:
-    """One run, live or replayed. The page refers to it by its unguessable `id`.
-
-    Attributes:
-        id: The run's name in the browser.
-        serial: Larger for later runs.
-        events: The events so far; only appended to, except for the last one's `speedup`. If the run `keeps` none, only the
-            reader of `batches` gets them.
-        live: Whether it was decoded in this process.
-        title: The line above its tokens.
-        crowded: Whether other runs were decoded at the same time, so that its times say little.
-        plain: The events of the same prompt without drafts, decoded after the run; empty until then.
-        measure: Measures the speedup and fills `plain`; None for a run that was not decoded here.
-        unguided: Finds the acceptance of the same run without its guide; None without a guide, or if not decoded here.
-        settings: The visitor's settings; None for an opened trace.
-        error: Why the run could not start or continue.
-        size: Size of its events in bytes.
-        grown: Called with the run when the size has grown by `GROWN_BYTES`.
-    """
+    """One run, live or replayed. The page refers to it by its unguessable `id`. If it `keeps` no events, only the reader of
+    `batches` gets them."""
 
     def __init__(
         self, events: Iterable[Event] = (), *, id: str = "", title: str = "", size: int | None = None, keeps: bool = True
     ) -> None:
         self.id = id or token_urlsafe(16)
-        self.serial = _next_serial()
-        self.events: list[Event] = list(events)
-        self.size = weight(self.events) if size is None else size
-        self.grown: Callable[[Run], None] = lambda _: None
+        self.serial = _next_serial()  # larger for later runs
+        self.events: list[Event] = list(events)  # only appended to, except for the last one's `speedup`
+        self.size = weight(self.events) if size is None else size  # of the events, in bytes
+        self.grown: Callable[[Run], None] = lambda _: None  # called when the size has grown by `GROWN_BYTES`
         self._keeps = keeps
         self._weighed, self._mean, self._lists = self.size, 0.0, 0
-        self.live = False
-        self.title = title
-        self.crowded = False
-        self.plain: list[Event] = []
+        self.live = False  # whether it was decoded in this process
+        self.title = title  # the line above its tokens
+        self.crowded = False  # whether other runs were decoded at the same time, so that its times say little
+        self.plain: list[Event] = []  # the events of the same prompt without drafts, decoded after the run
+        # Measures the speedup and fills `plain`, and finds the acceptance without the guide; None if it was not decoded here.
         self.measure: Callable[[], MeasuredSpeedup] | None = None
         self.unguided: Callable[[], Acceptance] | None = None
-        self.settings: Settings | None = None
-        self.error: Exception | None = None
+        self.settings: Settings | None = None  # the visitor's; None for an opened trace
+        self.error: Exception | None = None  # why it could not start or continue
         self.cancel = threading.Event()
         self.done = threading.Event()
         self.done.set()

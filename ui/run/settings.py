@@ -89,8 +89,7 @@ class Settings:
 
 ALIKE = {field.name for field in fields(Settings)} & {field.name for field in fields(SamplingParams)} - {"stop"}
 """Settings with the same name and meaning in the library."""
-NOTHING = Settings(prompt="", seed=None)
-"""Settings relative to which a link contains the prompt and the seed."""
+NOTHING = Settings(prompt="", seed=None)  # settings relative to which a link contains the prompt and the seed
 
 
 def from_query(query: Mapping[str, str]) -> dict[str, Any]:

@@ -34,8 +34,7 @@ from ui.run.strategies import build_strategies
 
 NO_RUN = "The server no longer has this run. Press Run for a new one."
 NO_ROOM = "The server has no room for this trace. Try again later."
-LOST_LINK = '{"lost": true}'
-"""The stage's message for a link that leads nowhere."""
+LOST_LINK = '{"lost": true}'  # the stage's message for a link that leads nowhere
 SETTINGS = '<button type="button" class="ns-settings-open" aria-expanded="false">Settings</button>'
 COPY_LINK = """(query) => {
     const link = location.origin + location.pathname + (query ? "?" + query : "");

@@ -34,8 +34,7 @@ LESSONS: tuple[Lesson, ...] = (
     drafters.LESSON,
     ties.LESSON,
 )
-EXERCISES = "Exercises"
-"""The title of every lesson's last step; it has no view of its own."""
+EXERCISES = "Exercises"  # the title of every lesson's last step; it has no view of its own
 
 
 def titles() -> list[str]:

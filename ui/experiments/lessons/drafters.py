@@ -35,8 +35,7 @@ ENGINES = {
     "transformers": "https://huggingface.co/docs/transformers/main/en/generation_strategies",
 }
 """Engines with their documentation."""
-COPYING = ("suffix", "prompt_lookup")
-"""The drafters without a model; every pair has them."""
+COPYING = ("suffix", "prompt_lookup")  # the drafters without a model; every pair has them
 
 
 def drafters(trial: Trial) -> list[str]:

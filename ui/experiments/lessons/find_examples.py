@@ -10,17 +10,13 @@ from dataclasses import dataclass
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 
-OPEN = (0.3, 0.7)
-"""Range of p/q in which a verdict is close."""
-SEEN = 0.03
-"""Least probability whose bar is visible."""
-SURE = 0.8
-"""Above this probability there is one long bar, and p times q looks like p."""
+OPEN = (0.3, 0.7)  # range of p/q in which a verdict is close
+SEEN = 0.03  # least probability whose bar is visible
+SURE = 0.8  # above this probability there is one long bar, and p times q looks like p
 THIRD = 1 / 3
 ABOUT_A_THIRD = (0.2, 0.5)
 KEPT = 2
-CHOICES = 3
-"""Least number of likely tokens for a picture of distributions."""
+CHOICES = 3  # least number of likely tokens for a picture of distributions
 
 
 @dataclass(frozen=True, slots=True)

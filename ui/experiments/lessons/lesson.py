@@ -16,8 +16,7 @@ from ui.host.catalog import Catalog
 from ui.labels import visible
 from ui.run.settings import Settings
 
-Data = dict[str, Any]
-"""An experiment's result, in JSON types."""
+Data = dict[str, Any]  # an experiment's result, in JSON types
 View = dict[str, Any]
 """What a step shows: a chart `{"figure": …}`, or parts of the lesson's markup `{"shown": […], "lit": […]}`. A chart that
 hides an answer also has the `finished` chart, for visitors who measured it."""

@@ -9,8 +9,7 @@ from ui.experiments.lessons.lesson import asking
 from ui.labels import milliseconds
 
 PRESET = PRESETS[0]
-MODEL = PRESET.target
-"""Llama 3.1 70B in FP8, on an H100."""
+MODEL = PRESET.target  # Llama 3.1 70B in FP8, on an H100
 RIDGE = MODEL.weight_bytes / GPU.bandwidth * GPU.flops / (2 * MODEL.parameters)
 """Tokens in a pass from which computing takes longer than reading the weights."""
 KV_BYTES = 80 * 2 * 8 * 128 * 2

@@ -11,8 +11,7 @@ CALM, WILD = 0.7, 2.0
 FEW, MANY = 4, 16
 CASES = ((FEW, CALM), (FEW, WILD), (MANY, WILD))
 TOKENS = 64
-DRAW = 0.03
-"""A relative difference in speed below this is a draw."""
+DRAW = 0.03  # a relative difference in speed below this is a draw
 
 
 def _name(k: int, temperature: float) -> str:

@@ -13,8 +13,7 @@ from ui.labels import percent
 
 TEMPERATURES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 K, TOKENS, TRIES = 4, 96, 12
-DRAW = 0.02
-"""A smaller change of the mean is none."""
+DRAW = 0.02  # a smaller change of the mean is none
 BOTH = "mean over the text"
 
 

@@ -10,8 +10,7 @@ from ui.host.scores import scores_of
 
 ROWS = 5
 TOKENS, TRIES = 96, 40
-TEMPERATURE = 0.9
-"""Sampled texts have more positions at which two tokens are nearly equally probable."""
+TEMPERATURE = 0.9  # sampled texts have more positions at which two tokens are nearly equally probable
 
 
 def measure(trial: Trial) -> Iterator[Progress]:

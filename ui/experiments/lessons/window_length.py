@@ -11,8 +11,7 @@ from ui.labels import number, percent
 
 KS = (1, 2, 3, 4, 6, 8, 12)
 TOKENS = 96
-BAR = 0.8
-"""Width of a bar, in units of k."""
+BAR = 0.8  # width of a bar, in units of k
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
