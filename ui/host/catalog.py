@@ -282,22 +282,20 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     # Engines share their time fairly between visitors and refuse runs if necessary. Gradio's queue does neither.
     catalog = _empty(configuration, configuration.concurrency if zero_gpu() else None)
     for choice in configuration.pairs:
-        now = not (choice.later or choice.on_demand)
-        engine = _engine(configuration, choice) if now else _deferred(configuration, choice)
-        if isinstance(engine, DeferredEngine):
+        make = partial(_engine, configuration, choice)
+        engine: Engine
+        if choice.later or choice.on_demand:
+            about = expected(KNOWN.get(str(choice.target)), configuration.concurrency)
+            engine = DeferredEngine(choice.name, about, make, configuration.queue_size, on_demand=choice.on_demand)
             (catalog.on_demand if choice.on_demand and not zero_gpu() else catalog.later)[choice.name] = engine
+        else:
+            engine = make()
         observed = ObservedEngine(engine, observers) if observers else engine
         unobserved = None if zero_gpu() else engine  # without a GPU outside runs, nothing can be warmed up or measured
         catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine), choice.target)
     if zero_gpu():
         catalog.load_later()
     return catalog
-
-
-def _deferred(configuration: Configuration, choice: PairChoice) -> DeferredEngine:
-    about = expected(KNOWN.get(str(choice.target)), configuration.concurrency)
-    make = partial(_engine, configuration, choice)
-    return DeferredEngine(choice.name, about, make, configuration.queue_size, on_demand=choice.on_demand)
 
 
 def _engine(configuration: Configuration, choice: PairChoice) -> Engine:

@@ -104,8 +104,8 @@ def sampling_position(trace: Trace) -> SamplingPosition | None:
     forks = [
         place
         for place, draft in judged_positions(trace)
-        if draft.target_top and draft.draft_top and _varied(draft.target_top) and draft.draft_top[0].prob <= SURE
-        if _overrated(draft.target_top, draft.draft_top)
+        if draft.target_top and draft.draft_top and max(draft.target_top[0].prob, draft.draft_top[0].prob) <= SURE
+        if sum(entry.prob >= SEEN for entry in draft.target_top) >= CHOICES and _overrated(draft.target_top, draft.draft_top)
     ]
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
 
@@ -116,10 +116,6 @@ def judged_positions(trace: Trace) -> Iterator[tuple[SamplingPosition, Event]]:
     for at, draft in _judged(trace):
         share = resampled_share(draft.target_top or [], draft.draft_top or [])
         yield SamplingPosition([*prompt, *trace.token_ids[:at]], text_before(trace, at, prompt=False), share), draft
-
-
-def _varied(top: Sequence[TokenProb]) -> bool:
-    return sum(entry.prob >= SEEN for entry in top) >= CHOICES and top[0].prob <= SURE
 
 
 def _overrated(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> bool:

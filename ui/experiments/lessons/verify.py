@@ -33,16 +33,13 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def _data(trace: Trace, found: DraftedStep) -> Data:
+    steps = [step for step in drafted_steps(trace) if 0 <= step.number - found.number <= FOLLOWING]
     return {
         "before": end_of(text_before(trace, found.before)),
-        "rounds": [_round(each) for each in drafted_steps(trace) if 0 <= each.number - found.number <= FOLLOWING],
+        "rounds": [{"drafts": [*map(_token, step.drafts)], "added": step.added and _token(step.added)} for step in steps],
         "tokens": trace.metrics.num_generated_tokens,
         "passes": trace.metrics.num_spec_steps,
     }
-
-
-def _round(found: DraftedStep) -> Data:
-    return {"drafts": [_token(event) for event in found.drafts], "added": found.added and _token(found.added)}
 
 
 def _token(event: Event) -> Data:
