@@ -132,9 +132,11 @@ def current_call() -> Call:
     return Call(LocalContext.request.get(None), LocalContext.blocks.get(None), LocalContext.event_id.get(None))
 
 
-def payload(event: "gr.EventData") -> Any:
-    """What a component sent with an event; `EventData` offers its keys as attributes only."""
-    return event._data
+def payload(event: "gr.EventData") -> dict[str, Any]:
+    """The object that a component sent with an event; `EventData` offers its keys as attributes only. Empty for anything else,
+    which a component of this page never sends."""
+    data = event._data
+    return data if isinstance(data, dict) else {}
 
 
 def is_server_function(function: object) -> bool:

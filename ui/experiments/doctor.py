@@ -2,23 +2,18 @@
 
 import io
 import re
-from collections.abc import Iterator
 from typing import Any
 
-import gradio as gr
 from rich.console import Console
 
 from naive_speculate.doctor import Diagnosis, diagnose, read
 from naive_speculate.doctor.given_costs import from_words
 from naive_speculate.doctor.report import best_window, caveats, figures, no_problems, show, shown_windows
-from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT, component, render
 from ui.charts.figures import ACCEPTED, DRAFT, INK, PAGE, RESAMPLED, TARGET, Figure, bars, empty, figure, inside, line
 from ui.checks import in_labels
-from ui.experiments.rooms import room
-from ui.gradio_gaps import payload
-from ui.labels import number, percent, to_json
-from ui.notify import QUIET, warn
+from ui.experiments.rooms import answer_form, room
+from ui.labels import number, percent
 
 EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}  # engines with an example log in `assets/doctor`
 _OWN_OPTIONS = re.compile(r" \((?:--(?:speed|plain-speed|draft-cost|verify-cost|num-draft-tokens)(?:, )?)+\)")
@@ -38,8 +33,7 @@ FIELDS = {
 def build_doctor() -> None:
     """Build the room inside the current Blocks context."""
     view = component("doctor", template(), events=["examine"], server_functions=[example], label="Doctor")
-    # "multiple", as in `draft_yourself`: Gradio's "once" would drop a question asked just after an answer.
-    view.examine(examine, None, view, concurrency_limit=2, trigger_mode="multiple", **QUIET)
+    answer_form(view.examine, view, examine, TITLE, concurrency_limit=2)
 
 
 def template() -> str:
@@ -53,19 +47,17 @@ def example(engine: object) -> str:
     return (ROOT / "doctor" / f"{name}.txt").read_text(encoding="utf-8") if name else ""
 
 
-def examine(event: gr.EventData) -> Iterator[str]:
-    """The findings for a pasted log, as JSON for the browser."""
-    found = {}
+def examine(fields: dict[str, Any]) -> dict[str, Any]:
+    """The findings; a ValueError names a field by its label."""
     try:
-        found = findings(payload(event))
+        return findings(fields)
     except ValueError as error:
-        warn(in_labels(error, {name: label for name, (label, _) in FIELDS.items() if name != "log"}), TITLE)
-    yield to_json({"at": fresh_seed(), **found})
+        labels = {name: label for name, (label, _) in FIELDS.items() if name != "log"}
+        raise ValueError(in_labels(error, labels)) from None
 
 
-def findings(asked: Any) -> dict[str, Any]:
+def findings(fields: dict[str, Any]) -> dict[str, Any]:
     """Words, charts and the report, from the form's fields; a ValueError names the field that cannot be read."""
-    fields = asked if isinstance(asked, dict) else {}
     given = {name: str(fields.get(name) or "") for name in FIELDS}
     for name, (label, most) in FIELDS.items():
         if len(given[name]) > most:

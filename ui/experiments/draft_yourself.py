@@ -6,23 +6,17 @@ Each word is one stateless call that contains the text so far. The engine makes 
 
 import math
 import threading
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
-
-import gradio as gr
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving import Request
 from naive_speculate.speculate.request import GivenDraft
 from ui.assets import component
-from ui.experiments.rooms import room
-from ui.gradio_gaps import payload
+from ui.experiments.rooms import answer_form, room
 from ui.host.catalog import DECODING, Catalog
-from ui.labels import to_json
-from ui.notify import QUIET, warn
 
 WORDS = 10
 TEMPERATURE = 0.8
@@ -39,34 +33,22 @@ def build_draft_yourself(catalog: Catalog) -> None:
         return
     markup, names = room("yourself", "draft_yourself", words=WORDS), {"label": "Draft it yourself", "elem_id": "yourself"}
     view = component("draft_yourself", markup, events=["word"], **names)
-
-    def word(event: gr.EventData) -> Iterator[str]:
-        found: dict[str, Any] = {}
-        try:
-            found = judge(catalog, payload(event))
-        except ValueError as error:
-            warn(error, TITLE)
-        # Gradio does not send an unchanged value, so each answer is different; the page checks the question's number.
-        yield to_json({"at": fresh_seed(), "asked": _number_of(payload(event)), **found})
-
     queue: dict[str, Any] = {"concurrency_id": DECODING, "concurrency_limit": catalog.concurrency}
-    # "multiple": Gradio's default "once" would drop a question asked just after an answer.
-    view.word(word, None, view, trigger_mode="multiple", **queue, **QUIET)
+    answer_form(view.word, view, partial(judge, catalog), TITLE, **queue)
 
 
-def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
+def judge(catalog: Catalog, fields: dict[str, Any]) -> dict[str, Any]:
     """One word's verdict by the first pair with a draft model; a ValueError names the invalid field.
 
     Args:
         catalog: The models.
-        asked: From the browser: the "text" so far, its "tokens" if known, the "word", how "sure" in percent, the "seed",
+        fields: From the browser: the "text" so far, its "tokens" if known, the "word", how "sure" in percent, the "seed",
             and the word's "number" from 0.
 
     Returns:
         dict: The "text" that follows, the "tokens" of the whole text, the "drafts" with their verdicts, the "next" token, the
             exact "alpha" of the visitor's draft and the exact "draft_alpha" of the draft model.
     """
-    fields = asked if isinstance(asked, dict) else {}
     text, prompt = _text(fields), _prompt(fields)
     prob = _within("sure", fields.get("sure"), 100) / 100
     number = int(_within("number", fields.get("number"), WORDS - 1))
@@ -96,12 +78,6 @@ def spaced(text: str, word: str) -> str:
     """The word with a space before it if the text needs one."""
     joins = text[-1:].isspace() or text[-1:] in OPENING or word[0] in CLOSING
     return word if joins else f" {word}"
-
-
-def _number_of(asked: Any) -> int | None:
-    """The number of the page's question."""
-    number = asked.get("asked") if isinstance(asked, dict) else None
-    return number if type(number) is int and 0 <= number < 2**53 else None
 
 
 def _pair(catalog: Catalog) -> str | None:

@@ -76,10 +76,10 @@ def lesson_of(number: object) -> Lesson | None:
     return next((lesson for lesson in LESSONS if lesson.number == number), None)
 
 
-def go_live(catalog: Catalog, asked: Any, values: tuple[Any, ...]) -> Iterator[Any]:
+def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) -> Iterator[Any]:
     """Run a lesson's experiment with the values of the controls, and yield messages for the browser. It asks for
     `{"lesson": number, "seen": [keys of results that the visitor has seen], "prompt": text}`; the prompt may be missing."""
-    lesson = lesson_of(asked.get("lesson") if isinstance(asked, dict) else None)
+    lesson = lesson_of(asked.get("lesson"))
     if lesson is None:
         return
     seen, prompt = asked.get("seen"), asked.get("prompt")

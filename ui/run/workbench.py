@@ -137,7 +137,7 @@ class Workbench:
 
     async def _follow(self, event: gr.EventData, request: gr.Request) -> AsyncIterator[Any]:
         """A link was followed: show its run if the server has it, else repeat it."""
-        asked, session = _asked(event), request.session_hash or ""
+        asked, session = payload(event), request.session_hash or ""
         kept = self._runs.get(asked.get("run"))
         if kept is not None and kept.done.is_set():
             run = kept.copy()
@@ -196,7 +196,7 @@ class Workbench:
 
         The event contains the server's answer: the `run`, or the `problem`; neither if the file was too large to send.
         """
-        asked = _asked(event)
+        asked = payload(event)
         run = self._runs.adopt(request.session_hash or "", asked.get("run"))
         if run is None:
             warn(asked.get("problem") or (NO_ROOM if asked.get("run") else TOO_LARGE))
@@ -223,11 +223,6 @@ class Workbench:
         return [settings.get(field.name, gr.skip()) for field in fields(Settings)]
 
 
-def _asked(event: gr.EventData) -> dict[str, Any]:
-    data = payload(event)
-    return data if isinstance(data, dict) else {}
-
-
 def linked(event: gr.EventData) -> dict[str, str]:
     """A link's parameters, from an event with its `query`."""
-    return dict(parse_qsl(str(_asked(event).get("query", ""))[:MAX_PROMPT_CHARACTERS], keep_blank_values=True))
+    return dict(parse_qsl(str(payload(event).get("query", ""))[:MAX_PROMPT_CHARACTERS], keep_blank_values=True))
