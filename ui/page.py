@@ -26,7 +26,7 @@ from ui.host.origin import own_names, trust
 from ui.host.queue import BoundedQueue
 from ui.notify import QUIET, warn
 from ui.run.api import add_api
-from ui.run.first_paint import FirstPaint, first_view
+from ui.run.first_paint import first_view
 from ui.run.pairs import build_notice, follow_pairs
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
@@ -112,7 +112,8 @@ def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = 
         max_threads=MOST_CALLS,
         app_kwargs=server_options(
             [scripts(), server_functions(page), *documents(), answers(), *routes],
-            [Middleware(KnownCalls, page=page), Middleware(FirstPaint, view=page.first_view)],
+            [Middleware(KnownCalls, page=page)],
+            page.first_view,
         ),
         **where,
     )

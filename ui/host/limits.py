@@ -138,12 +138,12 @@ class Zipped(GZipMiddleware):
             await super().__call__(scope, receive, send)
 
 
-def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = ()) -> dict[str, Any]:
-    """The `app_kwargs` of Gradio's `launch`: these routes and this middleware in addition to ours."""
+def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = (), before: str = "") -> dict[str, Any]:
+    """The `app_kwargs` of Gradio's `launch`: these routes and middleware besides ours; `before` as for `Headers`."""
     unused = [Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED]
     zipped = Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6)
     return {
         "routes": [*routes, *unused],  # they take precedence over Gradio's
-        "middleware": [zipped, Middleware(Headers), Middleware(Guard), *middleware],
+        "middleware": [zipped, Middleware(Headers, before=before), Middleware(Guard), *middleware],
         "exception_handlers": {RequestValidationError: unreadable},
     }

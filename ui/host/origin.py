@@ -36,6 +36,7 @@ POLICY = {
 """What the page may load, and who may frame it."""
 ON_A_SPACE = ("img-src", "connect-src")  # Gradio's bar on Spaces calls the Hub
 INLINE = re.compile(rb"<script(?=[\s>])")
+MARK = b"<gradio-app"  # the tag in Gradio's HTML that the page replaces
 
 
 def own_names(listed: Iterable[str] = (), host: str | None = None) -> frozenset[str]:
@@ -67,10 +68,12 @@ def trust(names: frozenset[str]) -> None:
 
 
 class Headers:
-    """Middleware that adds security headers to each answer."""
+    """Middleware that adds security headers to each answer, and its nonce to a page's scripts. Markup that is visible `before`
+    Gradio's page runs is inserted there."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, before: str = "") -> None:
         self._app = app
+        self._before = before.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -79,6 +82,7 @@ class Headers:
             return
         nonce = token_urlsafe(16)
         held: Message | None = None  # the start of a page, until its length is known
+        body = bytearray()
 
         async def marked(message: Message) -> None:
             nonlocal held
@@ -91,14 +95,15 @@ class Headers:
                     held = message
                     return
             elif held is not None:
-                start, held = held, None
-                message = {**message, "body": INLINE.sub(b'<script nonce="%s"' % nonce.encode(), message.get("body", b""))}
-                headers = MutableHeaders(scope=start)
+                body.extend(message.get("body", b""))
                 if message.get("more_body"):
-                    del headers["content-length"]
-                elif scope["method"] != "HEAD":
-                    headers["content-length"] = str(len(message["body"]))
-                await send(start)
+                    return
+                page = bytes(body).replace(MARK, self._before + MARK, 1)
+                page = INLINE.sub(b'<script nonce="%s"' % nonce.encode(), page)
+                if scope["method"] != "HEAD":
+                    MutableHeaders(scope=held)["content-length"] = str(len(page))
+                await send(held)
+                message = {"type": "http.response.body", "body": page}
             await send(message)
 
         await self._app(scope, receive, marked)
