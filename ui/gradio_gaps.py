@@ -15,7 +15,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -117,19 +117,12 @@ def waiting_calls(page: "gr.Blocks", concurrency_id: str) -> int:
     return len(waiting.queue) if waiting is not None else 0
 
 
-class Call(NamedTuple):
-    """The call that is being answered: its request, its page and its id; None for each outside a call."""
-
-    request: Any
-    page: Any
-    event_id: str | None
-
-
-def current_call() -> Call:
-    """Gradio passes the request only to event listeners with a `gr.Request` parameter, not to what they call."""
+def current_call() -> tuple[Any, Any, str | None]:
+    """Request, page and id of the call that is being answered; None for each outside a call. Gradio passes the request only to
+    event listeners with a `gr.Request` parameter, not to what they call."""
     from gradio.context import LocalContext
 
-    return Call(LocalContext.request.get(None), LocalContext.blocks.get(None), LocalContext.event_id.get(None))
+    return LocalContext.request.get(None), LocalContext.blocks.get(None), LocalContext.event_id.get(None)
 
 
 def payload(event: "gr.EventData") -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import Any
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
+from naive_speculate.speculate.verify import VerifyStrategy
 from ui import labels
-from ui.explain.case import Case, Rule, case_of
+from ui.explain.case import Case, case_of
 from ui.explain.glossary import linked
 from ui.explain.redraw import redraw_data
 from ui.explain.why import uncertainty, why
@@ -39,7 +40,7 @@ def explain(trace: Trace, number: int) -> Explanation:
 
 def _entropies(case: Case) -> list[str]:
     event = case.event
-    if event.target_entropy is None or case.rule == Rule.TYPICAL:
+    if event.target_entropy is None or case.rule == VerifyStrategy.TYPICAL_ACCEPTANCE:
         return []
     sentence = f"How certain was the target? Over all tokens {uncertainty(event.target_entropy)}"
     if event.draft_entropy is not None:
@@ -49,7 +50,7 @@ def _entropies(case: Case) -> list[str]:
 
 def _details(case: Case) -> list[tuple[str, str]]:
     event = case.event
-    block = case.rule == Rule.BLOCK
+    block = case.rule == VerifyStrategy.BLOCK_VERIFICATION
     judged = event.kind != EventKind.PROPOSED  # the event contains p already; playback has not shown it
     numbers = [
         ("target probability p", event.target_prob if judged else None),

@@ -9,15 +9,18 @@ from typing import Any, NamedTuple
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
-from ui.explain.case import Rule, case_of
+from naive_speculate.speculate.verify import VerifyStrategy
+from ui.explain.case import case_of
 from ui.labels import visible
 
 SHOWN, LEAST = 9, 0.001  # most tokens with a bin of their own, and the least probability, under either model, for one
 ROUNDING = 1e-3
+MOST_PROBABLE = "There is no draw to repeat: a draft token is accepted if it is the target's most probable token."
+THRESHOLD = "There is no draw to repeat: a draft token is accepted if its target probability exceeds the threshold."
 OBSTACLES = {
-    Rule.BLOCK: "Block verification judges the window as a whole, so one position cannot be redrawn.",
-    Rule.GREEDY: "There is no draw to repeat: a draft token is accepted if it is the target's most probable token.",
-    Rule.TYPICAL: "There is no draw to repeat: a draft token is accepted if its target probability exceeds the threshold.",
+    VerifyStrategy.BLOCK_VERIFICATION: "Block verification judges the window as a whole, so one position cannot be redrawn.",
+    VerifyStrategy.GREEDY_MATCH: MOST_PROBABLE,
+    VerifyStrategy.TYPICAL_ACCEPTANCE: THRESHOLD,
 }
 UNRECORDED = "This trace lacks the other tokens' probabilities here. A new run records them."
 
