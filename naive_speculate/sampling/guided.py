@@ -256,11 +256,6 @@ class GrammarCompiler:
         self.vocab_size = vocab_size
         self._compiler = _xgrammar().GrammarCompiler(info, max_threads=2, cache_limit_bytes=CACHE_BYTES)
 
-    @property
-    def cached_bytes(self) -> int:
-        """Size of the compiled grammars that are kept."""
-        return int(self._compiler.get_cache_size_bytes())
-
     def compile(self, params: GuidedDecodingParams) -> "GrammarMask":
         """A fresh matcher for the grammar. Raises `ValueError` if it parses, but xgrammar cannot work with it."""
         name, text = params.source

@@ -140,9 +140,20 @@ def measure(trace: Trace, temperature: float, k: int, prompt: int, seed: int) ->
     seconds = step_seconds(trace)
     if seconds is None:
         return None
-    m, whole = trace.metrics, sum(event.kind == EventKind.STEP and event.num_draft == k for event in trace)
-    amounts = m.num_spec_steps, m.num_draft_tokens, m.num_accepted_draft_tokens, m.num_rejected_draft_tokens, whole
-    return Sample(temperature, k, prompt, seed, *amounts, seconds, draft_seconds(trace))
+    m = trace.metrics
+    return Sample(
+        temperature=temperature,
+        k=k,
+        prompt=prompt,
+        seed=seed,
+        rounds=m.num_spec_steps,
+        drafted=m.num_draft_tokens,
+        accepted=m.num_accepted_draft_tokens,
+        rejected=m.num_rejected_draft_tokens,
+        whole=sum(event.kind == EventKind.STEP and event.num_draft == k for event in trace),
+        round_seconds=seconds,
+        draft_seconds=draft_seconds(trace),
+    )
 
 
 def log_speedups(samples: Sequence[Sample], temperature: float) -> dict[int, dict[Hashable, float]]:

@@ -35,7 +35,8 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 def _data(trace: Trace, found: DraftedStep) -> Data:
     guess, added = found.rejected, found.added
-    assert guess is not None and added is not None, "`close_rejection` ensures this"  # noqa: PT018
+    assert guess is not None, "`close_rejection` ensures this"
+    assert added is not None, "`close_rejection` ensures this"
     p, q = ({entry.token_id: entry.prob for entry in top or []} for top in (guess.target_top, guess.draft_top))
     texts = {entry.token_id: entry.text for entry in [*(guess.target_top or []), *(guess.draft_top or [])]}
     left = {token: max(0.0, p.get(token, 0.0) - q.get(token, 0.0)) for token in texts}
