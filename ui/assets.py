@@ -26,11 +26,8 @@ IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')  # how our scripts i
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 LANGUAGES = {"en": "English", "es": "Español", "zh": "中文"}
 """The page's languages by code. All but English, the source, have a table of translations in `assets/languages`."""
-_SHEETS = (
-    "page race tokens rounds player odds waterfall experiments lessons redraw rooms strategies connection narrow views "
-    "guided forced"
-)
-STYLE_SHEETS = _SHEETS.split(" ")
+_OF_PARTS = "page race tokens rounds player odds waterfall experiments lessons redraw rooms strategies connection"
+STYLE_SHEETS = [*_OF_PARTS.split(), "narrow", "views", "guided", "forced"]  # later ones override earlier ones
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,

@@ -62,7 +62,7 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     with gr.Column(elem_classes="ns-experiment"):
         gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
         made = _build_controls()
-        run, stop = _build_buttons("Explore", "explore", variant="primary")
+        run, stop = _build_buttons("Explore", "explore")
         outputs = _build_maps(recorded)
         _connect_sweep(catalog, run, stop, [*made.values(), *settings], outputs)
         gr.HTML(f'<p class="ns-intro ns-part">{BATCHES}</p>', apply_default_css=False)
@@ -92,10 +92,11 @@ def _build_controls() -> parts.Controls:
     return made
 
 
-def _build_buttons(name: str, elem_id: str, **more: Any) -> tuple[gr.Button, gr.Button]:
+def _build_buttons(name: str, elem_id: str) -> tuple[gr.Button, gr.Button]:
     """The buttons that start an experiment and stop it."""
     with gr.Row(elem_classes="ns-go"):
-        return gr.Button(name, elem_id=f"{elem_id}-run", **more), gr.Button("Stop", elem_id=f"{elem_id}-stop")
+        run = gr.Button(name, variant="primary", elem_id=f"{elem_id}-run")
+        return run, gr.Button("Stop", elem_id=f"{elem_id}-stop")
 
 
 def _build_maps(recorded: Exploration) -> list[Component]:
@@ -104,8 +105,8 @@ def _build_maps(recorded: Exploration) -> list[Component]:
     status = _status("explore-status", recorded.about(_conclusion(recorded.samples, made)))
     titles = [f"Temperature {temperature:g}" for temperature in TEMPERATURES]
     with gr.Row(elem_id="explore-heatmap", elem_classes="ns-maps"):
-        maps = [build_plot("explore-speedup", "Speedup over plain decoding", shown[0])]
-        maps.append(build_plot("explore-acceptance", "Acceptance rate", shown[1]))
+        speedups = build_plot("explore-speedup", "Speedup over plain decoding", shown[0])
+        maps = [speedups, build_plot("explore-acceptance", "Acceptance rate", shown[1])]
     with gr.Row(elem_id="explore-curves", elem_classes="ns-maps ns-curves"):
         maps += [build_plot(f"explore-curve-{n}", title, shown[2 + n]) for n, title in enumerate(titles)]
     table = gr.Dataframe(
@@ -142,7 +143,7 @@ def _connect_sweep(
 
 def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Component]) -> None:
     """The part that measures batches; its inputs are ks, tokens, prompts and the settings."""
-    run, stop = _build_buttons("Measure batches", "explore-batch", variant="primary")
+    run, stop = _build_buttons("Measure batches", "explore-batch")
     batches = recorded.batches
     status = _status("explore-batch-status", recorded.about(f"{where_it_pays(batches)}.") if batches else "")
     with gr.Row(elem_classes="ns-maps"):

@@ -21,19 +21,8 @@ from ui.experiments.lessons import (
 from ui.experiments.lessons.lesson import Data, Lesson
 from ui.experiments.lessons.text import filled, inline, read_steps, to_html
 
-LESSONS: tuple[Lesson, ...] = (
-    slow.LESSON,
-    verify.LESSON,
-    accept.LESSON,
-    unchanged.LESSON,
-    overlap.LESSON,
-    window_length.LESSON,
-    temperature.LESSON,
-    batch.LESSON,
-    slower.LESSON,
-    drafters.LESSON,
-    ties.LESSON,
-)
+_IN_ORDER = (slow, verify, accept, unchanged, overlap, window_length, temperature, batch, slower, drafters, ties)
+LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _IN_ORDER)
 EXERCISES = "Exercises"  # the title of every lesson's last step; it has no view of its own
 
 
