@@ -120,35 +120,21 @@ def build_drawer(
 
 
 def _build_drafting(start: Settings, drafters: Sequence[str]) -> Controls:
-    return {
-        "verify_strategy": gr.Dropdown(
-            STRATEGIES,
-            value=start.verify_strategy,
-            label="Verification",
-            info="How the [target](#term-target) judges [draft tokens](#term-draft): [rules](#term-sampling).",
-            elem_id="strategy",
-        ),
-        "drafter": gr.Radio(
-            drafter_choices(drafters),
-            value=start.drafter,
-            label="Drafter",
-            info="What proposes the [draft tokens](#term-draft). The output distribution is the same with each.",
-            elem_id="drafter",
-        ),
-        "draft_sampling": gr.Radio(
-            [("Sampled", "sampled"), ("Argmax", "argmax")],
-            value=start.draft_sampling,
-            label="Draft tokens of a model",
-            info="Drawn from the draft's distribution, or its most probable tokens. Argmax pays where the draft is less sure "
-            "than the target.",
-            elem_id="draft-sampling",
-        ),
-        "auto": gr.Checkbox(
-            start.auto,
-            label="Choose k automatically",
-            info="From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost).",
-        ),
-    }
+    made: Controls = {}
+    info, label = "How the [target](#term-target) judges [draft tokens](#term-draft): [rules](#term-sampling).", "Verification"
+    made["verify_strategy"] = gr.Dropdown(STRATEGIES, value=start.verify_strategy, label=label, info=info, elem_id="strategy")
+    info = "What proposes the [draft tokens](#term-draft). The output distribution is the same with each."
+    names = drafter_choices(drafters)
+    made["drafter"] = gr.Radio(names, value=start.drafter, label="Drafter", info=info, elem_id="drafter")
+    info = (
+        "Drawn from the draft's distribution, or its most probable tokens. Argmax pays where the draft is less sure than the "
+        "target."
+    )
+    ways, label = [("Sampled", "sampled"), ("Argmax", "argmax")], "Draft tokens of a model"
+    made["draft_sampling"] = gr.Radio(ways, value=start.draft_sampling, label=label, info=info, elem_id="draft-sampling")
+    info = "From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost)."
+    made["auto"] = gr.Checkbox(start.auto, label="Choose k automatically", info=info)
+    return made
 
 
 SLIDERS = {
