@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -193,7 +193,6 @@ class Runs:
         self._kept = kept
         self._total_bytes, self._visitor_bytes = total_bytes, visitor_bytes
         self._lock = threading.RLock()
-        self._runs: OrderedDict[str, Run] = OrderedDict()
         self._of: dict[str, list[Run]] = {}
         self._pinned: dict[str, Run] = {}
         self._left: dict[str, float] = {}  # when each departed visitor left
@@ -211,16 +210,20 @@ class Runs:
             for before in own:
                 before.cancel.set()
             own.append(run)
-            self._runs[run.id] = run
-            self._forget_runs(own[:-2])
+            give_back(_size(own[:-2]))
             del own[:-2]
             self._make_room(run)
         run.grown = self._grown
 
     def _grown(self, run: Run) -> None:
         with self._lock:
-            if self._runs.get(run.id) is run:
+            if run in self._everybody:
                 self._make_room(run)
+
+    @property
+    def _everybody(self) -> list[Run]:
+        """All kept runs, the oldest first."""
+        return sorted((run for own in self._of.values() for run in own), key=lambda run: run.serial)
 
     def adopt(self, session: str, run_id: object) -> Run | None:
         """Assign a run that was added under its own id to a visitor; None if there is none, or it is assigned already."""
@@ -236,44 +239,40 @@ class Runs:
         """Forget the oldest finished runs, the visitor's own first. If that is not enough, end the new one if it alone is
         too large, else the largest live one."""
         own = next(kept for kept in self._of.values() if new in kept)
-        everybody = self._runs.values()
 
         def fits() -> bool:
-            return len(everybody) <= self._kept and _size(everybody) <= self._total_bytes
+            return len(self._everybody) <= self._kept and _size(self._everybody) <= self._total_bytes
 
         self._forget_oldest([run for run in own if run is not new], lambda: fits() and _size(own) <= self._visitor_bytes)
-        self._forget_oldest([run for run in everybody if run not in own], fits)
+        self._forget_oldest([run for run in self._everybody if run not in own], fits)
         if new.size > self._visitor_bytes:
             new.end(TOO_LARGE)
-        going = [run for run in everybody if not run.done.is_set() and not run.cancel.is_set()]
-        if going and _size(everybody) > self._total_bytes:
+        going = [run for run in self._everybody if not run.done.is_set() and not run.cancel.is_set()]
+        if going and _size(self._everybody) > self._total_bytes:
             max(going, key=lambda run: run.size).end(NO_ROOM)
 
     def _forget_oldest(self, runs: list[Run], enough: Callable[[], bool]) -> None:
         for old in [run for run in runs if run.done.is_set()]:
             if enough():
                 return
-            session = next(session for session, kept in self._of.items() if old in kept)
-            self._of[session].remove(old)
-            if not self._of[session]:
-                del self._of[session]
-            self._forget_runs([old])
+            self.drop(next(session for session, kept in self._of.items() if old in kept), old)
+            give_back(old.size)
 
     def drop(self, session: str, run: Run) -> None:
-        """Forget a run without events, so that the previous one stays."""
+        """Forget a run, such as one without events, so that the previous one stays."""
         with self._lock:
             own = self._of.get(session, [])
             if run in own:
                 own.remove(run)
             if not own:
                 self._of.pop(session, None)
-            self._runs.pop(run.id, None)
 
     def get(self, run_id: object) -> Run | None:
         """The run of that id; None if it is not kept."""
         if not isinstance(run_id, str):
             return None
-        return self._pinned.get(run_id) or self._runs.get(run_id)
+        with self._lock:
+            return self._pinned.get(run_id) or next((run for run in self._everybody if run.id == run_id), None)
 
     def read(self, run_id: object) -> Run | None:
         """The run of that id, requested by its visitor, who is therefore present."""
@@ -291,12 +290,7 @@ class Runs:
     def _forget(self, session: str) -> None:
         self._left.pop(session, None)
         self.cancel(session)
-        self._forget_runs(self._of.pop(session, []))
-
-    def _forget_runs(self, runs: list[Run]) -> None:
-        for run in runs:
-            self._runs.pop(run.id, None)
-        give_back(_size(runs))
+        give_back(_size(self._of.pop(session, [])))
 
     def leave(self, session: str) -> None:
         """The visitor's connection ended. The runs are kept for a while, since it may come back."""
@@ -313,7 +307,7 @@ class Runs:
     def cancel_all(self) -> None:
         """Cancel every run; the server stops."""
         with self._lock:
-            for run in self._runs.values():
+            for run in self._everybody:
                 run.cancel.set()
 
 
