@@ -9,28 +9,21 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-HELD_OUT = 25
-"""Every 25th part is held out, to measure."""
-POOL = 4
-"""Parts whose conversations are mixed before they are sorted by length."""
+HELD_OUT = 25  # every 25th part is held out, to measure
+POOL = 4  # parts whose conversations are mixed before they are sorted by length
 
 
 @dataclass
 class Batch:
-    """Conversations side by side.
+    """Conversations side by side."""
 
-    Attributes:
-        tokens: int64 `[rows, length]`, zeros after a conversation's end.
-        states: The target's hidden states at the tokens, float32 `[rows, length, layers * d]`.
-        rows, positions: Where the head predicts an answer's token: at `positions[n]` of `rows[n]`, from the state there and the
-            next token's embedding.
-        top_ids, top_probs: The target's likeliest tokens for what is predicted there, `[num_positions, likeliest]`.
-    """
-
-    tokens: Tensor
-    states: Tensor
+    tokens: Tensor  # int64 `[rows, length]`, zeros after a conversation's end
+    states: Tensor  # the target's hidden states at the tokens, float32 `[rows, length, layers * d]`
+    # rows, positions: where the head predicts an answer's token: at `positions[n]` of `rows[n]`, from the state there and the
+    # next token's embedding
     rows: Tensor
     positions: Tensor
+    # top_ids, top_probs: the target's likeliest tokens for what is predicted there, `[num_positions, likeliest]`
     top_ids: Tensor
     top_probs: Tensor
 

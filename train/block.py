@@ -15,8 +15,7 @@ from train.batches import Batch
 from train.head import STEP_DECAY, KeysValues, ReadsTarget, shape_of
 from train.losses import token_loss
 
-BLOCK_SHARE = 4
-"""One of so many answer tokens begins a block."""
+BLOCK_SHARE = 4  # one of so many answer tokens begins a block
 
 
 class BlockAttention(nn.Module):

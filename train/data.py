@@ -27,10 +27,8 @@ from train.errors import TrainingError
 from train.progress import Progress
 
 PART_SIZE = 64
-LIKELIEST = 64
-"""Next tokens kept per position; the rest of the distribution counts as one token."""
-ROW_TOKENS = 16_384
-"""Cached tokens of all rows together: long conversations run in narrower batches."""
+LIKELIEST = 64  # next tokens kept per position; the rest of the distribution counts as one token
+ROW_TOKENS = 16_384  # cached tokens of all rows together: long conversations run in narrower batches
 MAX_TURN, MAX_ANSWER, MAX_PASSAGE = 96, 192, 320
 GIVEN_BATCH_TOKENS = 2_048
 
@@ -60,22 +58,15 @@ class Source(NamedTuple):
 
 @dataclass
 class Conversation:
-    """Tokens of one conversation while the target writes it.
+    """Tokens of one conversation while the target writes it."""
 
-    Attributes:
-        tokens: All tokens known so far: given ones and sampled ones.
-        answer_start: Index of the answer's first token; None while the user turn is being written.
-        limit: Length at which the turn or the answer being written ends.
-        temperature: Of the answer; 0 is greedy.
-        states: The target's hidden states at the tokens fed so far, float16 `[len(layers) * hidden_size]` each.
-        likeliest: For each token fed so far, token ids and log-probabilities of the likeliest next tokens.
-    """
-
-    tokens: list[int]
-    answer_start: int | None
-    limit: int
-    temperature: float
+    tokens: list[int]  # all tokens known so far: given ones and sampled ones
+    answer_start: int | None  # index of the answer's first token; None while the user turn is being written
+    limit: int  # length at which the turn or the answer being written ends
+    temperature: float  # of the answer; 0 is greedy
+    # the target's hidden states at the tokens fed so far, float16 `[len(layers) * hidden_size]` each
     states: list[torch.Tensor] = field(default_factory=list)
+    # for each token fed so far, token ids and log-probabilities of the likeliest next tokens
     likeliest: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
 

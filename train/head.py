@@ -18,8 +18,7 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, Lla
 from train.batches import Batch
 from train.losses import token_loss
 
-STEP_DECAY = 0.8
-"""Weight of a simulated step's loss, relative to the step before."""
+STEP_DECAY = 0.8  # weight of a simulated step's loss, relative to the step before
 KeysValues = tuple[Tensor, Tensor]
 
 

@@ -17,31 +17,20 @@ from train.errors import TrainingError
 from train.progress import Progress
 
 CHECKPOINT_SECONDS = 600.0
-MOST_HELD_OUT = 12
-"""Held-out batches per measurement."""
+MOST_HELD_OUT = 12  # held-out batches per measurement
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a drafter is trained.
+    """How a drafter is trained."""
 
-    Attributes:
-        rate: AdamW's learning rate.
-        warmup: Updates during which the rate rises.
-        decay: Last share of the training, in which the rate falls to zero.
-        batch_tokens: Tokens per update, prompts and padding included.
-        num_steps: Draft steps simulated in training.
-        variation: Weight of the total variation in the loss.
-        seed: Of the order of conversations and of new weights.
-    """
-
-    rate: float = 0.001
-    warmup: int = 30
-    decay: float = 0.5
-    batch_tokens: int = 1_024
-    num_steps: int = 3
-    variation: float = 0.5
-    seed: int = 0
+    rate: float = 0.001  # adamW's learning rate
+    warmup: int = 30  # updates during which the rate rises
+    decay: float = 0.5  # last share of the training, in which the rate falls to zero
+    batch_tokens: int = 1_024  # tokens per update, prompts and padding included
+    num_steps: int = 3  # draft steps simulated in training
+    variation: float = 0.5  # weight of the total variation in the loss
+    seed: int = 0  # of the order of conversations and of new weights
 
 
 Loss = Callable[[Batch], tuple[Tensor, list[Tensor]]]

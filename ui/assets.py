@@ -22,16 +22,12 @@ from ui import labels
 ROOT = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
 """The part of plotly.js for charts with axes, in the version of the Python package that checks figures."""
-IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')
-"""How our scripts import one another."""
+IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')  # how our scripts import one another
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 LANGUAGES = {"en": "English", "es": "Español", "zh": "中文"}
 """The page's languages by code. All but English, the source, have a table of translations in `assets/languages`."""
-_SHEETS = (
-    "page race tokens rounds player odds waterfall experiments lessons redraw rooms strategies connection narrow views "
-    "guided forced"
-)
-STYLE_SHEETS = _SHEETS.split(" ")
+_OF_PARTS = "page race tokens rounds player odds waterfall experiments lessons redraw rooms strategies connection"
+STYLE_SHEETS = [*_OF_PARTS.split(), "narrow", "views", "guided", "forced"]  # later ones override earlier ones
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -62,24 +58,11 @@ def scripts() -> Route:
 def component(
     module: str, markup: str = "${value}", value: str = "", *, events: Iterable[str] = (), elem_id: str = "", **options: Any
 ) -> gr.HTML:
-    """A custom component: HTML with a module in `assets/js` that drives it.
-
-    Args:
-        module: The module's name, also the component's id if `elem_id` is empty.
-        markup: The HTML. Unless it contains the value, Gradio never changes what the script adds to it.
-        value: The initial value.
-        events: The names of the events that the script triggers.
-        elem_id: The component's id.
-        **options: Further options of `gr.HTML`, such as its label.
-    """
-    return gr.HTML(
-        value,
-        html_template=markup,
-        js_on_load=mounting(module, *events),
-        apply_default_css=False,
-        elem_id=elem_id or module,
-        **options,
-    )
+    """A custom component: HTML with a module in `assets/js` that drives it. The module's name is also the component's id if
+    that is empty. Unless the markup contains the value, Gradio never changes what the script adds to it. `events` are those
+    that the script triggers."""
+    script, elem_id = mounting(module, *events), elem_id or module
+    return gr.HTML(value, html_template=markup, js_on_load=script, apply_default_css=False, elem_id=elem_id, **options)
 
 
 def mounting(module: str, *events: str) -> str:

@@ -15,14 +15,13 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import gradio as gr
     from starlette.requests import Request
 
-CHECKED = "6.31.0"
-"""The Gradio release for which every patch here was read and tried."""
+CHECKED = "6.31.0"  # the Gradio release for which every patch here was read and tried
 
 
 @contextmanager
@@ -65,13 +64,9 @@ def use_root_url(root_of: "Callable[[Request, str, str | None], str]") -> None:
 
 
 def guard_calls(page: "gr.Blocks", check: Callable[[Any, list[Any]], None], explain: Callable[[Exception], Exception]) -> None:
-    """Gradio's own complaints quote the whole input, in the answer and in the log, and no event sees them.
-
-    Args:
-        page: All its calls are guarded: from the page, from programs and over MCP.
-        check: Raises if a function does not take these inputs; may append defaults.
-        explain: Returns the exception that the caller sees instead.
-    """
+    """Gradio's own complaints quote the whole input, in the answer and in the log, and no event sees them. All calls are
+    guarded: from the page, from programs and over MCP. `check` raises if a function does not take these inputs, and may append
+    defaults; `explain` returns the exception that the caller sees instead."""
     guarded: Any = page
     process = guarded.process_api
 
@@ -122,24 +117,19 @@ def waiting_calls(page: "gr.Blocks", concurrency_id: str) -> int:
     return len(waiting.queue) if waiting is not None else 0
 
 
-class Call(NamedTuple):
-    """The call that is being answered: its request, its page and its id; None for each outside a call."""
-
-    request: Any
-    page: Any
-    event_id: str | None
-
-
-def current_call() -> Call:
-    """Gradio passes the request only to event listeners with a `gr.Request` parameter, not to what they call."""
+def current_call() -> tuple[Any, Any, str | None]:
+    """Request, page and id of the call that is being answered; None for each outside a call. Gradio passes the request only to
+    event listeners with a `gr.Request` parameter, not to what they call."""
     from gradio.context import LocalContext
 
-    return Call(LocalContext.request.get(None), LocalContext.blocks.get(None), LocalContext.event_id.get(None))
+    return LocalContext.request.get(None), LocalContext.blocks.get(None), LocalContext.event_id.get(None)
 
 
-def payload(event: "gr.EventData") -> Any:
-    """What a component sent with an event; `EventData` offers its keys as attributes only."""
-    return event._data
+def payload(event: "gr.EventData") -> dict[str, Any]:
+    """The object that a component sent with an event; `EventData` offers its keys as attributes only. Empty for anything else,
+    which a component of this page never sends."""
+    data = event._data
+    return data if isinstance(data, dict) else {}
 
 
 def is_server_function(function: object) -> bool:

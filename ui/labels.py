@@ -14,8 +14,7 @@ import orjson
 from naive_speculate.text import MAX_LABEL
 from naive_speculate.text import visible as visible
 
-LEAST = 1e-4
-"""Smaller probabilities are shown as "under 0.0001"."""
+LEAST = 1e-4  # smaller probabilities are shown as "under 0.0001"
 
 
 def label(text: str | None, limit: int = MAX_LABEL) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import gradio as gr
-from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from ui.assets import component, mounting, render, scripts, styles
@@ -18,7 +17,7 @@ from ui.experiments.rooms import room_in
 from ui.explain.glossary import glossary
 from ui.explain.models import documents
 from ui.gradio_gaps import install_queue
-from ui.host.calls import KnownCalls, server_functions
+from ui.host.calls import server_functions
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, silence_library_logs
 from ui.host.limits import MAX_TRACE_BYTES, server_options
@@ -26,7 +25,7 @@ from ui.host.origin import own_names, trust
 from ui.host.queue import BoundedQueue
 from ui.notify import QUIET, warn
 from ui.run.api import add_api
-from ui.run.first_paint import FirstPaint, first_view
+from ui.run.first_paint import first_view
 from ui.run.pairs import build_notice, follow_pairs
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
@@ -35,8 +34,7 @@ from ui.theme import theme
 
 TAGLINE = "Speculative decoding: same output distribution, faster."
 
-TABS = ("run", "explore", "learn")
-"""The tabs' names in links."""
+TABS = ("run", "explore", "learn")  # the tabs' names in links
 
 DELETE_CACHE = (600, 3600)
 """Seconds between clean-ups of Gradio's files, and the age from which they are deleted; the page itself creates none."""
@@ -98,14 +96,9 @@ def open_queue(page: gr.Blocks, size: int) -> None:
 
 
 def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = (), **where: Any) -> str:
-    """Serve the page with its styles, scripts and limits, and further routes. Returns the page's address.
-
-    Args:
-        page: The page.
-        routes: Further routes.
-        names: Host names of the page, in addition to this machine's and the Space's.
-        **where: Options of Gradio's `launch`.
-    """
+    """Serve the page with its styles, scripts and limits, and further routes; `where` are options of Gradio's `launch`. Returns
+    the page's address. `names` are host names of the page, in addition to this machine's and the Space's."""
+    own = [scripts(), server_functions(page), *documents(), answers(), *routes]
     silence_library_logs()
     trust(own_names(names, where.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")))
     _, url, _ = page.launch(
@@ -117,10 +110,7 @@ def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = 
         _frontend=False,  # otherwise Gradio requests the page itself, and gives up after 3 s
         max_file_size=MAX_TRACE_BYTES,
         max_threads=MOST_CALLS,
-        app_kwargs=server_options(
-            [scripts(), server_functions(page), *documents(), answers(), *routes],
-            [Middleware(KnownCalls, page=page), Middleware(FirstPaint, view=page.first_view)],
-        ),
+        app_kwargs=server_options(own, page, page.first_view),
         **where,
     )
     return str(url)

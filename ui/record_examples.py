@@ -29,11 +29,11 @@ Recording = Callable[[Catalog, Path], Iterator[tuple[int, int]]]
 """Writes files to the folder; yields runs done and runs in total."""
 
 HEATS = 7
+# The settings of the recorded maps.
 TEMPERATURES = [0.0, 0.7, 1.0, 1.3]
 SEEDS = 2
 BATCH_KS = [1, 2, 4, 6, 8]
 EXPLORE_TOKENS = 64
-"""The settings of the recorded maps."""
 
 
 def record_run(

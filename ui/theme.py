@@ -6,7 +6,7 @@ from naive_speculate.palette import DARK, LIGHT, TARGET
 
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
-EDGE = {"light": "#85878e", "dark": "#7b7d84"}
+EDGE = ("#85878e", "#7b7d84")
 """Field borders: a contrast of three to one against the background, so that a field is visible as one."""
 
 SURFACES = {
@@ -22,41 +22,31 @@ SURFACES = {
     "button_secondary_background_fill": "panel",
     "button_secondary_text_color": "ink",
 }
-"""Theme variables that take the palette's surface colours, in light and dark."""
+"""Theme variables that take the palette's surface colours."""
+COLORS = {name: (getattr(LIGHT, part), getattr(DARK, part)) for name, part in SURFACES.items()} | {
+    "input_background_fill": (LIGHT.page, DARK.panel),
+    "input_border_color": EDGE,
+    "checkbox_border_color": EDGE,
+    "slider_color": (TARGET.light, TARGET.dark),
+    "button_primary_background_fill": (TARGET.light, TARGET.dark),
+    "button_primary_background_fill_hover": ("#174a9e", "#7dbaff"),
+    "button_primary_text_color": ("#ffffff", DARK.page),
+}
+"""Theme variables in light and dark."""
+SIZES = {"block_border_width": "0px", "block_info_text_size": "13.5px", "input_border_width": "1px"}
 
 
 def theme() -> gr.themes.Base:
     """The theme; it uses system fonts, so that nothing is fetched from other hosts."""
+    hues, sizes = gr.themes.colors, gr.themes.sizes
     made = gr.themes.Base(
-        primary_hue=gr.themes.colors.blue,
-        neutral_hue=gr.themes.colors.zinc,
-        radius_size=gr.themes.sizes.radius_md,
-        text_size=gr.themes.sizes.text_md,
+        primary_hue=hues.blue,
+        neutral_hue=hues.zinc,
+        radius_size=sizes.radius_md,
+        text_size=sizes.text_md,
         font=SANS,
         font_mono=MONO,
     )
-    light = {name: getattr(LIGHT, part) for name, part in SURFACES.items()}
-    dark = {f"{name}_dark": getattr(DARK, part) for name, part in SURFACES.items()}
-    return made.set(
-        **light,
-        **dark,
-        input_background_fill=LIGHT.page,
-        input_background_fill_dark=DARK.panel,
-        input_border_color=EDGE["light"],
-        input_border_color_dark=EDGE["dark"],
-        checkbox_border_color=EDGE["light"],
-        checkbox_border_color_dark=EDGE["dark"],
-        block_border_width="0px",
-        block_info_text_size="13.5px",
-        block_title_text_weight="600",
-        input_border_width="1px",
-        color_accent=TARGET.light,
-        slider_color=TARGET.light,
-        slider_color_dark=TARGET.dark,
-        button_primary_background_fill=TARGET.light,
-        button_primary_background_fill_hover="#174a9e",
-        button_primary_background_fill_dark=TARGET.dark,
-        button_primary_background_fill_hover_dark="#7dbaff",
-        button_primary_text_color="#ffffff",
-        button_primary_text_color_dark=DARK.page,
-    )
+    light = {name: color for name, (color, _) in COLORS.items()}
+    dark = {f"{name}_dark": color for name, (_, color) in COLORS.items()}
+    return made.set(**light, **dark, **SIZES, block_title_text_weight="600", color_accent=TARGET.light)

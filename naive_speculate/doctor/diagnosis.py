@@ -17,11 +17,8 @@ MAX_K = 16  # the largest window that is evaluated
 
 
 def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_tokens: int | None = None) -> Diagnosis:
-    """Diagnose an engine's figures with these costs, and with this window if the figures lack one.
-
-    Raises:
-        ValueError: If `num_draft_tokens` is not positive, or the figures contradict each other.
-    """
+    """Diagnose an engine's figures with these costs, and with this window if the figures lack one. Raises `ValueError` if
+    `num_draft_tokens` is not positive, or the figures contradict each other."""
     if num_draft_tokens is not None and num_draft_tokens < 1:
         raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
     accepted, width = _per_step(reading, num_draft_tokens)

@@ -39,11 +39,8 @@ class DynamicKVCache:
         self._num_tokens = 0
 
     def update(self, kv_states: Sequence[KVState]) -> None:
-        """Append the keys and values of new tokens, one `KVState` per layer.
-
-        Raises:
-            ValueError: If the number of layers differs from earlier updates, or shapes differ between layers.
-        """
+        """Append the keys and values of new tokens, one `KVState` per layer. Raises `ValueError` if the number of layers
+        differs from earlier updates, or shapes differ between layers."""
         total = self._num_tokens + count_new(kv_states, len(self._buffers))
         if not self._buffers:
             self._buffers = [[_buffer_like(new, total) for new in state] for state in kv_states]

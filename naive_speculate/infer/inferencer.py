@@ -23,11 +23,8 @@ class BasicInferencer:
     def prefill(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, sample_strategy: SampleStrategy | TokenSampler
     ) -> PrefillOutput:
-        """Process the query in parallel and generate one token; see `Inferencer.prefill`.
-
-        Raises:
-            ValueError: If the query has no tokens, the strategy is unknown, or the model violates its contract.
-        """
+        """Process the query in parallel and generate one token; see `Inferencer.prefill`. Raises `ValueError` if the query has
+        no tokens, the strategy is unknown, or the model violates its contract."""
         check_query(query_token_ids)
         logits = forward(self.language_model, query_token_ids, kv_cache)
         return PrefillOutput(choose(logits[:, -1], sample_strategy)[:, None], logits)
@@ -39,11 +36,8 @@ class BasicInferencer:
         max_new_tokens: int,
         sample_strategy: SampleStrategy | TokenSampler,
     ) -> DecodeOutput:
-        """Generate up to `max_new_tokens` tokens; see `Inferencer.decode`.
-
-        Raises:
-            ValueError: If `max_new_tokens` is not positive, or the query is not one token per row.
-        """
+        """Generate up to `max_new_tokens` tokens; see `Inferencer.decode`. Raises `ValueError` if `max_new_tokens` is not
+        positive, or the query is not one token per row."""
         if max_new_tokens <= 0:
             raise ValueError(f"max_new_tokens must be positive, got {max_new_tokens}")
         if query_token_ids.dim() != 2 or query_token_ids.shape[1] != 1:

@@ -57,11 +57,8 @@ class KVCache(Protocol):
         """Number of tokens stored."""
 
     def crop(self, num_tokens_crop: int) -> None:
-        """Remove the last `num_tokens_crop` tokens.
-
-        Raises:
-            ValueError: If it is negative or exceeds the number of stored tokens.
-        """
+        """Remove the last `num_tokens_crop` tokens. Raises `ValueError` if it is negative or exceeds the number of stored
+        tokens."""
 
 
 @runtime_checkable
@@ -70,11 +67,7 @@ class LanguageModel(Protocol):
 
     @property
     def eos_token_id(self) -> int:
-        """Id of the end-of-sequence token in the model's configuration.
-
-        Raises:
-            ValueError: If the configuration has none.
-        """
+        """Id of the end-of-sequence token in the model's configuration. Raises `ValueError` if the configuration has none."""
 
     def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache) -> torch.Tensor:
         """Compute the logits at every query position and add the query's keys and values to the cache.

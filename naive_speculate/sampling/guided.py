@@ -92,11 +92,7 @@ class GuidedDecodingParams:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "GuidedDecodingParams":
-        """Make one from a mapping of its fields.
-
-        Raises:
-            ValueError: If a key is not a field.
-        """
+        """Make one from a mapping of its fields. Raises `ValueError` if a key is not a field."""
         unknown = set(mapping) - {f.name for f in fields(cls)}
         if unknown:
             raise ValueError(
@@ -259,11 +255,6 @@ class GrammarCompiler:
         self.info = info
         self.vocab_size = vocab_size
         self._compiler = _xgrammar().GrammarCompiler(info, max_threads=2, cache_limit_bytes=CACHE_BYTES)
-
-    @property
-    def cached_bytes(self) -> int:
-        """Size of the compiled grammars that are kept."""
-        return int(self._compiler.get_cache_size_bytes())
 
     def compile(self, params: GuidedDecodingParams) -> "GrammarMask":
         """A fresh matcher for the grammar. Raises `ValueError` if it parses, but xgrammar cannot work with it."""

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 
 _LEAST = 1e-30
+Race = tuple[torch.Tensor, torch.Tensor]
+"""Draws a window's tokens: temperatures, float32 `[rows, 1]`, and noise, float32 `[rows, k, num_noises(vocab_size)]`."""
 
 
 class RandomSource(Protocol):

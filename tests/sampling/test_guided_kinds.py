@@ -51,7 +51,7 @@ def test_compiled_grammars_are_kept_up_to_a_limit(bundled_pair, monkeypatch):
     for number in range(100):
         schema = {"type": "object", "properties": {f"field{number}": {"type": "string", "pattern": f"[a-z]{{3}}{number}"}}}
         compiler.compile(GuidedDecodingParams(json=schema))
-        seen.append(compiler.cached_bytes)
+        seen.append(compiler._compiler.get_cache_size_bytes())
     assert max(seen) <= 1.2 * guided.CACHE_BYTES
     assert max(seen) > 0.5 * guided.CACHE_BYTES  # so that it was the limit that kept them few
 

@@ -9,7 +9,7 @@ from gradio.blocks import Blocks
 from gradio.context import LocalContext
 from gradio.queueing import Queue
 
-from ui.gradio_gaps import CHECKED
+from ui.gradio_gaps import CHECKED, payload
 
 PRIVATE = re.compile(
     r"\._queue\b|\._data\b|_is_server_fn|getfile|get_root_url|LocalContext|GradioMCPServer|process_api|validate_inputs|sleep_when"
@@ -35,3 +35,8 @@ def test_gradio_still_has_what_is_patched():
     page.queue()
     assert isinstance(page._queue, Queue)
     assert {"sleep_when_free", "progress_update_sleep_when_free", "event_queue_per_concurrency_id"} <= vars(page._queue).keys()
+
+
+def test_what_is_no_object_has_no_fields():
+    assert payload(gr.EventData(None, {"lesson": 2})) == {"lesson": 2}
+    assert payload(gr.EventData(None, "hostile")) == payload(gr.EventData(None, None)) == {}

@@ -9,25 +9,16 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
-from naive_speculate.events import EventKind
-
 Figure = dict[str, Any]
 
-ACCEPTED, RESAMPLED, RESIDUAL = (f"var(--ns-{kind})" for kind in (EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.RESAMPLED))
-REJECTED = f"var(--ns-{EventKind.REJECTED})"
-DRAFT, TARGET = f"var(--ns-{EventKind.PROPOSED})", f"var(--ns-{EventKind.BONUS})"
-INK, MUTED, PAGE = "var(--ns-ink)", "var(--ns-muted)", "var(--ns-page)"
+ACCEPTED, RESAMPLED, REJECTED, DRAFT, TARGET, INK, MUTED, PAGE = (
+    f"var(--ns-{name})" for name in ("accepted", "resampled", "rejected", "proposed", "bonus", "ink", "muted", "page")
+)
 
 
 def figure(traces: list[dict[str, Any]], *, takeaway: str, x: dict[str, Any], y: dict[str, Any], **layout: Any) -> Figure:
-    """A figure on a transparent ground.
-
-    Args:
-        traces: Plotly traces.
-        takeaway: The chart's message in one line of plain text, shown above the plot and read by screen readers.
-        x, y: Axis settings; they override the template's.
-        layout: Further layout settings.
-    """
+    """A figure. `takeaway` is its message in one line of plain text, shown above it and read by screen readers; `x` and `y` are
+    axis settings, which override the template's."""
     return {"data": traces, "layout": {"meta": takeaway, "xaxis": x, "yaxis": y, **layout}}
 
 
@@ -39,22 +30,21 @@ def empty(note: str, **layout: Any) -> Figure:
 
 
 def bars(name: str, x: Sequence[Any], y: Sequence[Any], color: Any, hover: str, **more: Any) -> dict[str, Any]:
-    """A trace of bars.
-
-    Args:
-        name: The name in the legend.
-        x, y: Positions and heights.
-        color: One colour, or one per bar.
-        hover: The hover text, as a Plotly template.
-        more: Further Plotly settings; a `marker` is merged with the colour.
-    """
+    """A trace of bars in one colour, or one per bar; `hover` is a Plotly template. A further `marker` is merged with the
+    colour."""
     marker = {"color": color, **more.pop("marker", {})}
-    return {"type": "bar", "name": name, "x": x, "y": y, "marker": marker, "hovertemplate": f"{hover}<extra></extra>", **more}
+    drawn = {"type": "bar", "name": name, "x": list(x), "y": y, "marker": marker, "hovertemplate": f"{hover}<extra></extra>"}
+    return drawn | more
 
 
 def inside(texts: Sequence[str]) -> dict[str, Any]:
     """Settings that write these texts at the base of the bars, where no line crosses them."""
     return {"text": texts, "textposition": "inside", "insidetextanchor": "start", "textangle": 0}
+
+
+def above(texts: Sequence[str]) -> dict[str, Any]:
+    """Settings that write these texts at the ends of the bars."""
+    return {"text": texts, "textposition": "outside", "cliponaxis": False}
 
 
 def hatched(shape: str) -> dict[str, Any]:

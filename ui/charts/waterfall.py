@@ -12,8 +12,7 @@ from naive_speculate.theory import pass_seconds
 from ui.assets import component, render
 
 TITLE = "Where did the tokens of a target pass go?"
-ALPHA = 0.75
-"""The α of T5-XXL with T5-small, translating at temperature 0: Leviathan et al. 2023, Table 2."""
+ALPHA = 0.75  # the α of T5-XXL with T5-small, translating at temperature 0: Leviathan et al. 2023, Table 2
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,8 @@ class Machine:
 
     def seconds(self, model: Model, tokens: int) -> float:
         """Least time of a pass over so many tokens, in seconds."""
-        return pass_seconds(
-            tokens,
-            weight_bytes=model.weight_bytes,
-            bandwidth=self.bandwidth,
-            parameters=model.parameters,
-            flops=self.flops,
-        )
+        sizes = {"weight_bytes": model.weight_bytes, "parameters": model.parameters}
+        return pass_seconds(tokens, **sizes, bandwidth=self.bandwidth, flops=self.flops)
 
 
 @dataclass(frozen=True)
@@ -115,9 +109,8 @@ def build_waterfall() -> gr.HTML:
 
 def markup() -> str:
     """The chart, the machine buttons, the sliders, and the sources of the calculated machines."""
-    values = {preset.key: _values(preset) for preset in PRESETS}
+    values = {
+        preset.key: {"alpha": ALPHA, "k": preset.k, "draftCost": preset.draft_cost, "computeShare": preset.compute_share}
+        for preset in PRESETS
+    }
     return render("waterfall", title=TITLE, presets=PRESETS, values=values, alpha=ALPHA)
-
-
-def _values(preset: Preset) -> dict[str, float]:
-    return {"alpha": ALPHA, "k": preset.k, "draftCost": preset.draft_cost, "computeShare": preset.compute_share}

@@ -25,19 +25,12 @@ REPEATS = 4
 
 @dataclass(frozen=True, slots=True)
 class BatchSample:
-    """What one batch measured.
+    """What one batch measured."""
 
-    Attributes:
-        size: Texts decoded together.
-        k: Draft tokens per step; 0 is plain decoding.
-        turn: The repetition, from 0; each has its own texts.
-        tokens_per_second: Of all texts together, while all were being decoded.
-    """
-
-    size: int
-    k: int
-    turn: int
-    tokens_per_second: float
+    size: int  # texts decoded together
+    k: int  # draft tokens per step; 0 is plain decoding
+    turn: int  # the repetition, from 0; each has its own texts
+    tokens_per_second: float  # of all texts together, while all were being decoded
 
 
 def sweep_batches(
@@ -49,11 +42,8 @@ def sweep_batches(
     cancel: threading.Event,
     turns: int = REPEATS,
 ) -> Iterator[Progress[BatchSample]]:
-    """Decode batches of every size plainly and with every k; then repeat all of it with other texts.
-
-    Raises:
-        ValueError: Names the invalid setting.
-    """
+    """Decode batches of every size plainly and with every k; then repeat all of it with other texts. A ValueError names the
+    invalid setting."""
     order = [(turn, size, k) for turn in range(turns) for size in sizes for k in (0, *ks)]
     samples: list[BatchSample] = []
     chosen = replace(settings, auto=False, ignore_eos=True)  # equal lengths keep the batch full

@@ -1,20 +1,13 @@
 """The room that explains why two texts of the same prompt differ (`naive_speculate.differ`), for the chosen pair's target."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import gradio as gr
-
 from naive_speculate.differing import Difference, compare
-from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import component, render
 from ui.experiments.lessons.lesson import end_of
-from ui.experiments.rooms import room
-from ui.gradio_gaps import payload
+from ui.experiments.rooms import answer_form, room
 from ui.host.catalog import Catalog
 from ui.host.scores import scores_of
-from ui.labels import to_json
-from ui.notify import QUIET, warn
 from ui.run import controls as parts
 
 TITLE = "These cannot be compared"
@@ -29,42 +22,30 @@ def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
     limits = {name: most for name, (_, most) in FIELDS.items()}
     view = component("differ", room("differ", "differ", limits=limits), events=["compare"], label="Why do two texts differ?")
 
-    def compared(event: gr.EventData, pair: str) -> Iterator[str]:
-        found = ""
-        try:
-            found = findings(catalog, pair, payload(event))
-        except Exception as error:  # a model may raise anything; the form waits for an answer
-            warn(error, TITLE)
-        yield to_json({"at": fresh_seed(), "words": found})
+    def compared(asked: dict[str, Any], pair: str) -> dict[str, Any]:
+        return {"words": findings(catalog, pair, asked)}
 
     # With the timed experiments: one after another, across all visitors.
     queue: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1}
-    view.compare(compared, controls["pair"], view, trigger_mode="multiple", **queue, **QUIET)
+    answer_form(view.compare, view, compared, TITLE, controls["pair"], **queue)
 
 
-def findings(catalog: Catalog, pair: str, asked: Any) -> str:
-    """The answer as HTML.
+def findings(catalog: Catalog, pair: str, asked: dict[str, Any]) -> str:
+    """The answer of a pair's target as HTML; a ValueError names the invalid field.
 
-    Args:
-        catalog: The models.
-        pair: The pair whose target is used.
-        asked: From the browser: "prompt", "a" and "b"; "chat" if the prompt was in the chat template, "greedy" if both
-            texts were decoded at temperature 0.
-
-    Raises:
-        ValueError: Names the invalid field.
+    The browser `asked` for "prompt", "a" and "b"; "chat" if the prompt was in the chat template, "greedy" if both texts were
+    decoded at temperature 0.
     """
-    fields = asked if isinstance(asked, dict) else {}
-    given = {name: _text(fields.get(name), *rule) for name, rule in FIELDS.items()}
+    given = {name: _text(asked.get(name), *rule) for name, rule in FIELDS.items()}
     served = catalog.of(pair)
     full, half = scores_of(catalog, pair)
     for name in ("a", "b"):
         length = len(full.pair.tokenizer(given["prompt"] + given[name]).input_ids) if full.pair.tokenizer else 0
         if length > MOST_TOKENS:
             raise ValueError(f"the prompt and {FIELDS[name][0]} may have at most {MOST_TOKENS} tokens together, got {length}")
-    chat = bool(fields.get("chat")) and served.engine.about.chat
+    chat = bool(asked.get("chat")) and served.engine.about.chat
     prompt, a, b = given.values()
-    return words(compare(full, half, prompt, a, b, chat=chat, greedy=bool(fields.get("greedy"))))
+    return words(compare(full, half, prompt, a, b, chat=chat, greedy=bool(asked.get("greedy"))))
 
 
 def _text(value: Any, label: str, most: int) -> str:

@@ -6,7 +6,7 @@ from itertools import combinations
 from statistics import median
 
 from naive_speculate.theory import speedup
-from ui.charts.figures import DRAFT, MUTED, TARGET, Figure, empty, figure, line, nice_ceiling
+from ui.charts.figures import DRAFT, MUTED, TARGET, Figure, figure, line, nice_ceiling
 from ui.experiments.sweep import Cell, Sample, cells, finding
 
 LEAST_COST = 1e-3
@@ -15,16 +15,11 @@ THEORY = "theory, k = %{x}: %{y:.2f}×"
 
 @dataclass(frozen=True)
 class Theory:
-    """Measured inputs of the theorem; costs are in plain steps.
+    """Measured inputs of the theorem; costs are in plain steps."""
 
-    Attributes:
-        alpha: Accepted ÷ judged, over all runs at the temperature.
-        draft: Cost of drafting a token.
-        first, each: Cost of a step with k draft tokens: first + k · each, fitted robustly.
-    """
-
-    alpha: float
-    draft: float
+    alpha: float  # accepted ÷ judged, over all runs at the temperature
+    draft: float  # cost of drafting a token
+    # first, each: cost of a step with k draft tokens: first + k · each, fitted robustly
     first: float
     each: float
 
@@ -54,8 +49,6 @@ def theory_of(samples: Sequence[Sample], temperature: float) -> Theory | None:
 def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
     """The chart: a point with interval per k, the theoretical curve, and a line at plain decoding."""
     found = [cell for cell in cells(samples) if cell.temperature == temperature]
-    if not found:
-        return empty("Nothing has been run yet.")
     theory = theory_of(samples, temperature)
     last = max(cell.k for cell in found)
     curve = [theory.speedup(k) for k in range(last + 1)] if theory else []
@@ -66,11 +59,7 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
         [
             line("plain decoding", [0, last], [1, 1], MUTED, line={"color": MUTED, "width": 1}, showlegend=False),
             *([line("theory", list(range(last + 1)), curve, TARGET, THEORY, dash="dash")] if curve else []),
-            _measured(
-                "measured, with 95% interval" if spread else "measured",
-                "circle-open",
-                [cell for cell in found if not cell.best],
-            ),
+            _measured(f"measured{', with 95% interval' * spread}", "circle-open", [cell for cell in found if not cell.best]),
             _measured("may be the fastest", "circle", [cell for cell in found if cell.best]),
         ],
         takeaway=conclusion if conclusion.startswith("k =") else conclusion[0].upper() + conclusion[1:],
@@ -84,17 +73,9 @@ def _measured(name: str, symbol: str, found: Sequence[Cell]) -> dict[str, object
     known = [cell.speedup for cell in found]
     above = [(value.high or value.mean) - value.mean for value in known]
     below = [value.mean - (value.low or value.mean) for value in known]
-    return line(
-        name,
-        [cell.k for cell in found],
-        [value.mean for value in known],
-        DRAFT,
-        "k = %{x}: %{y:.2f}× %{customdata}",
-        mode="markers",
-        showlegend=bool(found),
-        error_y={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 2, "width": 5}
-        if any(above)
-        else None,
-        marker={"size": 10, "color": DRAFT, "symbol": symbol, "line": {"width": 2, "color": DRAFT}},
-        customdata=["" if low is None or high is None else f"({low:.2f} to {high:.2f})" for _, low, high in known],
-    )
+    error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 2, "width": 5}
+    marker = {"size": 10, "color": DRAFT, "symbol": symbol, "line": {"width": 2, "color": DRAFT}}
+    intervals = ["" if low is None or high is None else f"({low:.2f} to {high:.2f})" for _, low, high in known]
+    ks, means, hover = [cell.k for cell in found], [value.mean for value in known], "k = %{x}: %{y:.2f}× %{customdata}"
+    points = line(name, ks, means, DRAFT, hover, mode="markers", marker=marker, customdata=intervals)
+    return points | {"showlegend": bool(found), "error_y": error if any(above) else None}

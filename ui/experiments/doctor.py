@@ -2,26 +2,20 @@
 
 import io
 import re
-from collections.abc import Iterator
 from typing import Any
 
-import gradio as gr
 from rich.console import Console
 
 from naive_speculate.doctor import Diagnosis, diagnose, read
 from naive_speculate.doctor.given_costs import from_words
 from naive_speculate.doctor.report import best_window, caveats, figures, no_problems, show, shown_windows
-from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT, component, render
 from ui.charts.figures import ACCEPTED, DRAFT, INK, PAGE, RESAMPLED, TARGET, Figure, bars, empty, figure, inside, line
 from ui.checks import in_labels
-from ui.experiments.rooms import room
-from ui.gradio_gaps import payload
-from ui.labels import number, percent, to_json
-from ui.notify import QUIET, warn
+from ui.experiments.rooms import answer_form, room
+from ui.labels import number, percent
 
-EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}
-"""Engines with an example log in `assets/doctor`."""
+EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}  # engines with an example log in `assets/doctor`
 _OWN_OPTIONS = re.compile(r" \((?:--(?:speed|plain-speed|draft-cost|verify-cost|num-draft-tokens)(?:, )?)+\)")
 """Options of the command line in the findings; the page has fields for them."""
 CHARTS = {"places": "Acceptance by position in the window", "windows": "Where drafting pays off"}
@@ -39,8 +33,7 @@ FIELDS = {
 def build_doctor() -> None:
     """Build the room inside the current Blocks context."""
     view = component("doctor", template(), events=["examine"], server_functions=[example], label="Doctor")
-    # "multiple", as in `draft_yourself`: Gradio's "once" would drop a question asked just after an answer.
-    view.examine(examine, None, view, concurrency_limit=2, trigger_mode="multiple", **QUIET)
+    answer_form(view.examine, view, examine, TITLE, concurrency_limit=2)
 
 
 def template() -> str:
@@ -54,23 +47,17 @@ def example(engine: object) -> str:
     return (ROOT / "doctor" / f"{name}.txt").read_text(encoding="utf-8") if name else ""
 
 
-def examine(event: gr.EventData) -> Iterator[str]:
-    """The findings for a pasted log, as JSON for the browser."""
-    found = {}
+def examine(fields: dict[str, Any]) -> dict[str, Any]:
+    """The findings; a ValueError names a field by its label."""
     try:
-        found = findings(payload(event))
+        return findings(fields)
     except ValueError as error:
-        warn(in_labels(error, {name: label for name, (label, _) in FIELDS.items() if name != "log"}), TITLE)
-    yield to_json({"at": fresh_seed(), **found})
+        labels = {name: label for name, (label, _) in FIELDS.items() if name != "log"}
+        raise ValueError(in_labels(error, labels)) from None
 
 
-def findings(asked: Any) -> dict[str, Any]:
-    """Words, charts and the report, from the form's fields.
-
-    Raises:
-        ValueError: Names the field that cannot be read.
-    """
-    fields = asked if isinstance(asked, dict) else {}
+def findings(fields: dict[str, Any]) -> dict[str, Any]:
+    """Words, charts and the report, from the form's fields; a ValueError names the field that cannot be read."""
     given = {name: str(fields.get(name) or "") for name in FIELDS}
     for name, (label, most) in FIELDS.items():
         if len(given[name]) > most:
@@ -109,27 +96,12 @@ def places_chart(found: Diagnosis) -> Figure:
     x = list(range(1, len(rates) + 1))
     reached = [place for place, rate in zip(x, found.conditional, strict=True) if rate is not None]
     kept = [rate for rate in found.conditional if rate is not None]
-    traces: list[dict[str, Any]] = [
-        bars(
-            "if reached",
-            reached,
-            kept,
-            ACCEPTED,
-            "position %{x}: accepted in %{text} of the steps that reached it",
-            **inside([percent(rate) for rate in kept]),
-            insidetextfont={"color": PAGE},
-        ),
-        line(
-            "of all steps",
-            x,
-            list(rates),
-            RESAMPLED,
-            "position %{x}: accepted in %{text} of all steps",
-            dash="dot",
-            mode="lines+markers",
-            text=[percent(rate) for rate in rates],
-            marker={"symbol": "diamond", "size": 8},
-        ),
+    hover = "position %{x}: accepted in %{text} of"
+    texts = inside([percent(rate) for rate in kept]) | {"insidetextfont": {"color": PAGE}}
+    marks = {"text": [percent(rate) for rate in rates], "marker": {"symbol": "diamond", "size": 8}}
+    traces = [
+        bars("if reached", reached, kept, ACCEPTED, f"{hover} the steps that reached it", **texts),
+        line("of all steps", x, list(rates), RESAMPLED, f"{hover} all steps", dash="dot", mode="lines+markers", **marks),
     ]
     if found.alpha is not None:
         alpha = f"α = {number(found.alpha)}"
@@ -149,35 +121,22 @@ def windows_chart(found: Diagnosis) -> Figure:
     if not windows or not any(limits):
         return empty("No window pays off." if windows else "The log does not report the window length, so α is unknown.")
     ks = [window.k for window in windows]
-    traces: list[dict[str, Any]] = [
-        line(
-            "breaks even",
-            ks,
-            limits,
-            TARGET,
-            "k = %{x}: pays off while a draft pass costs less than %{text}",
-            mode="lines+markers",
-            fill="tozeroy",
-            fillcolor="rgba(128, 128, 128, 0.16)",
-            text=[number(limit) for limit in limits],
-            marker={"size": 7},
-        )
-    ]
+    hover = "k = %{x}: pays off while a draft pass costs less than %{text}"
+    fill = {"mode": "lines+markers", "fill": "tozeroy", "fillcolor": "rgba(128, 128, 128, 0.16)", "marker": {"size": 7}}
+    traces = [line("breaks even", ks, limits, TARGET, hover) | fill | {"text": [number(limit) for limit in limits]}]
     takeaway = f"Below the line drafting pays off: with k = 1 up to a draft cost of {number(limits[0])}, "
     takeaway += f"with k = {ks[-1]} up to {number(limits[-1])}."
     top = max(limits)
     if found.costs is not None:
         draft = found.costs.draft
-        yours = f"draft cost {number(draft)}"
-        traces.append(line("yours", [0.5, ks[-1] + 0.5], [draft] * 2, DRAFT, yours, dash="dash"))
+        traces.append(line("yours", [0.5, ks[-1] + 0.5], [draft] * 2, DRAFT, f"draft cost {number(draft)}", dash="dash"))
+        takeaway = "Drafting does not pay off."
         best = next((window for window in windows if window.k == found.best_k), None)
         if best is not None:
-            hover = f"best: k = {best.k}, {number(best.speedup or 0.0)}×"
-            star = {"symbol": "star", "size": 15, "color": DRAFT}
+            times, star = number(best.speedup or 0.0), {"symbol": "star", "size": 15, "color": DRAFT}
+            hover = f"best: k = {best.k}, {times}×"
             traces.append(line("best k", [best.k], [draft], DRAFT, hover, mode="markers", marker=star))
-        takeaway = "Drafting does not pay off."
-        if best is not None:
-            takeaway = f"Best: k = {best.k}, {number(best.speedup or 0.0)} times as fast as plain decoding."
+            takeaway = f"Best: k = {best.k}, {times} times as fast as plain decoding."
         top = max(top, min(draft, 2 * top))
     return figure(
         traces,

@@ -6,23 +6,17 @@ Each word is one stateless call that contains the text so far. The engine makes 
 
 import math
 import threading
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
-
-import gradio as gr
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving import Request
 from naive_speculate.speculate.request import GivenDraft
 from ui.assets import component
-from ui.experiments.rooms import room
-from ui.gradio_gaps import payload
+from ui.experiments.rooms import answer_form, room
 from ui.host.catalog import DECODING, Catalog
-from ui.labels import to_json
-from ui.notify import QUIET, warn
 
 WORDS = 10
 TEMPERATURE = 0.8
@@ -37,44 +31,24 @@ def build_draft_yourself(catalog: Catalog) -> None:
     """Build the room inside the current Blocks context, if any pair has a draft model."""
     if _pair(catalog) is None:
         return
-    view = component(
-        "draft_yourself",
-        room("yourself", "draft_yourself", words=WORDS),
-        events=["word"],
-        label="Draft it yourself",
-        elem_id="yourself",
-    )
-
-    def word(event: gr.EventData) -> Iterator[str]:
-        found: dict[str, Any] = {}
-        try:
-            found = judge(catalog, payload(event))
-        except ValueError as error:
-            warn(error, TITLE)
-        # Gradio does not send an unchanged value, so each answer is different; the page checks the question's number.
-        yield to_json({"at": fresh_seed(), "asked": _number_of(payload(event)), **found})
-
+    markup, names = room("yourself", "draft_yourself", words=WORDS), {"label": "Draft it yourself", "elem_id": "yourself"}
+    view = component("draft_yourself", markup, events=["word"], **names)
     queue: dict[str, Any] = {"concurrency_id": DECODING, "concurrency_limit": catalog.concurrency}
-    # "multiple": Gradio's default "once" would drop a question asked just after an answer.
-    view.word(word, None, view, trigger_mode="multiple", **queue, **QUIET)
+    answer_form(view.word, view, partial(judge, catalog), TITLE, **queue)
 
 
-def judge(catalog: Catalog, asked: Any) -> dict[str, Any]:
-    """One word's verdict.
+def judge(catalog: Catalog, fields: dict[str, Any]) -> dict[str, Any]:
+    """One word's verdict by the first pair with a draft model; a ValueError names the invalid field.
 
     Args:
-        catalog: The models; the first pair with a draft model is used.
-        asked: From the browser: the "text" so far, its "tokens" if known, the "word", how "sure" in percent, the "seed",
+        catalog: The models.
+        fields: From the browser: the "text" so far, its "tokens" if known, the "word", how "sure" in percent, the "seed",
             and the word's "number" from 0.
 
     Returns:
         dict: The "text" that follows, the "tokens" of the whole text, the "drafts" with their verdicts, the "next" token, the
             exact "alpha" of the visitor's draft and the exact "draft_alpha" of the draft model.
-
-    Raises:
-        ValueError: Names the invalid field.
     """
-    fields = asked if isinstance(asked, dict) else {}
     text, prompt = _text(fields), _prompt(fields)
     prob = _within("sure", fields.get("sure"), 100) / 100
     number = int(_within("number", fields.get("number"), WORDS - 1))
@@ -106,12 +80,6 @@ def spaced(text: str, word: str) -> str:
     return word if joins else f" {word}"
 
 
-def _number_of(asked: Any) -> int | None:
-    """The number of the page's question."""
-    number = asked.get("asked") if isinstance(asked, dict) else None
-    return number if type(number) is int and 0 <= number < 2**53 else None
-
-
 def _pair(catalog: Catalog) -> str | None:
     """The first pair with a draft model."""
     return next((name for name, served in catalog.pairs.items() if "draft" in served.engine.about.models), None)
@@ -131,14 +99,8 @@ def _first_step(catalog: Catalog, request: Request) -> Trace:
 
 
 def _summary(event: Event) -> dict[str, Any]:
-    return {
-        "kind": event.kind.value,
-        "text": event.text or event.token or "",
-        "p": event.target_prob,
-        "q": event.draft_prob,
-        "u": event.uniform,
-        "keep": event.accept_prob,
-    }
+    odds = {"p": event.target_prob, "q": event.draft_prob, "u": event.uniform, "keep": event.accept_prob}
+    return {"kind": event.kind.value, "text": event.text or event.token or "", **odds}
 
 
 def _text(fields: dict[str, Any]) -> str:

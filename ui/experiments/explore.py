@@ -6,7 +6,7 @@ It opens with recorded maps of the bundled pair (`ui.experiments.recordings`).
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -55,93 +55,60 @@ SHOWN = {
 MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, "api_visibility": "private"}
 
 
-@dataclass(frozen=True)
-class _Sweep:
-    """The controls and outputs of the sweep over k and temperature."""
-
-    ks: gr.CheckboxGroup
-    temperatures: gr.CheckboxGroup
-    tokens: gr.Slider
-    prompts: gr.Textbox
-    seeds: gr.Slider
-    run: gr.Button
-    stop: gr.Button
-
-
 def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     """Build the tab inside the current Blocks context; returns its own controls."""
     recorded = recorded_exploration()
     settings = parts.ordered(controls)
     with gr.Column(elem_classes="ns-experiment"):
         gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
-        sweeping = _build_controls()
+        made = _build_controls()
+        run, stop = _build_buttons("Explore", "explore")
         outputs = _build_maps(recorded)
-        _connect_sweep(catalog, sweeping, outputs, settings)
+        _connect_sweep(catalog, run, stop, [*made.values(), *settings], outputs)
         gr.HTML(f'<p class="ns-intro ns-part">{BATCHES}</p>', apply_default_css=False)
-        _build_batches(catalog, recorded, [sweeping.ks, sweeping.tokens, sweeping.prompts, *settings])
+        _build_batches(catalog, recorded, [made["ks"], made["tokens"], made["prompts"], *settings])
         gr.HTML(f'<p class="ns-intro ns-part">{TEXTS}</p>', apply_default_css=False)
-    return {"ks": sweeping.ks, "temperatures": sweeping.temperatures, "tokens": sweeping.tokens}
+    return {name: made[name] for name in ("ks", "temperatures", "tokens")}
 
 
-def _build_controls() -> _Sweep:
+def _build_controls() -> parts.Controls:
+    """The sweep's controls, in the order in which `_connect_sweep` reads them."""
+    ks, temperatures = [(str(k), k) for k in KS], [(f"{t:g}", t) for t in TEMPERATURES]
+    lines = "\n".join(prompt.replace("\n", "\\n") for prompt in PROMPTS)
+    made: parts.Controls = {}
     with gr.Row():
-        ks = gr.CheckboxGroup(
-            [(str(k), k) for k in KS], value=[1, 2, 4, 6, 8], label="Draft tokens per step, k", elem_id="explore-k"
-        )
-        temperatures = gr.CheckboxGroup(
-            [(f"{t:g}", t) for t in TEMPERATURES],
-            value=[0.0, 0.7, 1.0, 1.3],
-            label="Temperatures",
-            elem_id="explore-temperature",
-        )
-        tokens = gr.Slider(
-            16,
-            256,
-            64,
-            step=16,
-            label="Tokens per run",
-            info="More take longer and are more accurate.",
-            elem_id="explore-tokens",
-        )
+        label = "Draft tokens per step, k"
+        made["ks"] = gr.CheckboxGroup(ks, value=[1, 2, 4, 6, 8], label=label, elem_id="explore-k")
+        chosen, at = [0.0, 0.7, 1.0, 1.3], "explore-temperature"
+        made["temperatures"] = gr.CheckboxGroup(temperatures, value=chosen, label="Temperatures", elem_id=at)
+        info = "More take longer and are more accurate."
+        made["tokens"] = gr.Slider(16, 256, 64, step=16, label="Tokens per run", info=info, elem_id="explore-tokens")
     with gr.Row():
-        prompts = gr.Textbox(
-            "\n".join(prompt.replace("\n", "\\n") for prompt in PROMPTS),
-            label="Extra prompts, one per line",
-            lines=3,
-            max_lines=8,
-            info="Fewer are faster; five or more give intervals. \\n is a line break.",
-            elem_id="explore-prompts",
-            scale=2,
-        )
-        seeds = gr.Slider(
-            1,
-            4,
-            1,
-            step=1,
-            label="Seeds per prompt",
-            info="How often each prompt is run. At temperature 0 once, since seeds change nothing.",
-            elem_id="explore-seeds",
-        )
+        label, info = "Extra prompts, one per line", "Fewer are faster; five or more give intervals. \\n is a line break."
+        shown: dict[str, Any] = {"lines": 3, "max_lines": 8, "scale": 2}
+        made["prompts"] = gr.Textbox(lines, label=label, info=info, elem_id="explore-prompts", **shown)
+        info = "How often each prompt is run. At temperature 0 once, since seeds change nothing."
+        made["seeds"] = gr.Slider(1, 4, 1, step=1, label="Seeds per prompt", info=info, elem_id="explore-seeds")
+    return made
+
+
+def _build_buttons(name: str, elem_id: str) -> tuple[gr.Button, gr.Button]:
+    """The buttons that start an experiment and stop it."""
     with gr.Row(elem_classes="ns-go"):
-        run = gr.Button("Explore", variant="primary", elem_id="explore-run")
-        stop = gr.Button("Stop", elem_id="explore-stop")
-    return _Sweep(ks, temperatures, tokens, prompts, seeds, run, stop)
+        run = gr.Button(name, variant="primary", elem_id=f"{elem_id}-run")
+        return run, gr.Button("Stop", elem_id=f"{elem_id}-stop")
 
 
 def _build_maps(recorded: Exploration) -> list[Component]:
     """Status, maps, curves, table, CSV text and its button."""
     shown, made = _figures(recorded.samples), cells(recorded.samples)
     status = _status("explore-status", recorded.about(_conclusion(recorded.samples, made)))
+    titles = [f"Temperature {temperature:g}" for temperature in TEMPERATURES]
     with gr.Row(elem_id="explore-heatmap", elem_classes="ns-maps"):
-        maps = [
-            build_plot("explore-speedup", "Speedup over plain decoding", shown[0]),
-            build_plot("explore-acceptance", "Acceptance rate", shown[1]),
-        ]
+        speedups = build_plot("explore-speedup", "Speedup over plain decoding", shown[0])
+        maps = [speedups, build_plot("explore-acceptance", "Acceptance rate", shown[1])]
     with gr.Row(elem_id="explore-curves", elem_classes="ns-maps ns-curves"):
-        curves = [
-            build_plot(f"explore-curve-{number}", f"Temperature {temperature:g}", figure)
-            for number, (temperature, figure) in enumerate(zip(TEMPERATURES, shown[2:], strict=True))
-        ]
+        maps += [build_plot(f"explore-curve-{n}", title, shown[2 + n]) for n, title in enumerate(titles)]
     table = gr.Dataframe(
         _styled(made) if made else None,
         label="Measured runs",
@@ -157,35 +124,26 @@ def _build_maps(recorded: Exploration) -> list[Component]:
     # The browser creates the file, so that none remains on the server.
     save = calling("downloads", "download", '"explore.csv", csv, "text/csv"')
     download.click(None, csv, None, js=f"(csv) => {save}", **QUIET)
-    return [status, *maps, *curves, table, csv, download]
+    return [status, *maps, table, csv, download]
 
 
-def _connect_sweep(catalog: Catalog, sweeping: _Sweep, outputs: Sequence[Component], settings: Sequence[Component]) -> None:
-    def start(
-        ks: list[int],
-        temperatures: list[float],
-        amount: int,
-        lines: str,
-        each: int,
-        *values: Any,
-        progress: Any = gr.Progress(),  # noqa: B008
-    ) -> Any:
+def _connect_sweep(
+    catalog: Catalog, run: gr.Button, stop: gr.Button, inputs: Sequence[Component], outputs: Sequence[Component]
+) -> None:
+    def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
+        ks, temperatures, amount, lines, each, *values = given
         yield "Starting …", *[gr.skip()] * (len(outputs) - 1)
         chosen = replace(parts.read(values), max_tokens=int(amount), tree="")  # these vary the number of draft tokens
         texts = read_prompts(chosen.prompt, lines)
         yield from _explore(catalog, chosen, texts, int(each), sorted(ks), sorted(temperatures), progress)
 
-    inputs = [sweeping.ks, sweeping.temperatures, sweeping.tokens, sweeping.prompts, sweeping.seeds, *settings]
     stopped = "Stopped. The maps show the finished runs."
-    shown: dict[str, Any] = {"show_progress_on": outputs[0], **MEASURING}
-    parts.build_experiment(sweeping.run, sweeping.stop, start, inputs, outputs, stopped, **shown)
+    parts.build_experiment(run, stop, start, inputs, outputs, stopped, show_progress_on=outputs[0], **MEASURING)
 
 
 def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Component]) -> None:
     """The part that measures batches; its inputs are ks, tokens, prompts and the settings."""
-    with gr.Row(elem_classes="ns-go"):
-        run = gr.Button("Measure batches", variant="primary", elem_id="explore-batch-run")
-        stop = gr.Button("Stop", elem_id="explore-batch-stop")
+    run, stop = _build_buttons("Measure batches", "explore-batch")
     batches = recorded.batches
     status = _status("explore-batch-status", recorded.about(f"{where_it_pays(batches)}.") if batches else "")
     with gr.Row(elem_classes="ns-maps"):
@@ -193,13 +151,8 @@ def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Com
         figure = batch_map(batches, ks, sizes) if batches else None
         plot = build_plot("explore-batches", "Speedup over plain decoding, by batch size", figure)
 
-    def start(
-        ks: list[int],
-        amount: int,
-        lines: str,
-        *values: Any,
-        progress: Any = gr.Progress(),  # noqa: B008
-    ) -> Any:
+    def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
+        ks, amount, lines, *values = given
         yield "Starting …", gr.skip()
         settings = replace(parts.read(values), max_tokens=int(amount), tree="")
         yield from _batches(catalog, settings, read_prompts(settings.prompt, lines), sorted(ks), progress)
@@ -215,11 +168,7 @@ def _status(elem_id: str, value: str) -> gr.HTML:
 
 
 def read_prompts(first: str, lines: str) -> list[str]:
-    """The Run tab's prompt and the extra ones, one per line, without duplicates.
-
-    Raises:
-        ValueError: If there are too many.
-    """
+    """The Run tab's prompt and the extra ones, one per line, without duplicates. Raises ValueError if there are too many."""
     others = [line.strip().replace("\\n", "\n") for line in (lines or "").split("\n")]
     found = list(dict.fromkeys(prompt for prompt in (first, *others) if prompt.strip()))
     if len(found) > MOST_PROMPTS:
@@ -232,8 +181,8 @@ def _explore(
     settings: Settings,
     prompts: Sequence[str],
     seeds: int,
-    ks: Sequence[int],
-    temperatures: Sequence[float],
+    ks: list[int],
+    temperatures: list[float],
     progress: Any,
 ) -> Iterator[tuple[Any, ...]]:
     if not ks or not temperatures:
@@ -260,10 +209,10 @@ def _explore(
 
 def _going(state: Progress[Any], began: float, unit: str) -> str:
     """What is done, how long the rest takes at the mean pace so far, and the current run."""
-    left = (time.monotonic() - began) * (state.total / state.done - 1) if state.done else 0.0
-    rest = (
-        f", about {round(left / 60)} min left" if left >= 90 else f", about {max(1, round(left))} s left" if state.done else ""
-    )
+    rest = ""
+    if state.done:
+        left = (time.monotonic() - began) * (state.total / state.done - 1)
+        rest = f", about {f'{round(left / 60)} min' if left >= 90 else f'{max(1, round(left))} s'} left"
     return f"{state.done} of {state.total} {unit} done{rest}; now {state.running}."
 
 

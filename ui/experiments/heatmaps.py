@@ -10,13 +10,11 @@ from ui.experiments.sweep import Cell
 from ui.labels import percent
 
 NOTHING_YET = "Nothing has been run yet."
-INK = "#17181c"
-"""The numbers' colour: readable on every colour of the scales, in both themes."""
+INK = "#17181c"  # the numbers' colour: readable on every colour of the scales, in both themes
 ACCEPTANCE = [(0.0, "#f0f7f2"), (1.0, "#4fb477")]
 SLOWER_FASTER = [(0.0, "#e8a24a"), (0.5, "#f5f3ee"), (1.0, "#6ea8ff")]
 """Amber is slower than plain decoding, blue is faster; colour-blind readers can distinguish them."""
-FEW_COLUMNS = 5
-"""With more columns, intervals need a smaller font."""
+FEW_COLUMNS = 5  # with more columns, intervals need a smaller font
 
 Field = tuple[float, int]
 
@@ -26,21 +24,12 @@ def acceptance_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Seque
     if not cells:
         return empty(NOTHING_YET)
     values = {(c.temperature, c.k): c.acceptance_rate for c in cells}
-    texts = {
-        key: _with_spread(percent(value.mean), value, len(temperatures), "{:.0f}–{:.0f}%", 100) for key, value in values.items()
-    }
+    few, form = len(temperatures), "{:.0f}–{:.0f}%"
+    texts = {key: _with_spread(percent(value.mean), value, few, form, 100) for key, value in values.items()}
     low, high = min(value.mean for value in values.values()), max(value.mean for value in values.values())
-    return _heat_map(
-        values,
-        texts,
-        ks,
-        temperatures,
-        columns_are="temperature",
-        takeaway=f"Between {percent(low)} and {percent(high)} of the draft tokens were accepted",
-        colorscale=ACCEPTANCE,
-        zmin=0.0,
-        zmax=1.0,
-    )
+    said = f"Between {percent(low)} and {percent(high)} of the draft tokens were accepted"
+    scale = {"colorscale": ACCEPTANCE, "zmin": 0.0, "zmax": 1.0}
+    return _heat_map(values, texts, ks, temperatures, columns_are="temperature", takeaway=said, **scale)
 
 
 def speedup_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence[float]) -> Figure:
@@ -49,14 +38,9 @@ def speedup_map(cells: Sequence[Cell], ks: Sequence[int], temperatures: Sequence
         return empty(NOTHING_YET)
     stars = {(c.temperature, c.k) for c in cells if c.best and c.prompts > 1}
     best = max(cells, key=lambda c: c.speedup.mean)
-    return _speedups(
-        {(c.temperature, c.k): c.speedup for c in cells},
-        stars,
-        ks,
-        temperatures,
-        columns_are="temperature",
-        takeaway=f"At most {best.speedup.mean:.2f}× plain decoding, with k = {best.k} at temperature {best.temperature:g}",
-    )
+    said = f"At most {best.speedup.mean:.2f}× plain decoding, with k = {best.k} at temperature {best.temperature:g}"
+    speedups = {(c.temperature, c.k): c.speedup for c in cells}
+    return _speedups(speedups, stars, ks, temperatures, columns_are="temperature", takeaway=said)
 
 
 def batch_map(samples: Sequence[BatchSample], ks: Sequence[int], sizes: Sequence[int]) -> Figure:
@@ -69,17 +53,11 @@ def batch_map(samples: Sequence[BatchSample], ks: Sequence[int], sizes: Sequence
 
 
 def _speedups(
-    values: Mapping[Field, Estimate],
-    stars: set[Field],
-    ks: Sequence[int],
-    columns: Sequence[float],
-    **words: str,
+    values: Mapping[Field, Estimate], stars: set[Field], ks: Sequence[int], columns: Sequence[float], **words: str
 ) -> Figure:
     reach = max(0.5, *(abs(value.mean - 1) for value in values.values()))
-    texts = {
-        key: _with_spread(f"<b>★ {value.mean:.2f}</b>" if key in stars else f"{value.mean:.2f}", value, len(columns))
-        for key, value in values.items()
-    }
+    means = {key: f"<b>★ {value.mean:.2f}</b>" if key in stars else f"{value.mean:.2f}" for key, value in values.items()}
+    texts = {key: _with_spread(means[key], value, len(columns)) for key, value in values.items()}
     scale: dict[str, Any] = {"colorscale": SLOWER_FASTER, "zmin": 1 - reach, "zmax": 1 + reach}
     return _heat_map(values, texts, ks, columns, **words, **scale)
 
@@ -122,11 +100,6 @@ def _heat_map(
         ticks = {"showgrid": False, "tickfont": {"color": MUTED, "size": 12}}
         return category_axis([f"{name:g}" for name in names], title={"text": title}, range=[-0.5, len(names) - 0.5], **ticks)
 
-    return figure(
-        [fields],
-        takeaway=takeaway,
-        x=axis(columns_are, columns),
-        y=axis("draft tokens per step, k", ks),
-        height=98 + 42 * len(ks),
-        margin={"l": 8, "r": 8, "t": 18, "b": 8},
-    )
+    x, y = axis(columns_are, columns), axis("draft tokens per step, k", ks)
+    margin = {"l": 8, "r": 8, "t": 18, "b": 8}
+    return figure([fields], takeaway=takeaway, x=x, y=y, height=98 + 42 * len(ks), margin=margin)

@@ -31,8 +31,7 @@ RECORDED = "A recorded run of the bundled models."
 LIVE = "Live, on this machine, with your prompt."
 ANSWERS = "answers"
 MOST_SEEN = 100
-USED = ("prompt", "pair", "chat")
-"""The visitor's settings that lessons use."""
+USED = ("prompt", "pair", "chat")  # the visitor's settings that lessons use
 
 
 def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
@@ -77,16 +76,10 @@ def lesson_of(number: object) -> Lesson | None:
     return next((lesson for lesson in LESSONS if lesson.number == number), None)
 
 
-def go_live(catalog: Catalog, asked: Any, values: tuple[Any, ...]) -> Iterator[Any]:
-    """Run a lesson's experiment and yield messages for the browser.
-
-    Args:
-        catalog: The models.
-        asked: `{"lesson": number, "seen": [keys of results that the visitor has seen], "prompt": text}`; without a prompt,
-            the controls' own is used.
-        values: The values of the controls.
-    """
-    lesson = lesson_of(asked.get("lesson") if isinstance(asked, dict) else None)
+def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) -> Iterator[Any]:
+    """Run a lesson's experiment with the values of the controls, and yield messages for the browser. It asks for
+    `{"lesson": number, "seen": [keys of results that the visitor has seen], "prompt": text}`; the prompt may be missing."""
+    lesson = lesson_of(asked.get("lesson"))
     if lesson is None:
         return
     seen, prompt = asked.get("seen"), asked.get("prompt")

@@ -16,12 +16,8 @@ FILE = ROOT / "recorded" / "lessons.json"
 
 
 def record_lessons(catalog: Catalog, start: Settings, file: Path = FILE, lessons: Iterable[Lesson] = LESSONS) -> list[str]:
-    """Record these lessons with the prompt, pair and seed of `start`; other lessons in the file stay. Returns the last
-    status of each experiment.
-
-    Raises:
-        ValueError: If an experiment found nothing, with its status.
-    """
+    """Record these lessons with the prompt, pair and seed of `start`; other lessons in the file stay. Returns the last status
+    of each experiment. Raises ValueError if an experiment found nothing, with its status."""
     settings = Settings(prompt=start.prompt, pair=start.pair, seed=start.seed)
     found: dict[str, Data] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     statuses = []

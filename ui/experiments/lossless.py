@@ -9,37 +9,31 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Engine, Request
-from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, bars, category_axis, empty, figure, hatched, line
+from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, bars, category_axis, figure, hatched, line
 from ui.host.catalog import run_events
 from ui.labels import count, label, number
 
 TOP_K = 8
 LARGEST_BATCH = 160
-OTHERS, LEAST_OTHERS = "all others", 0.0005
-"""The bar of all other tokens, and the least probability to draw it."""
-NOT_DRAWN_YET = "Nothing has been drawn yet."
+OTHERS, LEAST_OTHERS = "all others", 0.0005  # the bar of all other tokens, and the least probability to draw it
+LOOK: dict[str, Any] = {"height": 298, "margin": {"l": 8, "r": 12, "t": 50, "b": 8}}
 
 
 @dataclass
 class Census:
-    """How often each token was drawn, and its probabilities.
+    """How often each token was drawn, and its probabilities."""
 
-    Attributes:
-        target: The target's whole distribution, most probable first.
-        draft: The draft's probabilities, by token.
-        kept: How often each token was an accepted draft token.
-        replaced: How often each token was resampled.
-        distances: Number of draws and distance between counts and target at that point, one pair per batch.
-    """
-
-    target: Sequence[TokenProb]
-    draft: dict[int, float]
+    target: Sequence[TokenProb]  # the target's whole distribution, most probable first
+    draft: dict[int, float]  # the draft's probabilities, by token
+    # kept, replaced: how often each token was an accepted draft token, and how often it was resampled
     kept: Counter[int] = field(default_factory=Counter)
     replaced: Counter[int] = field(default_factory=Counter)
+    # number of draws and distance between counts and target at that point, one pair per batch
     distances: list[tuple[int, float]] = field(default_factory=list)
 
     @property
@@ -83,14 +77,8 @@ def total_variation(p: dict[int, float], q: dict[int, float]) -> float:
 def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) -> Iterator[Census]:
     """Draw the token after the prompt again and again, and yield the census after every batch.
 
-    Args:
-        engine: Decodes with one draft token per step, so that the first token is either accepted or resampled.
-        request: The prompt. Of its parameters only temperature (above 0), seed and word filter are used.
-        draws: How many tokens to draw.
-        cancel: Set it to stop early.
-
-    Raises:
-        ValueError: If the prompt or the temperature is invalid.
+    There is one draft token per step, so the first token is either accepted or resampled. Of the request's parameters only
+    temperature (above 0), seed and word filter are used. Raises ValueError if the prompt or the temperature is invalid.
     """
     temperature, seed = request.params.temperature, request.params.seed or 0
     if temperature <= 0:
@@ -135,11 +123,9 @@ def _count(census: Census, events: Iterable[Event]) -> None:
             (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[event.token_id] += 1
 
 
-def shares(census: Census | None) -> Figure:
+def shares(census: Census) -> Figure:
     """Counted shares, stacked from accepted and resampled tokens, with p and q as marks. The last bar is all tokens outside the
     target's list, so that p and q both sum to 1."""
-    if census is None or not census.draws:
-        return empty(NOT_DRAWN_YET, height=298)
     tokens = census.target
     kept = [census.kept[t.token_id] / census.draws for t in tokens]
     replaced = [census.replaced[t.token_id] / census.draws for t in tokens]
@@ -153,40 +139,36 @@ def shares(census: Census | None) -> Figure:
             column.append(max(0.0, counted.total() / census.draws - sum(column)))
     x = list(range(len(names)))
     top = max(*drafted, *wanted, *(a + b for a, b in zip(kept, replaced, strict=True)))
-    marks = [
-        ("target, p", wanted, TARGET, "line-ew-open", 26, 4),
-        ("draft, q", drafted, DRAFT, "circle-open", 9, 2),
-    ]
-    traces = [
-        bars("accepted", x, kept, ACCEPTED, "accepted: %{y:.4f}"),
-        bars("resampled", x, replaced, RESAMPLED, "resampled: %{y:.4f}", marker=hatched("/")),
-    ]
-    for name, values, color, symbol, size, width in marks:
+
+    def marks(name: str, values: list[float], color: str, symbol: str, size: int, width: int) -> Figure:
         marker = {"color": color, "symbol": symbol, "size": size, "line": {"color": color, "width": width}}
-        traces.append(line(name, x, values, color, f"{name}: %{{y:.4f}}", mode="markers", marker=marker))
+        return line(name, x, values, color, f"{name}: %{{y:.4f}}", mode="markers", marker=marker)
+
     return figure(
-        traces,
+        [
+            bars("accepted", x, kept, ACCEPTED, "accepted: %{y:.4f}"),
+            bars("resampled", x, replaced, RESAMPLED, "resampled: %{y:.4f}", marker=hatched("/")),
+            marks("target, p", wanted, TARGET, "line-ew-open", 26, 4),
+            marks("draft, q", drafted, DRAFT, "circle-open", 9, 2),
+        ],
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
         x=category_axis(names, tickangle=-45),
         y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%"},
-        height=298,
         barmode="stack",
         bargap=0.35,
-        margin={"l": 8, "r": 12, "t": 50, "b": 8},
+        **LOOK,
     )
 
 
-def convergence(census: Census | None, draws: int) -> Figure:
+def convergence(census: Census, draws: int) -> Figure:
     """The distance between counts and target against the number of draws, on logarithmic axes."""
-    if census is None or not census.distances:
-        return empty(NOT_DRAWN_YET, height=298)
     sizes = [size for size, _ in census.distances]
     ends = [10, max(draws, 20)]
     blind = census.draft_distance
     lowest = census.by_chance(ends[1]) / 6
     measured = [max(lowest, distance) for _, distance in census.distances]
     fair = [census.by_chance(size) for size in ends]
-    hover = "%{x} draws: %{y:.4f}"
+    hover, ticks = "%{x} draws: %{y:.4f}", [1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001]
     return figure(
         [
             line("measured", sizes, measured, ACCEPTED, hover, mode="lines+markers", marker={"size": 7}),
@@ -195,14 +177,8 @@ def convergence(census: Census | None, draws: int) -> Figure:
         ],
         takeaway=f"Distance to the target: {number(census.distance, 2)}",
         x={"type": "log", "range": [0.95, math.log10(ends[1]) + 0.05], "dtick": 1, "title": {"text": "draws"}},
-        y={
-            "type": "log",
-            "rangemode": "normal",
-            "range": [math.log10(lowest), 0],
-            "tickvals": [1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001],
-        },
-        height=298,
-        margin={"l": 8, "r": 12, "t": 50, "b": 8},
+        y={"type": "log", "rangemode": "normal", "range": [math.log10(lowest), 0], "tickvals": ticks},
+        **LOOK,
     )
 
 

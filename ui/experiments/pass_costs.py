@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from naive_speculate.events import EventKind
-from ui.charts.figures import MUTED, PAGE, TARGET, Figure, bars, category_axis, empty, figure, inside, line, nice_ceiling
+from ui.charts.figures import MUTED, PAGE, TARGET, Figure, bars, category_axis, figure, inside, line, nice_ceiling
 from ui.experiments.measured import undisturbed
 from ui.host.catalog import Catalog
 from ui.labels import milliseconds
@@ -17,16 +17,12 @@ REPEATS = 4
 
 
 def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Iterator[dict[int, float]]:
-    """Undisturbed time of a target pass over 1, 2, 4 … tokens, in seconds; yields the results so far.
-
-    Raises:
-        ValueError: Names the invalid setting.
-    """
+    """Undisturbed time of a target pass over 1, 2, 4 … tokens, in seconds; yields the results so far. A ValueError names the
+    invalid setting."""
     times: dict[int, list[float]] = {}
     for width in WIDTHS * REPEATS:  # alternating, so that a disturbance affects all widths
-        chosen = replace(
-            settings, num_draft_tokens=width - 1, auto=False, drafter="model", stop="", max_tokens=width * (STEPS + 2)
-        )
+        chosen = replace(settings, num_draft_tokens=width - 1, auto=False, drafter="model", stop="")
+        chosen = replace(chosen, max_tokens=width * (STEPS + 2))
         seen = times.setdefault(width, [])
         wanted = len(seen) + STEPS
         for event in catalog.stream(chosen.pair, chosen.request("none"), cancel):
@@ -41,29 +37,18 @@ def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event
 
 
 def pass_costs(known: dict[int, float]) -> Figure:
-    """Time of a pass, compared with one pass per token."""
-    if 1 not in known:
-        return empty("Nothing has been measured yet.")
-    widths = list(known)
-    x = list(range(len(widths)))
-    times, texts = [known[width] * 1000 for width in widths], [milliseconds(known[width]) for width in widths]
-    singly = [width * times[0] for width in widths]
+    """Time of a pass, compared with one pass per token; one token must have been timed."""
+    x, times = list(range(len(known))), [1000 * seconds for seconds in known.values()]
+    singly = [width * 1000 * known[1] for width in known]
+    texts = inside([milliseconds(seconds) for seconds in known.values()])
+    look = {"insidetextfont": {"color": PAGE}, "constraintext": "none"}
     return figure(
         [
-            bars(
-                "measured",
-                x,
-                times,
-                TARGET,
-                "%{text}",
-                **inside(texts),
-                insidetextfont={"color": PAGE},
-                constraintext="none",
-            ),
+            bars("measured", x, times, TARGET, "%{text}", **texts, **look),
             line("one by one", x, singly, MUTED, "%{y:.1f} ms", dash="dash", mode="lines+markers"),
         ],
         takeaway=costs_in_words(known),
-        x=category_axis([str(width) for width in widths], title={"text": "tokens in one pass"}),
+        x=category_axis([str(width) for width in known], title={"text": "tokens in one pass"}),
         y={"title": {"text": "ms"}, "range": [0, nice_ceiling(max(1.15 * max(times), min(2.0 * max(times), singly[-1])))]},
         height=300,
     )

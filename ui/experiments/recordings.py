@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,8 +40,7 @@ class Exploration:
     def save(self, folder: Path) -> None:
         """Write it to a file in this folder, by columns, which takes a fraction of the space."""
         columns = {"samples": _columns(self.samples), "batches": _columns(self.batches)}
-        rest = {"models": self.models, "tokens": self.tokens, "temperature": self.temperature}
-        text = json.dumps(columns | rest, separators=(",", ":")).replace('],"', '],\n"')
+        text = json.dumps(vars(self) | columns, separators=(",", ":")).replace('],"', '],\n"')
         (folder / EXPLORE).write_text(text + "\n", encoding="utf-8")
 
 
@@ -69,9 +68,4 @@ def rounded(value: Any) -> Any:
 
 
 def _rows(kind: type[S], columns: dict[str, list[Any]]) -> list[S]:
-    names = [f.name for f in fields(kind)]
-    return (
-        [kind(**dict(zip(names, row, strict=True))) for row in zip(*(columns[n] for n in names), strict=True)]
-        if columns
-        else []
-    )
+    return [kind(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]

@@ -11,8 +11,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple, TypeVar
 
 LEVEL = 0.95
-LEAST = 5
-"""Fewer samples have no interval: it would be too wide to be a finding."""
+LEAST = 5  # fewer samples have no interval: it would be too wide to be a finding
 K = TypeVar("K", bound=Hashable)
 
 
@@ -45,13 +44,9 @@ def ratio_of(logs: Sequence[float]) -> Estimate:
 def may_be_best(scores: Mapping[K, Mapping[Hashable, float]], level: float = LEVEL) -> list[K]:
     """The choices that may be the best: with a probability of at least `level`, the truly best one is among them.
 
-    A choice is excluded if another beats it in a one-sided paired t-test. Each test is at (1 - level) ÷ (number of other
-    choices), so that the best one is excluded by chance in at most 1 - level of all cases (Bonferroni). Choices that share
-    fewer than two samples are a tie.
-
-    Args:
-        scores: Each choice's score for each sample; larger is better.
-        level: The confidence level.
+    `scores` are each choice's scores for each sample; larger is better. A choice is excluded if another beats it in a one-sided
+    paired t-test. Each test is at (1 - level) ÷ (number of other choices), so that the best one is excluded by chance in at
+    most 1 - level of all cases (Bonferroni). Choices that share fewer than two samples are a tie.
     """
     each = 1 - (1 - level) / max(1, len(scores) - 1)
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pandas
 
@@ -34,28 +34,21 @@ PROMPTS = [
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Measurements of one run.
+    """Measurements of one run."""
 
-    Attributes:
-        temperature, k, prompt, seed: Its settings; the prompt by number, k = 0 for plain decoding.
-        rounds: Its steps.
-        drafted, accepted, rejected: Its draft tokens.
-        whole: Steps that drafted k tokens, not fewer.
-        round_seconds: Undisturbed time of a step.
-        draft_seconds: Undisturbed time to draft one token; 0 if nothing was drafted.
-    """
-
+    # temperature, k, prompt, seed: its settings; the prompt by number, k = 0 for plain decoding
     temperature: float
     k: int
     prompt: int
     seed: int
-    rounds: int
+    rounds: int  # its steps
+    # drafted, accepted, rejected: its draft tokens
     drafted: int
     accepted: int
     rejected: int
-    whole: int
-    round_seconds: float
-    draft_seconds: float
+    whole: int  # steps that drafted k tokens, not fewer
+    round_seconds: float  # undisturbed time of a step
+    draft_seconds: float  # undisturbed time to draft one token; 0 if nothing was drafted
 
     @property
     def tokens_per_pass(self) -> float:
@@ -70,29 +63,25 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Measurements of all runs with one k at one temperature.
+    """Measurements of all runs with one k at one temperature."""
 
-    Attributes:
-        temperature, k: Their settings.
-        prompts, runs: Their numbers.
-        acceptance_rate, tokens_per_pass: Means over the prompts; see `Metrics`.
-        speedup: Relative to plain decoding of the same prompt and seed: geometric mean over the prompts.
-        tokens_per_second, plain_tokens_per_second: Medians over the runs.
-        best: Whether this k may be the fastest at its temperature, compared with plain decoding too.
-    """
-
+    # temperature, k: their settings
     temperature: float
     k: int
+    # prompts, runs: their numbers
     prompts: int
     runs: int
+    # acceptance_rate, tokens_per_pass: means over the prompts; see `Metrics`
     acceptance_rate: Estimate
     tokens_per_pass: Estimate
-    speedup: Estimate
+    speedup: Estimate  # relative to plain decoding of the same prompt and seed: geometric mean over the prompts
+    # tokens_per_second, plain_tokens_per_second: medians over the runs
     tokens_per_second: float
     plain_tokens_per_second: float
-    best: bool
+    best: bool  # whether this k may be the fastest at its temperature, compared with plain decoding too
 
 
+AMOUNTS = ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best")  # the table's last columns
 S = TypeVar("S")
 
 
@@ -117,41 +106,33 @@ def sweep(
 ) -> Iterator[Progress[Sample]]:
     """Run every prompt at every temperature plainly and with every k, then with the next seed.
 
-    At temperature 0 there is only one seed, since seeds change nothing.
-
-    Raises:
-        ValueError: Names the invalid setting.
+    At temperature 0 there is only one seed, since seeds change nothing. A ValueError names the invalid setting.
     """
     first = settings.seed or 0
     order = [
-        (seed, prompt, temperature)
+        (seed, prompt, temperature, k)
         for seed in range(first, first + seeds)
         for prompt in range(len(prompts))
         for temperature in temperatures
         if temperature or seed == first
+        for k in (0, *ks)
     ]
-    windows = (0, *ks)
+
+    def run(**changes: Any) -> Trace:
+        chosen = replace(settings, auto=False, **changes)
+        return Trace(catalog.stream(chosen.pair, chosen.request("none"), cancel))
+
     samples: list[Sample] = []
-    done, total = 0, len(order) * len(windows)
-    _run(catalog, replace(settings, max_tokens=8, auto=False, seed=first, prompt=prompts[0]), cancel)  # warms up
-    for seed, prompt, temperature in order:
-        for k in windows:
-            name = f"prompt {prompt + 1}, temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
-            yield Progress(list(samples), done, total, name)
-            chosen = replace(
-                settings, prompt=prompts[prompt], temperature=temperature, num_draft_tokens=k, auto=False, seed=seed
-            )
-            trace = _run(catalog, chosen, cancel)
-            if cancel.is_set():
-                return
-            done += 1
-            if sample := measure(trace, temperature, k, prompt, seed):
-                samples.append(sample)
-    yield Progress(list(samples), total, total, "")
-
-
-def _run(catalog: Catalog, settings: Settings, cancel: threading.Event) -> Trace:
-    return Trace(catalog.stream(settings.pair, settings.request("none"), cancel))
+    run(max_tokens=8, seed=first, prompt=prompts[0])  # warms up
+    for done, (seed, prompt, temperature, k) in enumerate(order):
+        name = f"prompt {prompt + 1}, temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
+        yield Progress(list(samples), done, len(order), name)
+        trace = run(prompt=prompts[prompt], temperature=temperature, num_draft_tokens=k, seed=seed)
+        if cancel.is_set():
+            return
+        if sample := measure(trace, temperature, k, prompt, seed):
+            samples.append(sample)
+    yield Progress(list(samples), len(order), len(order), "")
 
 
 def measure(trace: Trace, temperature: float, k: int, prompt: int, seed: int) -> Sample | None:
@@ -258,9 +239,7 @@ def _row(cell: Cell) -> dict[str, float | int | bool | None]:
     row: dict[str, float | int | bool | None] = {"temperature": cell.temperature, "k": cell.k}
     for name in ("acceptance_rate", "tokens_per_pass", "speedup"):
         row[name], row[f"{name}_low"], row[f"{name}_high"] = getattr(cell, name)
-    for name in ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best"):
-        row[name] = getattr(cell, name)
-    return row
+    return row | {name: getattr(cell, name) for name in AMOUNTS}
 
 
 def to_csv(made: Sequence[Cell]) -> str:

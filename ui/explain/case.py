@@ -1,38 +1,23 @@
 """One token of a trace with its verdict, its step, and the rule that judged it."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
 from naive_speculate.events.trace import Trace
+from naive_speculate.speculate.verify import VerifyStrategy
 
 JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 
 
-class Rule(StrEnum):
-    """How draft tokens were judged: the `VerifyStrategy`, or greedy at temperature 0."""
-
-    GREEDY = "greedy_match"
-    SAMPLING = "speculative_sampling"
-    BLOCK = "block_verification"
-    TYPICAL = "typical_acceptance"
-
-
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A token and its context.
-
-    Attributes:
-        event: The token's event; for a proposed token its verdict, once there is one.
-        step: All token events of the same step and sequence.
-        rule: How the step's draft tokens were judged.
-        settings: The run's settings; empty if the trace has none.
-    """
+    """A token and its context: its event (for a proposed token its verdict, once there is one), all token events of the same
+    step and sequence, how the step's draft tokens were judged, and the run's settings, empty if the trace has none."""
 
     event: Event
     step: list[Event]
-    rule: Rule
+    rule: VerifyStrategy
     settings: dict[str, Any]
 
     def first(self, kind: EventKind) -> Event | None:
@@ -46,15 +31,8 @@ class Case:
 
 
 def case_of(trace: Trace, number: int) -> Case:
-    """The case of one event.
-
-    Args:
-        trace: A run, whole or so far.
-        number: The event's index in the trace, from 0.
-
-    Raises:
-        ValueError: If there is no such event, or it is not about a token.
-    """
+    """The case of the event of this number, from 0, in a run, whole or so far. Raises ValueError if there is no such event, or
+    it is not about a token."""
     if not 0 <= number < len(trace):
         raise ValueError(f"there is no event number {number}: the trace has {len(trace)}")
     event = trace[number]
@@ -78,9 +56,9 @@ def warning(settings: dict[str, Any]) -> str:
     if not isinstance(temperature, int | float) or temperature <= 0:
         return ""
     name = setting(settings, "verify_strategy")
-    if name == Rule.TYPICAL:
+    if name == VerifyStrategy.TYPICAL_ACCEPTANCE:
         return "Not the target's distribution: typical acceptance accepts some tokens too often."
-    if name == Rule.GREEDY:
+    if name == VerifyStrategy.GREEDY_MATCH:
         return (
             f"Not the target's distribution at temperature {temperature:g}: greedy match always takes the most probable token, "
             "as at temperature 0."
@@ -94,16 +72,16 @@ def _may_belong(event: Event, chosen: Event) -> bool:
     return event.kind in TOKEN_KINDS and event.step == chosen.step
 
 
-def _rule(event: Event, settings: dict[str, Any]) -> Rule:
+def _rule(event: Event, settings: dict[str, Any]) -> VerifyStrategy:
     if event.threshold is not None:
-        return Rule.TYPICAL
+        return VerifyStrategy.TYPICAL_ACCEPTANCE
     name = setting(settings, "verify_strategy")
     # The event decides if possible: a verdict of probability 0 or 1 without a draw is greedy.
-    if name == Rule.GREEDY or setting(settings, "temperature") == 0:
-        return Rule.GREEDY
+    if name == VerifyStrategy.GREEDY_MATCH or setting(settings, "temperature") == 0:
+        return VerifyStrategy.GREEDY_MATCH
     if event.uniform is None and event.accept_prob in (0, 1):
-        return Rule.GREEDY
-    return Rule(name) if name in list(Rule) else Rule.SAMPLING
+        return VerifyStrategy.GREEDY_MATCH
+    return VerifyStrategy(name) if name in list(VerifyStrategy) else VerifyStrategy.SPECULATIVE_SAMPLING
 
 
 def setting(settings: dict[str, Any], name: str) -> Any:

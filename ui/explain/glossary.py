@@ -14,15 +14,8 @@ from ui.assets import ROOT, render
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One entry.
-
-    Attributes:
-        key: Its address is `#term-` and this key.
-        name: Its name.
-        meaning: A definition in plain words.
-        forms: Regular expressions that match it in sentences; empty if only markup links to it.
-        source: Address of the paper or page that it comes from; empty for common words.
-    """
+    """One entry: its address is `#term-` and its key. `forms` are regular expressions that match it in sentences, empty if only
+    markup links to it; `source` is the address of the paper or page that it comes from, empty for common words."""
 
     key: str
     name: str

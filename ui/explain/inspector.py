@@ -3,7 +3,6 @@
 Everything is plain text, whatever a model or a trace file contains: `assets/js/inspector.js` never makes markup of it.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,9 @@ from typing import Any
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
-from ui.explain.case import Case, Rule, case_of
+from naive_speculate.speculate.verify import VerifyStrategy
+from ui import labels
+from ui.explain.case import Case, case_of
 from ui.explain.glossary import linked
 from ui.explain.redraw import redraw_data
 from ui.explain.why import uncertainty, why
@@ -19,8 +20,7 @@ from ui.labels import number, visible
 
 SHOWN_TOKENS = 6
 LEAST_SHOWN = 0.0001
-LABEL_LENGTH, NAME_LENGTH = 14, 60
-"""Most characters of a token: in the table, and in its tooltip."""
+LABEL_LENGTH, NAME_LENGTH = 14, 60  # most characters of a token: in the table, and in its tooltip
 NO_DISTRIBUTIONS = "This run recorded no distributions, only the tokens' own probabilities."
 
 
@@ -40,7 +40,7 @@ def explain(trace: Trace, number: int) -> Explanation:
 
 def _entropies(case: Case) -> list[str]:
     event = case.event
-    if event.target_entropy is None or case.rule == Rule.TYPICAL:
+    if event.target_entropy is None or case.rule == VerifyStrategy.TYPICAL_ACCEPTANCE:
         return []
     sentence = f"How certain was the target? Over all tokens {uncertainty(event.target_entropy)}"
     if event.draft_entropy is not None:
@@ -50,7 +50,7 @@ def _entropies(case: Case) -> list[str]:
 
 def _details(case: Case) -> list[tuple[str, str]]:
     event = case.event
-    block = case.rule == Rule.BLOCK
+    block = case.rule == VerifyStrategy.BLOCK_VERIFICATION
     judged = event.kind != EventKind.PROPOSED  # the event contains p already; playback has not shown it
     numbers = [
         ("target probability p", event.target_prob if judged else None),
@@ -71,12 +71,8 @@ def _details(case: Case) -> list[tuple[str, str]]:
 
 def to_json(trace: Trace, number: int) -> str:
     """Words, distributions and the data to redraw the position. The trace ends where playback is; see `case_of`."""
-    answer = {
-        "words": words(trace, number),
-        "distributions": distributions(trace, number),
-        "redraw": redraw_data(trace, number),
-    }
-    return json.dumps(answer, separators=(",", ":")).replace("<", "\\u003c")
+    answer = {"words": words(trace, number), "distributions": distributions(trace, number)}
+    return labels.to_json(answer | {"redraw": redraw_data(trace, number)})
 
 
 def words(trace: Trace, number: int) -> dict[str, Any]:

@@ -8,14 +8,14 @@ import gradio as gr
 from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
+from ui import labels
 from ui.assets import component, render
 from ui.explain.inspector import to_json
 
 
 def build_panel(run: str, trace: Trace) -> gr.HTML:
     """The component. Its value already explains the token that the first run shows, which saves a request."""
-    first = json.dumps(_first_shown(run, trace)).replace("<", "\\u003c")
-    return component("inspector", panel(), first, elem_id="why", label="Why")
+    return component("inspector", panel(), labels.to_json(_first_shown(run, trace)), elem_id="why", label="Why")
 
 
 def panel() -> str:

@@ -9,29 +9,26 @@ from typing import Any, NamedTuple
 
 from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
-from ui.explain.case import Rule, case_of, setting
+from naive_speculate.speculate.verify import VerifyStrategy
+from ui.explain.case import case_of, setting
 from ui.labels import visible
 
-SHOWN, LEAST = 9, 0.001
-"""Most tokens with a bin of their own, and the least probability, under either model, for one."""
+SHOWN, LEAST = 9, 0.001  # most tokens with a bin of their own, and the least probability, under either model, for one
 ROUNDING = 1e-3
+MOST_PROBABLE = "There is no draw to repeat: a draft token is accepted if it is the target's most probable token."
+THRESHOLD = "There is no draw to repeat: a draft token is accepted if its target probability exceeds the threshold."
 OBSTACLES = {
-    Rule.BLOCK: "Block verification judges the window as a whole, so one position cannot be redrawn.",
-    Rule.GREEDY: "There is no draw to repeat: a draft token is accepted if it is the target's most probable token.",
-    Rule.TYPICAL: "There is no draw to repeat: a draft token is accepted if its target probability exceeds the threshold.",
+    VerifyStrategy.BLOCK_VERIFICATION: "Block verification judges the window as a whole, so one position cannot be redrawn.",
+    VerifyStrategy.GREEDY_MATCH: MOST_PROBABLE,
+    VerifyStrategy.TYPICAL_ACCEPTANCE: THRESHOLD,
 }
 OF_TREE = "Several candidates were judged one after the other, so one draw cannot be repeated alone."
 UNRECORDED = "This trace lacks the other tokens' probabilities here. A new run records them."
 
 
 class Bin(NamedTuple):
-    """A token, or all others together, at the position of a draft token.
-
-    Attributes:
-        text: The token, made visible; empty for all others.
-        p, q: Its probability under target and draft.
-        shared: min(p, q), summed over the tokens of the bin.
-    """
+    """A token, made visible, or all others together, without text, at the position of a draft token: p under the target, q
+    under the draft, and min(p, q) summed over the tokens of the bin."""
 
     text: str
     p: float

@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable
 
 from naive_speculate.events import Event, EventKind
-from ui.explain.case import Case, Rule, setting
+from naive_speculate.speculate.verify import VerifyStrategy
+from ui.explain.case import Case, setting
 from ui.labels import LEAST, apart, count, number, visible
 
 NO_NUMBERS = "This run recorded no probabilities, so the reason for the verdict is unknown."
@@ -28,11 +29,11 @@ def why(case: Case) -> list[str]:
         return _resampled(case)
     if kind == EventKind.BONUS:
         return _bonus(case)
-    judge: dict[Rule, Callable[[Case], list[str]]] = {
-        Rule.GREEDY: _greedy,
-        Rule.SAMPLING: _sampling,
-        Rule.BLOCK: _block,
-        Rule.TYPICAL: _typical,
+    judge: dict[VerifyStrategy, Callable[[Case], list[str]]] = {
+        VerifyStrategy.GREEDY_MATCH: _greedy,
+        VerifyStrategy.SPECULATIVE_SAMPLING: _sampling,
+        VerifyStrategy.BLOCK_VERIFICATION: _block,
+        VerifyStrategy.TYPICAL_ACCEPTANCE: _typical,
     }
     if case.event.accept_prob is None and case.event.target_prob is None:
         return [_verdict_alone(case), NO_NUMBERS]
@@ -210,12 +211,12 @@ def _resampled(case: Case) -> list[str]:
     event = case.event
     old = case.first(EventKind.REJECTED)
     replaces = f"{quoted(event)} replaces " + (f"the rejected {quoted(old)}." if old else "a rejected draft token.")
-    if case.rule == Rule.GREEDY:
+    if case.rule == VerifyStrategy.GREEDY_MATCH:
         return [replaces, f"It is the target's most probable token{_at(event.target_prob)}."]
-    if case.rule == Rule.TYPICAL or (old is not None and old.threshold is not None):
+    if case.rule == VerifyStrategy.TYPICAL_ACCEPTANCE or (old is not None and old.threshold is not None):
         return [replaces, f"It is the target's own choice there{_had(case, event)}.", LOSSY]
     how = "It was drawn from the residual max(0, p − q), "
-    if case.rule == Rule.BLOCK:
+    if case.rule == VerifyStrategy.BLOCK_VERIFICATION:
         how = "It was drawn from the residual of the block, "
     if setting(case.settings, "tree"):
         how = "It was drawn from what the rejected candidates left of the target's distribution, "
@@ -233,7 +234,7 @@ def _residual(event: Event) -> str:
 
 def _bonus(case: Case) -> list[str]:
     event, drafts = case.event, case.num_draft
-    greedy = case.rule == Rule.GREEDY
+    greedy = case.rule == VerifyStrategy.GREEDY_MATCH
     how = "is the target's most probable token" if greedy else "was drawn from the target's own distribution"
     chosen = f"{quoted(event)} {how}{_with(event, greedy)}."
     if not drafts:
@@ -258,7 +259,7 @@ def _discarded(case: Case) -> list[str]:
         limit = setting(case.settings, "max_tokens")
         allowed = f" of {count(limit, 'token')}" if isinstance(limit, int) else ""
         return [f"{quoted(event)} came after the limit{allowed} was reached."]
-    if case.rule == Rule.BLOCK and event.uniform is not None and event.accept_prob is not None:
+    if case.rule == VerifyStrategy.BLOCK_VERIFICATION and event.uniform is not None and event.accept_prob is not None:
         return _block(case)
     old = case.first(EventKind.REJECTED)
     before = f"the rejected {quoted(old)}" if old else "a rejected draft token"

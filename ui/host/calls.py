@@ -13,12 +13,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from ui.gradio_gaps import is_server_function, queue_of
 
-MOST_SESSION_CHARACTERS = 100
-"""Longest session name; Gradio keeps thousands of them."""
+MOST_SESSION_CHARACTERS = 100  # longest session name; Gradio keeps thousands of them
 KINDS = "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|reset|heartbeat|stream"
 CALL = re.compile(rf"/gradio_api/({KINDS})(?=/|$)")
 MALFORMED = (FnIndexInferError, LookupError, TypeError, ValueError, AttributeError, AssertionError)
@@ -59,34 +58,17 @@ def server_functions(page: gr.Blocks) -> Route:
     return Route("/gradio_api/component_server", answer, methods=["POST"])
 
 
-class KnownCalls:
-    """Middleware that refuses reads of unknown calls; Gradio notices them only after it has answered 200.
-
-    Args:
-        app: The routes.
-        page: The page that is called.
-    """
-
-    def __init__(self, app: ASGIApp, page: gr.Blocks) -> None:
-        self._app = app
-        self._page = page
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] == "http" and scope["method"] == "GET" and (kind := kind_of(scope["path"])):
-            self._check(kind, scope)
-        await self._app(scope, receive, send)
-
-    def _check(self, kind: str, scope: Scope) -> None:
-        queue = queue_of(self._page)
-        name = scope["path"].rstrip("/").rsplit("/", 1)[-1]
-        if kind == "heartbeat" and len(name) > MOST_SESSION_CHARACTERS:
-            raise HTTPException(400, "the session's name is too long")
-        if kind == "queue/data":
-            session = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [""])[0]
-            if session and session not in queue.pending_messages_per_session:
-                raise HTTPException(404, "this session has called nothing")
-        if kind in ("call", "call/v2") and not (
-            name in queue.event_ids_to_events or any(name in calls for calls in queue.pending_event_ids_session.values())
-        ):
-            raise HTTPException(404, "there is no such call, or its result has been read")
+def check_read(page: gr.Blocks, kind: str, scope: Scope) -> None:
+    """Refuse to read from an unknown call; Gradio notices it only after it has answered 200."""
+    queue = queue_of(page)
+    name = scope["path"].rstrip("/").rsplit("/", 1)[-1]
+    if kind == "heartbeat" and len(name) > MOST_SESSION_CHARACTERS:
+        raise HTTPException(400, "the session's name is too long")
+    if kind == "queue/data":
+        session = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [""])[0]
+        if session and session not in queue.pending_messages_per_session:
+            raise HTTPException(404, "this session has called nothing")
+    if kind in ("call", "call/v2") and not (
+        name in queue.event_ids_to_events or any(name in calls for calls in queue.pending_event_ids_session.values())
+    ):
+        raise HTTPException(404, "there is no such call, or its result has been read")

@@ -26,19 +26,16 @@ from ui.host.visitors import visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
 from ui.labels import count
 
-DECODING = "decoding"
-"""The concurrency id of decoding calls in Gradio's queue."""
+DECODING = "decoding"  # the concurrency id of decoding calls in Gradio's queue
 NEEDS = {"model": "draft", "head": "head", "block": "block", "mtp": "mtp", "suffix+head": "head"}
 """Which of a pair's models a drafter uses."""
-MAX_DRAFT_TOKENS = 16
-"""Most draft tokens per step: with 64, one row makes tokens of the other rows five times slower."""
+MAX_DRAFT_TOKENS = 16  # most draft tokens per step: with 64, one row makes tokens of the other rows five times slower
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
 WARM_SECONDS = 5.0
 NEVER = "This host does not measure runs."
-TALES = "Tales (small, trained with its drafters)"
-"""The bundled pair's label."""
+TALES = "Tales (small, trained with its drafters)"  # the bundled pair's label
 MISSING = "{} cannot be loaded: {}. The default is now {}."
 ELSEWHERE = "The run was decoded on another machine, which may be busy, so it cannot be measured here."
 
@@ -51,19 +48,13 @@ class Trouble(ValueError):
 
 @dataclass
 class ServedPair:
-    """One pair of the catalog.
+    """One pair of the catalog."""
 
-    Attributes:
-        engine: The pair's engine; all visitors share it, but their runs share no state.
-        unobserved: The same engine without observers, for measurements; None if this process cannot measure it.
-        filter_words: The list of words that are never generated, as in `SamplingParams`; None for no list.
-        target: The target, as for `load_pair`; None for the bundled one.
-    """
-
-    engine: Engine
+    engine: Engine  # the pair's engine; all visitors share it, but their runs share no state
+    # the same engine without observers, for measurements; None if this process cannot measure it
     unobserved: Engine | None = None
-    filter_words: str | None = None
-    target: str | None = None
+    filter_words: str | None = None  # the list of words that are never generated, as in `SamplingParams`
+    target: str | None = None  # the target, as for `load_pair`; None for the bundled one
 
     @property
     def is_tales(self) -> bool:
@@ -86,27 +77,17 @@ class ServedPair:
 
 @dataclass
 class Catalog:
-    """What visitors can use.
+    """What visitors can use."""
 
-    Attributes:
-        pairs: The pairs by name; the first is the default.
-        max_tokens: Most tokens per run.
-        concurrency: Most runs passed to the engines at once; None for no limit.
-        measuring: Whether a finished run is decoded again for comparison.
-        later: The pairs that `load_later` loads.
-        on_demand: The pairs that are loaded when somebody first uses them.
-        missing: Why a pair could not be loaded, by name.
-        settled: Called when `load_later` is done.
-    """
-
-    pairs: dict[str, ServedPair]
-    max_tokens: int = MAX_TOKENS
-    concurrency: int | None = 16
-    measuring: bool = True
-    later: dict[str, DeferredEngine] = field(default_factory=dict)
+    pairs: dict[str, ServedPair]  # the pairs by name; the first is the default
+    max_tokens: int = MAX_TOKENS  # most tokens per run
+    concurrency: int | None = 16  # most runs passed to the engines at once; None for no limit
+    measuring: bool = True  # whether a finished run is decoded again for comparison
+    later: dict[str, DeferredEngine] = field(default_factory=dict)  # the pairs that `load_later` loads
+    # the pairs that are loaded when somebody first uses them
     on_demand: dict[str, DeferredEngine] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-    settled: Callable[[], None] = lambda: None
+    missing: dict[str, str] = field(default_factory=dict)  # why a pair could not be loaded, by name
+    settled: Callable[[], None] = lambda: None  # called when `load_later` is done
 
     def __post_init__(self) -> None:
         self._measurer = Measuring(self._quiet)
@@ -125,10 +106,8 @@ class Catalog:
     def notices(self) -> list[str]:
         """A line per pair that is not ready."""
         default = next(iter(self.labels.values()), "")
-        return [
-            *(LOADING.format(name) for name in self.loading),
-            *(MISSING.format(name, reason, default) for name, reason in self.missing.items()),
-        ]
+        missing = [MISSING.format(name, reason, default) for name, reason in self.missing.items()]
+        return [LOADING.format(name) for name in self.loading] + missing
 
     @property
     def drafters(self) -> list[str]:
@@ -136,15 +115,10 @@ class Catalog:
         return [name for name in DRAFTERS if any(name in served.drafters for served in self.pairs.values())]
 
     def of(self, name: str) -> ServedPair:
-        """The pair of that name; the default for an empty name.
-
-        Raises:
-            ValueError: If there is no such pair.
-        """
-        name = name or next(iter(self.pairs))
-        if name not in self.pairs:
+        """The pair of that name; the default for an empty name. Raises ValueError if there is no such pair."""
+        if name and name not in self.pairs:
             raise ValueError(f"pair must be one of {', '.join(self.pairs)}, got {name!r:.80}")
-        return self.pairs[name]
+        return self.pairs[name or next(iter(self.pairs))]
 
     def load(self) -> Load:
         """How busy all engines are together."""
@@ -179,24 +153,13 @@ class Catalog:
         return f"{busy} Your run starts in about {count(seconds, 'second')}."
 
     def measure(self, pair: str, request: Request, lane: list[Event] | None = None) -> MeasuredSpeedup:
-        """The speedup for this prompt and these settings, measured while nobody decodes (see `Measuring.speedup`).
-
-        Raises:
-            ValueError: Names the invalid setting.
-            NotMeasured: Says why there is no measurement.
-        """
-        engine = self._unobserved(pair)
-        return self._measurer.speedup(engine, self.of(pair).suited(request), lane)
+        """The speedup for this prompt and these settings, measured while nobody decodes (see `Measuring.speedup`). A ValueError
+        names the invalid setting; a NotMeasured says why there is no measurement."""
+        return self._measurer.speedup(self._unobserved(pair), self.of(pair).suited(request), lane)
 
     def events(self, pair: str, request: Request) -> list[Event]:
-        """The events of a run for comparison, decoded while nobody else decodes.
-
-        Raises:
-            ValueError: Names the invalid setting.
-            NotMeasured: Says why there is none.
-        """
-        engine = self._unobserved(pair)
-        return self._measurer.events(engine, self.of(pair).suited(request))
+        """The events of a run for comparison, decoded while nobody else decodes. Raises what `measure` raises."""
+        return self._measurer.events(self._unobserved(pair), self.of(pair).suited(request))
 
     def load_later(self) -> None:
         """Load the pairs of `later`, and then the default. A pair that fails is removed; `missing` and a log line say why."""
@@ -213,11 +176,8 @@ class Catalog:
         self.settled()
 
     def warm_up(self) -> None:
-        """Run each pair once, so that the first visitor's run is not slower; visitors do not wait for this.
-
-        Raises:
-            Trouble: If a pair cannot decode.
-        """
+        """Run each pair once, so that the first visitor's run is not slower; visitors do not wait for this. Raises Trouble if a
+        pair cannot decode."""
         for served in self.pairs.values():
             if served.unobserved is None or (isinstance(served.unobserved, DeferredEngine) and not served.unobserved.loaded):
                 continue
@@ -228,11 +188,9 @@ class Catalog:
                         raise trouble
 
     def _unobserved(self, pair: str) -> Engine:
-        if not self.measuring:
-            raise NotMeasured(NEVER, again=False)
         engine = self.of(pair).unobserved
-        if engine is None:
-            raise NotMeasured(ELSEWHERE, again=False)
+        if engine is None or not self.measuring:
+            raise NotMeasured(ELSEWHERE if self.measuring else NEVER, again=False)
         return engine
 
     def _load_of(self, served: ServedPair) -> Load:
@@ -250,24 +208,14 @@ class Catalog:
             served.engine.close()
 
     def stream(self, pair: str, request: Request, cancel: threading.Event) -> Iterator[Event]:
-        """Decode for a visitor, with the pair of that name.
-
-        Raises:
-            ValueError: Names the invalid setting.
-            Trouble: If no decoder runs, or after the last event if decoding failed.
-        """
+        """Decode for a visitor, with the pair of that name. Raises what `run_events` raises."""
         served = self._served_for(pair, request)
         self._measurer.interrupt()
         return run_events(served.engine, served.suited(request), cancel, Reader(*visitor()))
 
     def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader | None = None) -> None:
         """Decode for a visitor, by default the current caller, and deliver the events from the decoding thread (see
-        `Engine.start`).
-
-        Raises:
-            ValueError: Names the invalid setting.
-            Trouble: If no decoder runs. Later errors are delivered as `Trouble` instead of the end.
-        """
+        `Engine.start`). Raises what `run_events` raises, but errors after the start are delivered instead of the end."""
         served = self._served_for(pair, request)
         last: Event | None = None
 
@@ -301,12 +249,8 @@ def _trouble(last: Event | None) -> Trouble | None:
 def run_events(
     engine: Engine, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS
 ) -> Iterator[Event]:
-    """A run's events one by one.
-
-    Raises:
-        ValueError: Names the invalid setting.
-        Trouble: If no decoder runs, or after the last event if decoding failed.
-    """
+    """A run's events one by one. A ValueError names the invalid setting; raises Trouble if no decoder runs, or after the last
+    event if decoding failed."""
     last = None
     try:
         for events in engine.submit(request, cancel, reader):
@@ -319,10 +263,8 @@ def run_events(
 
 
 def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Catalog:
-    """The catalog of a cluster's engines.
-
-    All runs are passed on at once, including those that wait: the cluster grows with the number of waiting runs.
-    """
+    """The catalog of a cluster's engines. All runs are passed on at once, including those that wait: the cluster grows with the
+    number of waiting runs."""
     capacity = sum(engine.about.capacity for engine in engines.values())
     catalog = _empty(configuration, capacity + configuration.queue_size)
     for name, engine in engines.items():
@@ -335,19 +277,19 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
 
 
 def load_catalog(configuration: Configuration, observers: Sequence[Observer] = ()) -> Catalog:
-    """Load the operator's pairs. The caller calls `Catalog.load_later` and `Catalog.warm_up`.
-
-    Raises:
-        ValueError: If a pair cannot be loaded.
-        OSError: Likewise.
-    """
+    """Load the operator's pairs. The caller calls `Catalog.load_later` and `Catalog.warm_up`. Raises ValueError or OSError if a
+    pair cannot be loaded."""
     # Engines share their time fairly between visitors and refuse runs if necessary. Gradio's queue does neither.
     catalog = _empty(configuration, configuration.concurrency if zero_gpu() else None)
     for choice in configuration.pairs:
-        now = not (choice.later or choice.on_demand)
-        engine = _engine(configuration, choice) if now else _deferred(configuration, choice)
-        if isinstance(engine, DeferredEngine):
+        make = partial(_engine, configuration, choice)
+        engine: Engine
+        if choice.later or choice.on_demand:
+            about = expected(KNOWN.get(str(choice.target)), configuration.concurrency)
+            engine = DeferredEngine(choice.name, about, make, configuration.queue_size, on_demand=choice.on_demand)
             (catalog.on_demand if choice.on_demand and not zero_gpu() else catalog.later)[choice.name] = engine
+        else:
+            engine = make()
         observed = ObservedEngine(engine, observers) if observers else engine
         unobserved = None if zero_gpu() else engine  # without a GPU outside runs, nothing can be warmed up or measured
         catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine), choice.target)
@@ -356,24 +298,15 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     return catalog
 
 
-def _deferred(configuration: Configuration, choice: PairChoice) -> DeferredEngine:
-    about = expected(KNOWN.get(str(choice.target)), configuration.concurrency)
-    make = partial(_engine, configuration, choice)
-    return DeferredEngine(choice.name, about, make, configuration.queue_size, on_demand=choice.on_demand)
-
-
 def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
     pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
+    most = configuration.max_prompt_tokens
     if zero_gpu():
-        return SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=configuration.max_prompt_tokens)
-    return LocalEngine(
-        decoder,
-        max_rows=configuration.concurrency,
-        max_waiting=configuration.queue_size,
-        max_prompt_tokens=configuration.max_prompt_tokens,
-    )
+        return SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=most)
+    rows, waiting = configuration.concurrency, configuration.queue_size
+    return LocalEngine(decoder, max_rows=rows, max_waiting=waiting, max_prompt_tokens=most)
 
 
 def _empty(configuration: Configuration, concurrency: int | None) -> Catalog:

@@ -13,15 +13,9 @@ OF_REPLICAS = ("pairs", "device", "dtype", "max_prompt_tokens", "concurrency")
 def cluster_engines(configuration: Configuration, address: str | None) -> dict[str, Engine]:
     """An engine for every pair of a cluster, by name.
 
-    If a cluster runs, its applications determine the pairs. If none runs and no address was given, one is started on this
-    machine with the operator's pairs, and it ends with the page.
-
-    Args:
-        configuration: The operator's choice.
-        address: `host:port` or "auto"; None for RAY_ADDRESS, or this machine's cluster, or a new one.
-
-    Raises:
-        ValueError: If there is no such cluster, nothing on it decodes, or Ray is not installed.
+    The address is `host:port` or "auto"; None for RAY_ADDRESS, or this machine's cluster, or a new one. If a cluster runs, its
+    applications determine the pairs. If none runs and no address was given, one is started on this machine with the operator's
+    pairs, and it ends with the page. Raises ValueError if there is no such cluster, nothing on it decodes, or Ray is missing.
     """
     try:
         from naive_speculate.serving.ray import cluster as ray_cluster

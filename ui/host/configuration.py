@@ -19,23 +19,17 @@ HOST_NAME = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+", re.ASCII)
 
 @dataclass(frozen=True)
 class PairChoice:
-    """A pair that visitors may choose.
+    """A pair that visitors may choose."""
 
-    Attributes:
-        name: The name that visitors see.
-        target, draft: Hub ids, local folders, GGUF files or a known pair's name (`KNOWN`); None for the bundled pair, and for
-            no draft model.
-        head: A draft head for the target: a Hub id or local folder; None for none, or for the bundled target's own.
-        later: Whether it is loaded after the page answers; if that fails, it is left out.
-        on_demand: Whether it is loaded when somebody first uses it, or if it becomes the default.
-    """
-
-    name: str
+    name: str  # the name that visitors see
+    # target, draft: hub ids, local folders, GGUF files or a known pair's name (`KNOWN`); None for the bundled pair, and for no
+    # draft model
     target: str | None = None
     draft: str | None = None
+    # a draft head for the target: a Hub id or local folder; None for none, or for the bundled target's own
     head: str | None = None
-    later: bool = False
-    on_demand: bool = False
+    later: bool = False  # whether it is loaded after the page answers; if that fails, it is left out
+    on_demand: bool = False  # whether it is loaded when somebody first uses it, or if it becomes the default
 
 
 USUAL = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
@@ -61,47 +55,31 @@ def _names(listed: object) -> object:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The operator's settings, checked.
+    """The operator's settings, checked."""
 
-    Attributes:
-        pairs: What visitors may choose from; the first is the default.
-        device, dtype: As for `load_pair`.
-        max_tokens: Most tokens per run.
-        max_prompt_tokens: Longest prompt; None for the model's limit.
-        queue_size: Most runs that may wait; later ones are refused with a message.
-        concurrency: Most runs decoded together; later ones wait.
-        filter_words: Which pairs never generate words unsuitable for a classroom; "bundled" are those that ship.
-        measuring: Whether a finished run is decoded again without drafts, and a guided one without its guide, for comparison.
-        hosts: Host names of the page, in addition to this machine's and the Space's.
-        metrics: Who may read `/metrics`.
-    """
-
-    pairs: tuple[PairChoice, ...] = (PairChoice(BUNDLED),)
+    pairs: tuple[PairChoice, ...] = (PairChoice(BUNDLED),)  # what visitors may choose from; the first is the default
+    # device, dtype: as for `load_pair`
     device: Annotated[str, AfterValidator(_device)] = "auto"
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
-    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = MAX_TOKENS
-    max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = None
-    queue_size: Annotated[int, Field(ge=1, le=10**5)] = 64
-    concurrency: Annotated[int, Field(ge=1, le=256)] = 16
+    max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = MAX_TOKENS  # most tokens per run
+    max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = None  # longest prompt; None for the model's limit
+    queue_size: Annotated[int, Field(ge=1, le=10**5)] = 64  # most runs that may wait; later ones are refused with a message
+    concurrency: Annotated[int, Field(ge=1, le=256)] = 16  # most runs decoded together; later ones wait
+    # which pairs never generate words unsuitable for a classroom; "bundled" are those that ship
     filter_words: Literal["bundled", "all", "none"] = "bundled"
+    # whether a finished run is decoded again without drafts, and a guided one without its guide, for comparison
     measuring: Literal["on", "off"] = "on"
+    # host names of the page, in addition to this machine's and the Space's
     hosts: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
-    metrics: Literal["all", "local", "off"] = "all"
+    metrics: Literal["all", "local", "off"] = "all"  # who may read `/metrics`
 
 
 def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
-    """The operator's settings. Options that are not None override the environment; empty values mean the default.
-
-    Args:
-        environ: The environment variables.
-        options: `target`, `draft`, `head`, `device` and `dtype` from the command line.
-
-    Raises:
-        ValueError: Naming the variable or option and what was given.
-    """
-    names = {
-        name: PREFIX + name.upper() for name in (*(field.name for field in fields(Configuration)), "target", "draft", "head")
-    }
+    """The operator's settings from environment variables, and from `target`, `draft`, `head`, `device` and `dtype` of the
+    command line. Options that are not None override the environment; empty values mean the default. A ValueError names the
+    variable or option and what was given."""
+    every = [*(field.name for field in fields(Configuration)), "target", "draft", "head"]
+    names = {name: PREFIX + name.upper() for name in every}
     given = {name: environ.get(variable, "").strip() for name, variable in names.items()}
     for name in names.keys() & options.keys():
         if options[name] is not None:

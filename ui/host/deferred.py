@@ -11,8 +11,7 @@ from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Reade
 from naive_speculate.speculate.sequence import CancelFlag
 
 LOADING = "{} is loading. Its runs start as soon as it is ready."
-_LOOK_SECONDS = 0.05
-"""How often a held run checks whether it was cancelled."""
+_LOOK_SECONDS = 0.05  # how often a held run checks whether it was cancelled
 
 
 def expected(known: KnownPair | None, capacity: int) -> About:

@@ -20,10 +20,8 @@ from starlette.responses import JSONResponse, Response
 from ui.gradio_gaps import guard_calls, shorten_tool_errors
 
 LOGGER = logging.getLogger("naive_speculate.server")
-ENDPOINT = "generate"
-"""The endpoint for programs."""
-MOST_CHARACTERS = 300
-"""Longest error message. Ours name the field and quote at most its first 80 characters."""
+ENDPOINT = "generate"  # the endpoint for programs
+MOST_CHARACTERS = 300  # longest error message. Ours name the field and quote at most its first 80 characters
 
 
 class Page(gr.Blocks):
@@ -37,11 +35,8 @@ class Page(gr.Blocks):
 
 
 def check_inputs(block_fn: Any, inputs: list[Any]) -> None:
-    """Check the number of inputs. A program may omit the last ones, so that an endpoint can gain parameters.
-
-    Raises:
-        gr.Error: If there are too few or too many.
-    """
+    """Check the number of inputs. A program may omit the last ones, so that an endpoint can gain parameters. Raises gr.Error if
+    there are too few or too many."""
     if block_fn.api_name == ENDPOINT:
         omitted = list(inspect.signature(block_fn.fn).parameters.values())[len(inputs) :]
         inputs += [parameter.default for parameter in omitted if parameter.default is not parameter.empty]
@@ -57,10 +52,8 @@ def refusal(error: Exception) -> gr.Error:
 
 def message_of(error: Exception) -> str:
     """The message for the caller. An unexpected error is logged, and the caller gets only its type."""
-    if isinstance(error, gr.Error):
-        return _short(error.message)
-    if isinstance(error, ComponentProcessingError):
-        return _short(str(error))
+    if isinstance(error, gr.Error | ComponentProcessingError):
+        return _short(error.message if isinstance(error, gr.Error) else str(error))
     LOGGER.error(trail(error))
     return f"the server could not do this ({type(error).__name__})"
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import gradio as gr
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -13,20 +14,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ui.host.calls import MALFORMED, kind_of
+from ui.host.calls import MALFORMED, check_read, kind_of
 from ui.host.errors import LOGGER, trail, unreadable
 from ui.host.origin import Headers
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
 
-TRACES = "/trace"
-"""The address that accepts traces (see `ui.run.replay.traces`)."""
-MAX_BODY_BYTES = 4 * 2**20
-"""Limit for any other call. JSON takes up to 20 times its length in memory."""
-MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES
-"""Limit for all bodies that are being received."""
-BODY_SECONDS = 60.0
-"""Longest time to receive a body."""
+TRACES = "/trace"  # the address that accepts traces (see `ui.run.replay.traces`)
+MAX_BODY_BYTES = 4 * 2**20  # limit for any other call. JSON takes up to 20 times its length in memory
+MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES  # limit for all bodies that are being received
+BODY_SECONDS = 60.0  # longest time to receive a body
 CROWDED = "the server is receiving as much as it can handle; try again in a moment"
 SLOW = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
 
@@ -37,10 +34,11 @@ UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/de
 
 
 class Guard:
-    """Middleware that refuses large bodies, and reports failures without the request's content."""
+    """Middleware that refuses large bodies and reads of unknown calls, and reports failures without the request's content."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, page: gr.Blocks | None = None) -> None:
         self._app = app
+        self._page = page
         self._receiving = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,6 +63,8 @@ class Guard:
         try:
             if announced.isdigit():
                 body.check(int(announced[:20]))
+            if kind and self._page is not None and scope["method"] == "GET":
+                check_read(self._page, kind, scope)
             await self._app(scope, body.receive, watched)
         except Exception as error:
             answer = _refusal(error, kind)
@@ -142,18 +142,12 @@ class Zipped(GZipMiddleware):
             await super().__call__(scope, receive, send)
 
 
-def server_options(routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = ()) -> dict[str, Any]:
-    """The `app_kwargs` of Gradio's `launch`: these routes and this middleware in addition to ours."""
+def server_options(routes: Sequence[BaseRoute] = (), page: gr.Blocks | None = None, before: str = "") -> dict[str, Any]:
+    """The `app_kwargs` of Gradio's `launch`: our middleware for a page, these routes and ours; `before` as for `Headers`."""
+    unused = [Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED]
+    zipped = Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6)
     return {
-        "routes": [
-            *routes,
-            *(Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED),
-        ],  # ours take precedence over Gradio's
-        "middleware": [
-            Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6),
-            Middleware(Headers),
-            Middleware(Guard),
-            *middleware,
-        ],
+        "routes": [*routes, *unused],  # they take precedence over Gradio's
+        "middleware": [zipped, Middleware(Headers, before=before), Middleware(Guard, page=page)],
         "exception_handlers": {RequestValidationError: unreadable},
     }

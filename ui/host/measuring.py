@@ -22,13 +22,10 @@ from naive_speculate.serving import Engine, Load, Request
 from naive_speculate.speculate.sequence import Detail
 
 MOST_TOKENS = 64
-MOST_SECONDS = 6.0
-"""Longest decoding within a measurement; what a slow model wrote by then is compared."""
-LANE_SECONDS = 20.0
-"""Longest plain decoding of a whole run, which the visitor watches."""
+MOST_SECONDS = 6.0  # longest decoding within a measurement; what a slow model wrote by then is compared
+LANE_SECONDS = 20.0  # longest plain decoding of a whole run, which the visitor watches
 MOST_REPEATS = 3
-AGREE = 0.1
-"""If plain decoding before and after differs by more, it is measured again: the machine was not quiet."""
+AGREE = 0.1  # if plain decoding before and after differs by more, it is measured again: the machine was not quiet
 PATIENCE_SECONDS = 10.0
 
 BUSY = "Others are decoding. A shared speed says nothing about drafts."
@@ -72,14 +69,8 @@ class Measuring:
     def speedup(self, engine: Engine, request: Request, lane: list[Event] | None = None) -> MeasuredSpeedup:
         """The speedup for this prompt and these settings, with an engine that has no observers.
 
-        Args:
-            engine: The engine.
-            request: The run.
-            lane: Receives the events of the whole run without drafts while it is decoded, which is the first measurement.
-                Without a list, only as many tokens as the others are decoded.
-
-        Raises:
-            NotMeasured: If others decode or the text is too short.
+        `lane` receives the events of the whole run without drafts while it is decoded, which is the first measurement. Without
+        it, only as many tokens as the others are decoded. Raises NotMeasured if others decode or the text is too short.
         """
         with self._alone(engine) as cancel:
             machine = machine_name(engine.about.device)
@@ -102,11 +93,7 @@ class Measuring:
         return found
 
     def events(self, engine: Engine, request: Request, detail: Detail = "none") -> list[Event]:
-        """A run's events, by default without probabilities; cut off if it takes too long.
-
-        Raises:
-            NotMeasured: If others decode.
-        """
+        """A run's events, by default without probabilities, cut off after a while. Raises NotMeasured if others decode."""
         with self._alone(engine, COMPANY) as cancel:
             return self._decode(engine, replace(request, detail=detail), cancel)
 
@@ -140,10 +127,8 @@ class Measuring:
 
 
 async def in_turn(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Run measuring work in its own thread, one after another, and return its result. Waiting takes no thread.
-
-    Work that does not begin within `PATIENCE_SECONDS` is dropped; the result is then a `reason` and whether to ask `again`.
-    """
+    """Run measuring work in its own thread, one after another, and return its result. Waiting takes no thread. Work that does
+    not begin within `PATIENCE_SECONDS` is dropped; the result is then a `reason` and whether to ask `again`."""
     loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
     def begin() -> dict[str, Any]:

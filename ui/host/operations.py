@@ -73,9 +73,8 @@ class Counters:
         self._steps = counter("spec_decode_num_drafts", "Steps with draft tokens.")
         self._drafted = counter("spec_decode_num_draft_tokens", "Tokens drafted.")
         self._accepted = counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
-        self._accepted_at = counter(
-            "spec_decode_num_accepted_tokens_per_pos", "Drafted tokens accepted, by index in the window.", "position"
-        )
+        by_place = "spec_decode_num_accepted_tokens_per_pos"
+        self._accepted_at = counter(by_place, "Drafted tokens accepted, by index in the window.", "position")
         self._failed = counter("runs_failed", "Runs refused, abandoned or ended by an error.", "outcome")
         self.registry.register(self)
 
@@ -89,10 +88,9 @@ class Counters:
         """Count a run."""
         self._prompt.inc(run.prompt_tokens)
         self._tokens.inc(run.tokens)
-        if run.outcome in ("stop", "length"):
-            self._ended.labels(run.outcome).inc()
-        elif run.outcome == "cancelled":
-            self._ended.labels("abort").inc()
+        reasons = {"stop": "stop", "length": "length", "cancelled": "abort"}
+        if run.outcome in reasons:
+            self._ended.labels(reasons[run.outcome]).inc()
         else:
             self._failed.labels(run.outcome).inc()
         for histogram, seconds in ((self._first, run.first_token_seconds), (self._waited, run.wait_seconds)):

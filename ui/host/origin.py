@@ -34,18 +34,14 @@ POLICY = {
     "frame-ancestors": f"'self' {HUGGING_FACE}",
 }
 """What the page may load, and who may frame it."""
-ON_A_SPACE = ("img-src", "connect-src")
-"""Gradio's bar on Spaces calls the Hub."""
+ON_A_SPACE = ("img-src", "connect-src")  # Gradio's bar on Spaces calls the Hub
 INLINE = re.compile(rb"<script(?=[\s>])")
+MARK = b"<gradio-app"  # the tag in Gradio's HTML that the page replaces
 
 
 def own_names(listed: Iterable[str] = (), host: str | None = None) -> frozenset[str]:
-    """The host names that visitors may use: this machine's, the Space's and the operator's.
-
-    Args:
-        listed: The operator's names.
-        host: The address that the server listens on.
-    """
+    """The host names that visitors may use: this machine's, the Space's and the operator's `listed` ones. `host` is the address
+    that the server listens on."""
     names = {*OURS, *listed, host or "", os.environ.get("SPACE_HOST", "")}
     return frozenset(name.lower() for name in names if name)
 
@@ -72,10 +68,12 @@ def trust(names: frozenset[str]) -> None:
 
 
 class Headers:
-    """Middleware that adds security headers to each answer."""
+    """Middleware that adds security headers to each answer, and its nonce to a page's scripts. Markup that is visible `before`
+    Gradio's page runs is inserted there."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, before: str = "") -> None:
         self._app = app
+        self._before = before.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -84,6 +82,7 @@ class Headers:
             return
         nonce = token_urlsafe(16)
         held: Message | None = None  # the start of a page, until its length is known
+        body = bytearray()
 
         async def marked(message: Message) -> None:
             nonlocal held
@@ -96,26 +95,23 @@ class Headers:
                     held = message
                     return
             elif held is not None:
-                start, held = held, None
-                message = {**message, "body": INLINE.sub(b'<script nonce="%s"' % nonce.encode(), message.get("body", b""))}
-                headers = MutableHeaders(scope=start)
+                body.extend(message.get("body", b""))
                 if message.get("more_body"):
-                    del headers["content-length"]
-                elif scope["method"] != "HEAD":
-                    headers["content-length"] = str(len(message["body"]))
-                await send(start)
+                    return
+                page = bytes(body).replace(MARK, self._before + MARK, 1)
+                page = INLINE.sub(b'<script nonce="%s"' % nonce.encode(), page)
+                if scope["method"] != "HEAD":
+                    MutableHeaders(scope=held)["content-length"] = str(len(page))
+                await send(held)
+                message = {"type": "http.response.body", "body": page}
             await send(message)
 
         await self._app(scope, receive, marked)
 
 
 def policy(nonce: str, *, embedded: bool = False) -> str:
-    """The content security policy of an answer.
-
-    Args:
-        nonce: The nonce of its scripts.
-        embedded: Whether the page is embedded in slides; these may be anywhere, even in a file.
-    """
+    """The content security policy of an answer whose scripts have this nonce. If the page is `embedded` in slides, these may be
+    anywhere, even in a file."""
     parts: dict[str, Any] = dict(POLICY)
     if embedded:
         del parts["frame-ancestors"]
@@ -126,12 +122,15 @@ def policy(nonce: str, *, embedded: bool = False) -> str:
 
 def readable(routes: Iterable[BaseRoute], metrics: str) -> list[BaseRoute]:
     """The operator's routes, with `/metrics` readable by `all`, by `local` programs, or `off`."""
-    given = [route for route in routes if metrics != "off" or not _is_metrics(route)]
-    return [_local(route) if metrics == "local" and _is_metrics(route) else route for route in given]
-
-
-def _is_metrics(route: BaseRoute) -> bool:
-    return isinstance(route, Route) and route.path == "/metrics"
+    if metrics == "all":
+        return list(routes)
+    found: list[BaseRoute] = []
+    for route in routes:
+        if not isinstance(route, Route) or route.path != "/metrics":
+            found.append(route)
+        elif metrics == "local":
+            found.append(_local(route))
+    return found
 
 
 def _local(route: Any) -> Route:

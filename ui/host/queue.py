@@ -11,8 +11,7 @@ from gradio.utils import LRUCache
 from ui.host.calls import MOST_SESSION_CHARACTERS
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 
-COUNT_BYTES = 2**20
-"""All unread messages are counted after every so many bytes."""
+COUNT_BYTES = 2**20  # all unread messages are counted after every so many bytes
 UNREAD = "Nobody read the results of this call, and the server keeps no more of them. The call was ended."
 CROWDED = "So many calls wait that the server has no room for this one. Try again in a moment."
 
@@ -54,14 +53,8 @@ class _Sessions(LRUCache[str, Messages]):
 
 
 class BoundedQueue(Queue):
-    """Ends calls whose unread results exceed a size in bytes, and refuses a call if the waiting ones are too large.
-
-    Args:
-        page: The page that is called.
-        size: Most calls that may wait.
-        visitor_bytes: Limit for one visitor's unread messages, and for all waiting calls together.
-        total_bytes: Limit for all unread messages together.
-    """
+    """Ends calls whose unread results exceed a size in bytes, and refuses a call if the waiting ones are too large or more than
+    `size`. `visitor_bytes` limits one visitor's unread messages, and all waiting calls together."""
 
     def __init__(self, page: gr.Blocks, size: int, visitor_bytes: int = VISITOR_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
         super().__init__(live_updates=True, concurrency_count=page.max_threads, update_intervals=1, max_size=size, blocks=page)

@@ -9,17 +9,13 @@ from naive_speculate.models import BUNDLED_PAIR, load_pair
 from ui.host.catalog import Catalog
 
 HALF = "bfloat16"
-MOST_PARAMETERS = 1_000_000_000
-"""Of a target that is loaded twice more: 6 GB for a billion."""
+MOST_PARAMETERS = 1_000_000_000  # of a target that is loaded twice more: 6 GB for a billion
 _loading = Lock()
 
 
 def scores_of(catalog: Catalog, pair: str) -> tuple[Scores, Scores]:
-    """Both copies of a pair's target; those of the last pair stay loaded.
-
-    Raises:
-        ValueError: If there is no such pair, or its target is too large, or cannot be loaded once more.
-    """
+    """Both copies of a pair's target; those of the last pair stay loaded. Raises ValueError if there is no such pair, or its
+    target is too large, or cannot be loaded once more."""
     served = catalog.of(pair)
     if served.engine.about.num_parameters.get("target", 0) > MOST_PARAMETERS:
         raise ValueError("the target is too large to be loaded twice more: use python -m naive_speculate differ")

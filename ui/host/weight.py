@@ -11,19 +11,15 @@ from typing import Any
 
 from naive_speculate.infer.memory import free_memory
 
-VISITOR_BYTES = 64 * 2**20
-"""Limit per visitor."""
-TOTAL_BYTES = 256 * 2**20
-"""Limit for all visitors together."""
+VISITOR_BYTES = 64 * 2**20  # limit per visitor
+TOTAL_BYTES = 256 * 2**20  # limit for all visitors together
 OVERHEAD = 1.2
 """Resident memory per byte that `sys.getsizeof` reports: 1.17 over 56,000 events of opened traces (glibc, Python 3.11)."""
 MANY_BYTES = 2**20
 GIVE_BACK_SECONDS = 1.0
-CHUNK = 256
-"""Values measured at once, which bounds the memory of the measurement. Objects shared by two chunks count twice."""
+CHUNK = 256  # values measured at once, which bounds the memory of the measurement. Objects shared by two chunks count twice
 _giving_back = threading.Lock()
-_SHARED = (type, Enum, ModuleType, FunctionType)
-"""Belongs to the program, not to the value that refers to it."""
+_SHARED = (type, Enum, ModuleType, FunctionType)  # belongs to the program, not to the value that refers to it
 
 
 class Weighed:

@@ -8,14 +8,12 @@ import gradio as gr
 from gradio.events import api
 from pydantic import BaseModel, model_serializer
 
-from naive_speculate.events import Event
 from ui.host.catalog import DECODING, Catalog
 from ui.host.weight import Weighed
 from ui.run.runs import Run
 from ui.run.settings import Settings, checked
 
-SECONDS_PER_LIST = 0.15
-"""Programs get fewer and longer lists than the page."""
+SECONDS_PER_LIST = 0.15  # programs get fewer and longer lists than the page
 _USUAL = Settings()
 
 
@@ -31,11 +29,6 @@ class _Unwritten(BaseModel):
     @model_serializer
     def _values(self) -> list[dict[str, Any]]:
         return [event.to_dict() for event in self.events.value]
-
-
-def _unwritten(events: list[Event], size: int) -> Any:
-    """A list that its reader sees as JSON values."""
-    return _Unwritten(events=Weighed(events, size))
 
 
 def add_api(catalog: Catalog) -> None:
@@ -72,24 +65,16 @@ def add_api(catalog: Catalog) -> None:
         """
         run = Run(keeps=False)
         try:
-            settings = checked(
-                {
-                    "prompt": prompt,
-                    "max_tokens": max_tokens,
-                    "temperature": temperature,
-                    "top_p": top_p,
-                    "seed": seed,
-                    **({"auto": True} if num_draft_tokens == "auto" else {"num_draft_tokens": num_draft_tokens}),
-                    "verify_strategy": verify_strategy,
-                    "drafter": drafter,
-                    "draft_sampling": draft_sampling,
-                    "tree": tree,
-                }
-            )
+            k: dict[str, Any] = {"auto": True} if num_draft_tokens == "auto" else {"num_draft_tokens": num_draft_tokens}
+            sampling = {"max_tokens": max_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
+            drafting = {"verify_strategy": verify_strategy, "drafter": drafter, "draft_sampling": draft_sampling}
+            drafting["tree"] = tree
+            settings = checked({"prompt": prompt, **sampling, **k, **drafting})
             run.start(partial(catalog.start, settings.pair, settings.request(), reader=run.reader()))
             async for _, events in run.batches(SECONDS_PER_LIST):
                 if events:
-                    yield _unwritten(events, run.weight_of(events))
+                    unwritten: Any = _Unwritten(events=Weighed(events, run.weight_of(events)))
+                    yield unwritten
             if run.error is not None:
                 raise run.error
         except ValueError as error:

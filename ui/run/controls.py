@@ -37,8 +37,7 @@ STRATEGIES = [
 ]
 OWN_DRAFTER = ("Default", "The drafter that this pair comes with. A target alone copies from earlier text.")
 
-Controls = dict[str, Component]
-"""The components by `Settings` field."""
+Controls = dict[str, Component]  # the components by `Settings` field
 
 
 def build_experiment(
@@ -52,14 +51,9 @@ def build_experiment(
 ) -> None:
     """Connect a button that starts an experiment and one that stops it.
 
-    Args:
-        run, stop: The buttons.
-        work: Yields values for the outputs. A ValueError becomes a toast; any other error is shown as the status.
-        inputs: Its inputs.
-        outputs: Two or more components; the first shows the status.
-        stopped: The status after Stop. It appears once the browser has released the experiment: before that, it would ignore
-            another start.
-        options: Options of the starting event.
+    `work` yields values for the outputs, of which the first shows the status. A ValueError becomes a toast; any other error is
+    shown as the status. `stopped` is the status after Stop. It appears once the browser has released the experiment: before
+    that, it would ignore another start.
     """
     status, *others = outputs
     skip = [gr.skip()] * len(others)
@@ -81,31 +75,16 @@ def build_experiment(
 
 def build_prompt(start: Settings) -> gr.Textbox:
     """The prompt."""
-    return gr.Textbox(
-        start.prompt,
-        label="Prompt",
-        lines=2,
-        max_lines=8,
-        placeholder="Ask a question, or start a story…",
-        elem_id="prompt",
-    )
+    hint = "Ask a question, or start a story…"
+    return gr.Textbox(start.prompt, label="Prompt", lines=2, max_lines=8, placeholder=hint, elem_id="prompt")
 
 
 def build_examples(prompts: Mapping[str, str], *, visible: bool) -> tuple[gr.Row, dict[gr.Button, str]]:
     """A row of buttons with these names, and the prompt of each."""
+    look: dict[str, Any] = {"size": "sm", "variant": "secondary", "elem_classes": "ns-example"}
     with gr.Row(elem_classes="ns-examples", visible=visible) as row:
-        buttons = {
-            gr.Button(name, size="sm", variant="secondary", elem_classes="ns-example"): text for name, text in prompts.items()
-        }
+        buttons = {gr.Button(name, **look): text for name, text in prompts.items()}
     return row, buttons
-
-
-def _slider(start: Settings, name: str, low: float, high: float, step: float, label: str, info: str, **more: Any) -> gr.Slider:
-    return gr.Slider(low, high, getattr(start, name), step=step, label=label, info=info, **more)
-
-
-def _number(start: Settings, name: str, label: str, info: str, **more: Any) -> gr.Number:
-    return gr.Number(getattr(start, name), label=label, info=info, **more)
 
 
 def build_dials(start: Settings) -> Controls:
@@ -114,10 +93,8 @@ def build_dials(start: Settings) -> Controls:
     Numbers have no bounds here, because Gradio's own error message would not name the field.
     """
     k = gr.Number(start.num_draft_tokens, label="Draft tokens (k)", min_width=0, elem_id="k")
-    return {
-        "num_draft_tokens": k,
-        "temperature": gr.Number(start.temperature, label="Temperature", step=0.1, min_width=0, elem_id="temperature"),
-    }
+    temperature = gr.Number(start.temperature, label="Temperature", step=0.1, min_width=0, elem_id="temperature")
+    return {"num_draft_tokens": k, "temperature": temperature}
 
 
 def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -129,17 +106,11 @@ def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
 def build_drawer(
     start: Settings, *, chat_template: bool, drafters: Sequence[str], pairs: list[tuple[str, str]]
 ) -> tuple[Controls, gr.Button]:
-    """All other controls in a drawer, which is closed at first, and the button that copies a link to them.
-
-    Args:
-        start: The initial values.
-        chat_template: Whether the pair has a chat template.
-        drafters: The registered drafters to choose from.
-        pairs: The pairs to choose from: labels with values.
-    """
+    """All other controls in a drawer, which is closed at first, and the button that copies a link to them. The pairs to choose
+    from are labels with values; a single one is no choice."""
     made: Controls = {}
     with gr.Accordion("More settings", open=False, elem_id="more"):
-        made |= _build_pair(pairs)
+        made["pair"] = gr.Dropdown(pairs, value="", label="Models", visible=len(pairs) > 1, elem_id="pair")
         made |= _build_drafting(start, drafters)
         made |= _build_sampling(start)
         made |= build_guided(start.guided, start.guided_text)
@@ -149,98 +120,60 @@ def build_drawer(
 
 
 def _build_drafting(start: Settings, drafters: Sequence[str]) -> Controls:
-    return {
-        "verify_strategy": gr.Dropdown(
-            STRATEGIES,
-            value=start.verify_strategy,
-            label="Verification",
-            info="How the [target](#term-target) judges [draft tokens](#term-draft): [rules](#term-sampling).",
-            elem_id="strategy",
-        ),
-        "drafter": gr.Radio(
-            drafter_choices(drafters),
-            value=start.drafter,
-            label="Drafter",
-            info="What proposes the [draft tokens](#term-draft). The output distribution is the same with each.",
-            elem_id="drafter",
-        ),
-        "draft_sampling": gr.Radio(
-            [("Sampled", "sampled"), ("Argmax", "argmax")],
-            value=start.draft_sampling,
-            label="Draft tokens of a model",
-            info="Drawn from the draft's distribution, or its most probable tokens. Argmax pays where the draft is less sure "
-            "than the target.",
-            elem_id="draft-sampling",
-        ),
-        "tree": gr.Textbox(
-            start.tree,
-            label="Token tree",
-            placeholder="4x2x1",
-            info="Several candidates per position: 4x2x1 drafts 4 tokens, 2 after each, then 1. More chances per target pass, "
-            "but each node costs verification: on 2 cores a pass over 17 tokens costs 1.84 single ones. One depth, such as 4, "
-            "can pay; deeper trees are for teaching. Needs a draft head or a draft model.",
-            elem_id="tree",
-        ),
-        "auto": gr.Checkbox(
-            start.auto,
-            label="Choose k automatically",
-            info="From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost).",
-        ),
-    }
+    made: Controls = {}
+    info, label = "How the [target](#term-target) judges [draft tokens](#term-draft): [rules](#term-sampling).", "Verification"
+    made["verify_strategy"] = gr.Dropdown(STRATEGIES, value=start.verify_strategy, label=label, info=info, elem_id="strategy")
+    info = "What proposes the [draft tokens](#term-draft). The output distribution is the same with each."
+    names = drafter_choices(drafters)
+    made["drafter"] = gr.Radio(names, value=start.drafter, label="Drafter", info=info, elem_id="drafter")
+    info = (
+        "Drawn from the draft's distribution, or its most probable tokens. Argmax pays where the draft is less sure than the "
+        "target."
+    )
+    ways, label = [("Sampled", "sampled"), ("Argmax", "argmax")], "Draft tokens of a model"
+    made["draft_sampling"] = gr.Radio(ways, value=start.draft_sampling, label=label, info=info, elem_id="draft-sampling")
+    info = (
+        "Several candidates per position: 4x2x1 drafts 4 tokens, 2 after each, then 1. More chances per target pass, "
+        "but each node costs verification: on 2 cores a pass over 17 tokens costs 1.84 single ones. One depth, such as 4, "
+        "can pay; deeper trees are for teaching. Needs a draft head or a draft model."
+    )
+    made["tree"] = gr.Textbox(start.tree, label="Token tree", placeholder="4x2x1", info=info, elem_id="tree")
+    info = "From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost)."
+    made["auto"] = gr.Checkbox(start.auto, label="Choose k automatically", info=info)
+    return made
+
+
+SLIDERS = {
+    "top_p": (0.05, 1, 0.05, "Top-p", "Keep the most probable tokens up to this total [probability](#term-top-p)."),
+    "min_p": (0, 1, 0.01, "Min-p", "Drop tokens below this fraction of the highest probability."),
+    "repetition_penalty": (0.5, 2, 0.05, "Repetition penalty", "Above 1, earlier tokens become less likely."),
+    "presence_penalty": (-2, 2, 0.1, "Presence penalty", "Subtracted from the logit of each generated token."),
+    "frequency_penalty": (-2, 2, 0.1, "Frequency penalty", "The same, once per time it was generated."),
+}
+"""Least and largest value, step, label and help."""
 
 
 def _build_sampling(start: Settings) -> Controls:
-    made: Controls = {}
-    made["seed"] = _number(start, "seed", "Seed", "[Same seed](#term-seed), same text.", elem_id="seed")
-    made["top_p"] = _slider(
-        start, "top_p", 0.05, 1, 0.05, "Top-p", "Keep the most probable tokens up to this total [probability](#term-top-p)."
-    )
-    made["top_k"] = _number(start, "top_k", "Top-k", "Keep only the k likeliest tokens; -1 keeps all.")
-    made["min_p"] = _slider(start, "min_p", 0, 1, 0.01, "Min-p", "Drop tokens below this fraction of the highest probability.")
-    made["repetition_penalty"] = _slider(
-        start, "repetition_penalty", 0.5, 2, 0.05, "Repetition penalty", "Above 1, earlier tokens become less likely."
-    )
-    made["presence_penalty"] = _slider(
-        start, "presence_penalty", -2, 2, 0.1, "Presence penalty", "Subtracted from the logit of each generated token."
-    )
-    made["frequency_penalty"] = _slider(
-        start, "frequency_penalty", -2, 2, 0.1, "Frequency penalty", "The same, once per time it was generated."
-    )
+    seed = gr.Number(start.seed, label="Seed", info="[Same seed](#term-seed), same text.", elem_id="seed")
+    made: Controls = {"seed": seed}
+    for name, (low, high, step, label, info) in SLIDERS.items():
+        made[name] = gr.Slider(low, high, getattr(start, name), step=step, label=label, info=info)
+        if name == "top_p":
+            made["top_k"] = gr.Number(start.top_k, label="Top-k", info="Keep only the k likeliest tokens; -1 keeps all.")
     return made
 
 
 def _build_end(start: Settings, chat_template: bool) -> Controls:
-    return {
-        "max_tokens": _number(start, "max_tokens", "Max tokens", "Stop after this many.", elem_id="max-tokens"),
-        "stop": gr.Textbox(
-            start.stop,
-            label="Stop strings",
-            lines=2,
-            info="One per line; the text [ends before it](#term-stop). \\n is a line break.",
-        ),
-        "ignore_eos": gr.Checkbox(
-            start.ignore_eos, label="Ignore the end token", info="Continue up to max tokens, even if the model would end."
-        ),
-        "chat": gr.Checkbox(
-            start.chat,
-            label="Chat template",
-            info="Format the prompt as in the model's chat training.",
-            visible=chat_template,
-        ),
-    }
-
-
-def _build_pair(choices: list[tuple[str, str]]) -> Controls:
-    """The choice of pair, hidden if there is only one."""
-    return {
-        "pair": gr.Dropdown(
-            choices,
-            value="",
-            label="Models",
-            visible=len(choices) > 1,
-            elem_id="pair",
-        )
-    }
+    made: Controls = {}
+    info = "Stop after this many."
+    made["max_tokens"] = gr.Number(start.max_tokens, label="Max tokens", info=info, elem_id="max-tokens")
+    info = "One per line; the text [ends before it](#term-stop). \\n is a line break."
+    made["stop"] = gr.Textbox(start.stop, label="Stop strings", lines=2, info=info)
+    info = "Continue up to max tokens, even if the model would end."
+    made["ignore_eos"] = gr.Checkbox(start.ignore_eos, label="Ignore the end token", info=info)
+    info = "Format the prompt as in the model's chat training."
+    made["chat"] = gr.Checkbox(start.chat, label="Chat template", info=info, visible=chat_template)
+    return made
 
 
 def ordered(controls: Controls) -> list[Component]:
@@ -248,10 +181,7 @@ def ordered(controls: Controls) -> list[Component]:
     return [controls[field.name] for field in fields(Settings)]
 
 
-def read(values: tuple[Any, ...]) -> Settings:
-    """The settings from the components' values, in the order of `ordered`.
-
-    Raises:
-        ValueError: Names the field that is empty or has the wrong type.
-    """
+def read(values: Sequence[Any]) -> Settings:
+    """The settings from the components' values, in the order of `ordered`; a ValueError names the field that is empty or has
+    the wrong type."""
     return checked({field.name: value for field, value in zip(fields(Settings), values, strict=True)})

@@ -47,35 +47,21 @@ UNREPEATED = "This run was not decoded here, so it cannot be repeated without it
 def build_guided(kind: str, text: str) -> dict[str, Component]:
     """The controls with their initial values; hidden if xgrammar is not installed."""
     possible = find_spec("xgrammar") is not None
-    choice = gr.Dropdown(
-        [("Nothing", ""), *((title, kind) for kind, title in TITLES.items())],
-        value=kind,
-        label="Guide the text by",
-        info="[Blocks](#term-guided) every token that violates it, for draft and target alike. Text that it requires, such as "
-        "the keys of JSON, is drafted without a drafter: this helps where a schema has long fixed parts.",
-        elem_id="guided",
-        visible=possible,
+    kinds = [("Nothing", ""), *((title, kind) for kind, title in TITLES.items())]
+    info = (
+        "[Blocks](#term-guided) every token that violates it, for draft and target alike. Text that it requires, such as "
+        "the keys of JSON, is drafted without a drafter: this helps where a schema has long fixed parts."
     )
-    source = gr.Textbox(
-        text,
-        label="Guide",
-        lines=3,
-        max_lines=12,
-        info=HINTS.get(kind),
-        elem_id="guided-text",
-        visible=possible and bool(kind),
-    )
+    choice = gr.Dropdown(kinds, value=kind, label="Guide the text by", info=info, elem_id="guided", visible=possible)
+    look: dict[str, Any] = {"lines": 3, "max_lines": 12, "elem_id": "guided-text", "visible": possible and bool(kind)}
+    source = gr.Textbox(text, label="Guide", info=HINTS.get(kind), **look)
     choice.input(None, [choice, source], source, js=FILL, **QUIET)
     choice.change(None, choice, source, js=SHOW, **QUIET)
     return {"guided": choice, "guided_text": source}
 
 
 def guide(kind: str, text: str) -> dict[str, Any] | None:
-    """The library's `guided_decoding`; None for no guide.
-
-    Raises:
-        ValueError: If the kind is unknown or the guide empty.
-    """
+    """The library's `guided_decoding`; None for no guide. Raises ValueError if the kind is unknown or the guide empty."""
     if not kind:
         return None
     if kind not in TITLES:

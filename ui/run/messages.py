@@ -13,22 +13,11 @@ from ui.labels import to_json
 from ui.run.runs import Run
 from ui.run.settings import NOTHING
 
-HEAVY = frozenset(
-    {
-        "draft_top",
-        "target_top",
-        "residual_top",
-        "cost_table",
-        "logprobs",
-        "prompt_logprobs",
-        "draft_top_target",
-        "target_top_draft",
-    }
-)
+_TOPS = {"draft_top", "target_top", "residual_top", "draft_top_target", "target_top_draft"}
+HEAVY = frozenset(_TOPS | {"cost_table", "logprobs", "prompt_logprobs"})
 """Fields that the page does not need to draw tokens and steps."""
 
-RESYNC_EVENTS = 4000
-"""Most events in one answer to a request for missed events."""
+RESYNC_EVENTS = 4000  # most events in one answer to a request for missed events
 
 
 def batch(run: Run, first: int = 0, most: int | None = None) -> str:

@@ -18,8 +18,7 @@ from ui.explain.redraw import redraw_data
 from ui.run.messages import batch
 from ui.run.runs import Run
 
-MAX_EXPLAINED = 2000
-"""Longer runs, in events, have no explanations in the inspector, only its bar and one sentence."""
+MAX_EXPLAINED = 2000  # longer runs, in events, have no explanations in the inspector, only its bar and one sentence
 ENTRIES = ("stage", "inspector", "glossary", "offline")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' data:; img-src data: blob:"
 
@@ -28,7 +27,11 @@ def offline_page(run: Run, stage: str) -> str:
     """The file of a run so far, with the stage's markup."""
     data = json.loads(batch(run)) | {"live": False, "done": True}
     content = {"message": json.dumps(data), "words": _words(run.trace)}
-    imports = {f"ns/{name}.js": f"data:text/javascript;base64,{b64encode(text.encode()).decode()}" for name, text in _modules()}
+    # Imports of other scripts are by the names that the import map resolves.
+    scripts = {name: IMPORT.sub(r'\1"ns/\2.js"', text) for name, text in sorted(modules_for(ENTRIES).items())}
+    imports = {
+        f"ns/{name}.js": f"data:text/javascript;base64,{b64encode(text.encode()).decode()}" for name, text in scripts.items()
+    }
     return render(
         "offline",
         policy=Markup(_POLICY),
@@ -45,11 +48,6 @@ def offline_page(run: Run, stage: str) -> str:
 def document(title: str, body: str) -> str:
     """A whole HTML file around a piece of markup."""
     return render("document", policy=Markup(_POLICY), title=title, body=Markup(body))
-
-
-def _modules() -> list[tuple[str, str]]:
-    """The scripts that the file needs, by name, with imports that the import map resolves."""
-    return sorted((name, IMPORT.sub(r'\1"ns/\2.js"', text)) for name, text in modules_for(ENTRIES).items())
 
 
 def _words(trace: Trace) -> dict[int, object]:

@@ -10,8 +10,7 @@ from ui.explain.models import models_in_short, models_markup
 from ui.host.catalog import Catalog
 from ui.notify import QUIET
 
-Looks = dict[str, dict[str, Any]]
-"""Attributes of components, by the components' names in `follow_pairs`."""
+Looks = dict[str, dict[str, Any]]  # attributes of components, by the components' names in `follow_pairs`
 
 
 def build_notice(catalog: Catalog) -> gr.HTML:
@@ -34,13 +33,8 @@ def choices(catalog: Catalog) -> list[tuple[str, str]]:
 
 
 def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> None:
-    """Update the page when another pair is chosen, and when loading ends.
-
-    Args:
-        catalog: The pairs.
-        page: The served page; pages opened later show the pairs as they are then.
-        parts: The components `notice`, `pair`, `line`, `models`, `chat`, `questions` and `stories`.
-    """
+    """Update the page when another pair is chosen, and when loading ends: the components `notice`, `pair`, `line`, `models`,
+    `chat`, `questions` and `stories`. Pages opened later show the pairs as they are then."""
     pair, notice = parts["pair"], parts["notice"]
 
     def update(looks: Looks) -> dict[Block, Any]:

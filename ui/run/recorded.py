@@ -12,8 +12,7 @@ from ui.run.stats import title
 
 FOLDER = ROOT / "recorded"
 SPECULATIVE, PLAIN = FOLDER / "speculative.jsonl", FOLDER / "plain.jsonl"
-START = Settings(prompt=next(iter(EXAMPLES.values())), seed=1)
-"""The settings of the bundled pair's recording."""
+START = Settings(prompt=next(iter(EXAMPLES.values())), seed=1)  # the settings of the bundled pair's recording
 SMOLLM2 = Settings(prompt=QUESTIONS[0], seed=1, num_draft_tokens=3, temperature=0.0)
 OF_TARGETS = {KNOWN["smollm2"].target: (FOLDER / "smollm2", SMOLLM2)}
 """Folders and settings of other pairs' recordings, by the target's name."""

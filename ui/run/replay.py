@@ -20,11 +20,7 @@ MAX_LINE_CHARACTERS = 4 * 1024 * 1024
 
 
 def opened(name: object, text: object) -> Run:
-    """The run in a trace file.
-
-    Raises:
-        ValueError: If the file is invalid or too large.
-    """
+    """The run in a trace file. Raises ValueError if the file is invalid or too large."""
     if not isinstance(text, str) or len(text) > MAX_TRACE_BYTES:
         raise ValueError(TOO_LARGE)
     size = 0

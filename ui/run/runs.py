@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -25,22 +25,17 @@ BATCH_SECONDS = 0.05
 FEW_RUNS = 4
 """Up to so many runs get batches that often. With more, each gets fewer and larger ones, because a batch costs the server more
 than its events."""
-MOST_UNREAD = 1000
-"""A run pauses if its reader leaves so many events unread, about 250 tokens."""
-ABANDONED_SECONDS = 60.0
-"""A run is ended if its events stay unread, or it stays paused, for so long."""
-LEFT_SECONDS = 600.0
-"""How long a visitor's runs are kept after the connection ends: it may come back."""
+MOST_UNREAD = 1000  # a run pauses if its reader leaves so many events unread, about 250 tokens
+ABANDONED_SECONDS = 60.0  # a run is ended if its events stay unread, or it stays paused, for so long
+LEFT_SECONDS = 600.0  # how long a visitor's runs are kept after the connection ends: it may come back
 KEPT_RUNS = 200
 WEIGHED_LISTS = 16
 """One of so many delivered lists is measured and represents the others; measuring all would cost the decoder 5% of its time."""
-GROWN_BYTES = 2**20
-"""After growing by so much, a run may force others out."""
+GROWN_BYTES = 2**20  # after growing by so much, a run may force others out
 TOO_LARGE = f"The run was ended: its events exceed the {VISITOR_BYTES // 2**20} MB that this page keeps per visitor."
 NO_ROOM = "The run was ended: the server's memory for events is full. Try again in a moment, or with fewer tokens."
 
-_starting = ThreadPoolExecutor(4, "starting")
-"""Checks requests: tokenizing a long prompt takes time."""
+_starting = ThreadPoolExecutor(4, "starting")  # checks requests: tokenizing a long prompt takes time
 _guiding = ThreadPoolExecutor(2, "guiding")
 """Checks requests with a guide, which may take seconds to compile, so that other runs need not wait."""
 _live: set[int] = set()
@@ -49,11 +44,8 @@ _counting = threading.Lock()
 
 
 async def request_of(settings: Settings) -> Request:
-    """The request for some settings. A guide is parsed outside the event loop, which serves other visitors.
-
-    Raises:
-        ValueError: Names the invalid setting.
-    """
+    """The request for some settings. A guide is parsed outside the event loop, which serves other visitors; a ValueError names
+    the invalid setting."""
     if not settings.guided:
         return settings.request()
     return await asyncio.get_running_loop().run_in_executor(_guiding, settings.request)
@@ -68,52 +60,28 @@ def _next_serial() -> int:
 
 
 class Run:
-    """One run, live or replayed. The page refers to it by its unguessable `id`.
-
-    Attributes:
-        id: The run's name in the browser.
-        serial: Larger for later runs.
-        events: The events so far; only appended to, except for the last one's `speedup`.
-        live: Whether it was decoded in this process.
-        title: The line above its tokens.
-        crowded: Whether other runs were decoded at the same time, so that its times say little.
-        plain: The events of the same prompt without drafts, decoded after the run; empty until then.
-        measure: Measures the speedup and fills `plain`; None for a run that was not decoded here.
-        unguided: Finds the acceptance of the same run without its guide; None without a guide, or if not decoded here.
-        settings: The visitor's settings; None for an opened trace.
-        error: Why the run could not start or continue.
-        size: Size of its events in bytes.
-        grown: Called with the run when the size has grown by `GROWN_BYTES`.
-
-    Args:
-        size: Size of the events, if known.
-        keeps: Whether to keep the delivered events; otherwise only the reader of `batches` gets them.
-    """
+    """One run, live or replayed. The page refers to it by its unguessable `id`. If it `keeps` no events, only the reader of
+    `batches` gets them."""
 
     def __init__(
-        self,
-        events: Iterable[Event] = (),
-        *,
-        id: str | None = None,
-        title: str = "",
-        size: int | None = None,
-        keeps: bool = True,
+        self, events: Iterable[Event] = (), *, id: str = "", title: str = "", size: int | None = None, keeps: bool = True
     ) -> None:
         self.id = id or token_urlsafe(16)
-        self.serial = _next_serial()
-        self.events: list[Event] = list(events)
-        self.size = weight(self.events) if size is None else size
-        self.grown: Callable[[Run], None] = lambda _: None
+        self.serial = _next_serial()  # larger for later runs
+        self.events: list[Event] = list(events)  # only appended to, except for the last one's `speedup`
+        self.size = weight(self.events) if size is None else size  # of the events, in bytes
+        self.grown: Callable[[Run], None] = lambda _: None  # called when the size has grown by `GROWN_BYTES`
         self._keeps = keeps
         self._weighed, self._mean, self._lists = self.size, 0.0, 0
-        self.live = False
-        self.title = title
-        self.crowded = False
-        self.plain: list[Event] = []
+        self.live = False  # whether it was decoded in this process
+        self.title = title  # the line above its tokens
+        self.crowded = False  # whether other runs were decoded at the same time, so that its times say little
+        self.plain: list[Event] = []  # the events of the same prompt without drafts, decoded after the run
+        # Measures the speedup and fills `plain`, and finds the acceptance without the guide; None if it was not decoded here.
         self.measure: Callable[[], MeasuredSpeedup] | None = None
         self.unguided: Callable[[], Acceptance] | None = None
-        self.settings: Settings | None = None
-        self.error: Exception | None = None
+        self.settings: Settings | None = None  # the visitor's; None for an opened trace
+        self.error: Exception | None = None  # why it could not start or continue
         self.cancel = threading.Event()
         self.done = threading.Event()
         self.done.set()
@@ -225,7 +193,6 @@ class Runs:
         self._kept = kept
         self._total_bytes, self._visitor_bytes = total_bytes, visitor_bytes
         self._lock = threading.RLock()
-        self._runs: OrderedDict[str, Run] = OrderedDict()
         self._of: dict[str, list[Run]] = {}
         self._pinned: dict[str, Run] = {}
         self._left: dict[str, float] = {}  # when each departed visitor left
@@ -243,16 +210,20 @@ class Runs:
             for before in own:
                 before.cancel.set()
             own.append(run)
-            self._runs[run.id] = run
-            self._forget_runs(own[:-2])
+            give_back(_size(own[:-2]))
             del own[:-2]
             self._make_room(run)
         run.grown = self._grown
 
     def _grown(self, run: Run) -> None:
         with self._lock:
-            if self._runs.get(run.id) is run:
+            if run in self._everybody:
                 self._make_room(run)
+
+    @property
+    def _everybody(self) -> list[Run]:
+        """All kept runs, the oldest first."""
+        return sorted((run for own in self._of.values() for run in own), key=lambda run: run.serial)
 
     def adopt(self, session: str, run_id: object) -> Run | None:
         """Assign a run that was added under its own id to a visitor; None if there is none, or it is assigned already."""
@@ -268,44 +239,40 @@ class Runs:
         """Forget the oldest finished runs, the visitor's own first. If that is not enough, end the new one if it alone is
         too large, else the largest live one."""
         own = next(kept for kept in self._of.values() if new in kept)
-        everybody = self._runs.values()
 
         def fits() -> bool:
-            return len(everybody) <= self._kept and _size(everybody) <= self._total_bytes
+            return len(self._everybody) <= self._kept and _size(self._everybody) <= self._total_bytes
 
         self._forget_oldest([run for run in own if run is not new], lambda: fits() and _size(own) <= self._visitor_bytes)
-        self._forget_oldest([run for run in everybody if run not in own], fits)
+        self._forget_oldest([run for run in self._everybody if run not in own], fits)
         if new.size > self._visitor_bytes:
             new.end(TOO_LARGE)
-        going = [run for run in everybody if not run.done.is_set() and not run.cancel.is_set()]
-        if going and _size(everybody) > self._total_bytes:
+        going = [run for run in self._everybody if not run.done.is_set() and not run.cancel.is_set()]
+        if going and _size(self._everybody) > self._total_bytes:
             max(going, key=lambda run: run.size).end(NO_ROOM)
 
     def _forget_oldest(self, runs: list[Run], enough: Callable[[], bool]) -> None:
         for old in [run for run in runs if run.done.is_set()]:
             if enough():
                 return
-            session = next(session for session, kept in self._of.items() if old in kept)
-            self._of[session].remove(old)
-            if not self._of[session]:
-                del self._of[session]
-            self._forget_runs([old])
+            self.drop(next(session for session, kept in self._of.items() if old in kept), old)
+            give_back(old.size)
 
     def drop(self, session: str, run: Run) -> None:
-        """Forget a run without events, so that the previous one stays."""
+        """Forget a run, such as one without events, so that the previous one stays."""
         with self._lock:
             own = self._of.get(session, [])
             if run in own:
                 own.remove(run)
             if not own:
                 self._of.pop(session, None)
-            self._runs.pop(run.id, None)
 
     def get(self, run_id: object) -> Run | None:
         """The run of that id; None if it is not kept."""
         if not isinstance(run_id, str):
             return None
-        return self._pinned.get(run_id) or self._runs.get(run_id)
+        with self._lock:
+            return self._pinned.get(run_id) or next((run for run in self._everybody if run.id == run_id), None)
 
     def read(self, run_id: object) -> Run | None:
         """The run of that id, requested by its visitor, who is therefore present."""
@@ -322,15 +289,8 @@ class Runs:
 
     def _forget(self, session: str) -> None:
         self._left.pop(session, None)
-        own = self._of.pop(session, [])
-        for run in own:
-            run.cancel.set()
-        self._forget_runs(own)
-
-    def _forget_runs(self, runs: list[Run]) -> None:
-        for run in runs:
-            self._runs.pop(run.id, None)
-        give_back(_size(runs))
+        self.cancel(session)
+        give_back(_size(self._of.pop(session, [])))
 
     def leave(self, session: str) -> None:
         """The visitor's connection ended. The runs are kept for a while, since it may come back."""
@@ -347,7 +307,7 @@ class Runs:
     def cancel_all(self) -> None:
         """Cancel every run; the server stops."""
         with self._lock:
-            for run in self._runs.values():
+            for run in self._everybody:
                 run.cancel.set()
 
 

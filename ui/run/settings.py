@@ -61,20 +61,13 @@ class Settings:
         return [line.replace("\\n", "\n") for line in self.stop.split("\n") if line]
 
     def params(self) -> SamplingParams:
-        """The library's parameters.
-
-        Raises:
-            ValueError: Names the field that is out of range.
-        """
+        """The library's parameters; a ValueError names the field that is out of range."""
         same = {name: getattr(self, name) for name in ALIKE}
         return SamplingParams(**same, stop=self.stop_strings, guided_decoding=guide(self.guided, self.guided_text))
 
     def request(self, detail: Detail = "full") -> Request:
-        """The request for the engine; details cost time, so omit them if only tokens and times are needed.
-
-        Raises:
-            ValueError: Names the invalid setting.
-        """
+        """The request for the engine; details cost time, so omit them if only tokens and times are needed. A ValueError names
+        the invalid setting."""
         if not self.prompt.strip():
             raise ValueError("prompt is empty: write the start of a text")
         return Request(
@@ -98,16 +91,11 @@ class Settings:
 
 ALIKE = {field.name for field in fields(Settings)} & {field.name for field in fields(SamplingParams)} - {"stop"}
 """Settings with the same name and meaning in the library."""
-NOTHING = Settings(prompt="", seed=None)
-"""Settings relative to which a link contains the prompt and the seed."""
+NOTHING = Settings(prompt="", seed=None)  # settings relative to which a link contains the prompt and the seed
 
 
 def from_query(query: Mapping[str, str]) -> dict[str, Any]:
-    """The settings in a link, by field.
-
-    Raises:
-        ValueError: Names the invalid value.
-    """
+    """The settings in a link, by field; a ValueError names the invalid value."""
     linked = {field.name: query[field.name][:MAX_PROMPT_CHARACTERS] for field in fields(Settings) if field.name in query}
     settings = checked(linked)
     choices: dict[str, Collection[str]] = {
@@ -146,11 +134,8 @@ def settings_of(trace: Trace) -> Settings | None:
 
 
 def checked(values: Mapping[str, Any]) -> Settings:
-    """Settings from values by field; missing fields have their defaults.
-
-    Raises:
-        ValueError: Names the field that is empty or has the wrong type.
-    """
+    """Settings from values by field; missing fields have their defaults. A ValueError names the field that is empty or has the
+    wrong type."""
     try:
         return Settings(**values)
     except ValidationError as error:

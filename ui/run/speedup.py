@@ -18,25 +18,26 @@ FAILED = "The run ended in an error."
 def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
     """The answer for the browser: the `speedup`, measured now if possible, or a `reason` and whether to ask `again`. A
     stopped run is measured only if the visitor `asked`."""
-    finished = _finished(run)
+    finished = run.events[-1] if run.events and run.events[-1].kind == EventKind.FINISHED else None
+    if finished is not None and finished.speedup is not None:
+        return {"speedup": finished.to_dict()["speedup"]}
+    if run.measure is None:
+        return _reason(NONE_SAVED)
     if finished is None:
-        return _reason(NONE_SAVED if run.measure is None else GOES_ON)
-    if finished.speedup is None:
-        if run.measure is None:
-            return _reason(NONE_SAVED)
-        if finished.finish_reason == FinishReason.ERROR:
-            return _reason(FAILED)
-        if finished.finish_reason == FinishReason.CANCELLED and not asked:
-            return _reason(STOPPED, again=True)
-        run.plain.clear()
-        try:
-            finished = keep(run, run.measure())
-        except (NotMeasured, ValueError, RuntimeError) as error:  # the decoder stopped or failed
-            again = isinstance(error, NotMeasured) and error.again
-            if again:
-                run.plain.clear()  # it was cut off
-            return _reason(str(error), again=again)
-        run.size += weight(run.plain)
+        return _reason(GOES_ON)
+    if finished.finish_reason == FinishReason.ERROR:
+        return _reason(FAILED)
+    if finished.finish_reason == FinishReason.CANCELLED and not asked:
+        return _reason(STOPPED, again=True)
+    run.plain.clear()
+    try:
+        finished = keep(run, run.measure())
+    except (NotMeasured, ValueError, RuntimeError) as error:  # the decoder stopped or failed
+        again = isinstance(error, NotMeasured) and error.again
+        if again:
+            run.plain.clear()  # it was cut off
+        return _reason(str(error), again=again)
+    run.size += weight(run.plain)
     return {"speedup": finished.to_dict()["speedup"]}
 
 
@@ -49,11 +50,6 @@ def keep(run: Run, speedup: MeasuredSpeedup) -> Event:
 def seeded(request: Request, seed: int | None, **changes: Any) -> Request:
     """The request with its drawn seed and other changed parameters."""
     return replace(request, params=replace(request.params, seed=seed, **changes))
-
-
-def _finished(run: Run) -> Event | None:
-    last = run.events[-1] if run.events else None
-    return last if last is not None and last.kind == EventKind.FINISHED else None
 
 
 def _reason(why: str, *, again: bool = False) -> dict[str, Any]:

@@ -24,18 +24,8 @@ from ui.run.settings import NOTHING, settings_of
 from ui.run.speedup import speedup_of
 from ui.run.stats import TILES
 
-LEGEND = (
-    EventKind.ACCEPTED,
-    EventKind.RESAMPLED,
-    EventKind.BONUS,
-    EventKind.REJECTED,
-    EventKind.DISCARDED,
-    EventKind.PROPOSED,
-)
-
-TERMS_OF = {"drafted": "draft", "prompt": ""} | {
-    label: label for label in ("accepted", "rejected", "discarded", "resampled", "bonus")
-}
+LEGEND = [EventKind(name) for name in ("accepted", "resampled", "bonus", "rejected", "discarded", "proposed")]
+TERMS_OF = {STYLES[kind].label: STYLES[kind].label for kind in LEGEND} | {"drafted": "draft", "prompt": ""}
 """The kinds' glossary terms, by label."""
 
 

@@ -15,15 +15,13 @@ TILES = {
 def title(trace: Trace) -> str:
     """A run's settings in one line of plain text."""
     started, settings = trace.started, trace.settings
-    k = settings.get("num_draft_tokens")
+    k, temperature = settings.get("num_draft_tokens"), settings.get("temperature")
     drafter = DRAFTERS.get(str(settings.get("drafter")))
-    strategy = str(settings.get("verify_strategy", "")).replace("_", " ")
-    temperature = settings.get("temperature")
     parts = [
         drafter.title.lower() if drafter and drafter.title and k != 0 else "",
         f"tree {settings['tree']}" if settings.get("tree") and k != 0 else "",
         "argmax drafts" if settings.get("draft_sampling") == "argmax" else "",
-        strategy,
+        str(settings.get("verify_strategy", "")).replace("_", " "),
         f"k = {k}" if k is not None else "",
         f"temperature {temperature:g}" if isinstance(temperature, int | float) else "",
         f"seed {started.seed}" if started and started.seed is not None else "",

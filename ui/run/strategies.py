@@ -52,15 +52,8 @@ MARKS = (("accepted", "✓"), ("rejected", "✗"), ("discarded", "–"))
 
 @dataclass(slots=True)
 class ComparedStep:
-    """A step with draft tokens.
-
-    Attributes:
-        number: The step's number, from 0.
-        drafts: The draft tokens' texts.
-        accepted: How many of them each strategy accepts with the run's draws, by name.
-        expected: How many each accepts on average, by name.
-        distances: At each position of the window, the distance of typical acceptance from the target.
-    """
+    """A step with draft tokens: its number from 0, and their texts; how many of them each strategy accepts with the run's draws
+    and on average, by name; and at each position of the window, the distance of typical acceptance from the target."""
 
     number: int
     drafts: list[str]
@@ -119,20 +112,17 @@ def markup(trace: Trace) -> str:
         return Markup("<p>{}</p>").format(_why_none(trace))
     own = trace.settings["verify_strategy"]
     plain = sum(event.kind == EventKind.STEP and not event.num_draft for event in trace)
+    words = {"names": NAMES, "same_text": SAME_TEXT, "heads": HEADS, "expected": EXPECTED, "marks": MARKS}
     return render(
         "strategies",
-        names=NAMES,
+        **words,
         own=own,
-        same_text=SAME_TEXT,
         differing=sum(step.differs for step in steps),
         steps=steps,
         no_draws=NO_DRAWS if own == VerifyStrategy.TYPICAL_ACCEPTANCE else "",
-        heads=HEADS,
         summary=_summary(steps, plain),
-        expected=EXPECTED,
         shown=steps[:MOST_STEPS],
         left=max(0, len(steps) - MOST_STEPS),
-        marks=MARKS,
     )
 
 

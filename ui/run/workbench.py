@@ -34,8 +34,7 @@ from ui.run.strategies import build_strategies
 
 NO_RUN = "The server no longer has this run. Press Run for a new one."
 NO_ROOM = "The server has no room for this trace. Try again later."
-LOST_LINK = '{"lost": true}'
-"""The stage's message for a link that leads nowhere."""
+LOST_LINK = '{"lost": true}'  # the stage's message for a link that leads nowhere
 SETTINGS = '<button type="button" class="ns-settings-open" aria-expanded="false">Settings</button>'
 COPY_LINK = """(query) => {
     const link = location.origin + location.pathname + (query ? "?" + query : "");
@@ -67,16 +66,9 @@ class Workbench:
                 self.others = build_strategies(runs)
                 build_waterfall()
                 models = build_models(catalog)
-        made = self.controls
-        self.parts: dict[str, Block] = {
-            "pair": made["pair"],
-            "chat": made["chat"],
-            "questions": questions,
-            "stories": stories,
-            "line": line,
-            "models": models,
-        }
-        self.settings = parts.ordered(made)
+        of_pair: dict[str, Block] = {name: self.controls[name] for name in ("pair", "chat")}
+        self.parts = of_pair | {"questions": questions, "stories": stories, "line": line, "models": models}
+        self.settings = parts.ordered(self.controls)
         self._connect_events()
 
     def _build_side(self, catalog: Catalog) -> tuple[Block, Block, Block]:
@@ -145,7 +137,7 @@ class Workbench:
 
     async def _follow(self, event: gr.EventData, request: gr.Request) -> AsyncIterator[Any]:
         """A link was followed: show its run if the server has it, else repeat it."""
-        asked, session = _asked(event), request.session_hash or ""
+        asked, session = payload(event), request.session_hash or ""
         kept = self._runs.get(asked.get("run"))
         if kept is not None and kept.done.is_set():
             run = kept.copy()
@@ -175,7 +167,6 @@ class Workbench:
             yield gr.skip()
             return
         run = Run()
-
         run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed), run.plain)
         if wanted.params.guided_decoding is not None:
             without = partial(seeded, wanted, guided_decoding=None)
@@ -205,14 +196,13 @@ class Workbench:
 
         The event contains the server's answer: the `run`, or the `problem`; neither if the file was too large to send.
         """
-        asked = _asked(event)
+        asked = payload(event)
         run = self._runs.adopt(request.session_hash or "", asked.get("run"))
         if run is None:
             warn(asked.get("problem") or (NO_ROOM if asked.get("run") else TOO_LARGE))
             return [gr.skip()] * (1 + len(self.settings))
         settings = settings_of(run.trace)
-        values = [getattr(settings, field.name) if settings else gr.skip() for field in fields(Settings)]
-        return [batch(run, most=0), *values]
+        return [batch(run, most=0), *(getattr(settings, field.name, gr.skip()) for field in fields(Settings))]
 
     def _link(self, *values: Any) -> Any:
         try:
@@ -233,11 +223,6 @@ class Workbench:
         return [settings.get(field.name, gr.skip()) for field in fields(Settings)]
 
 
-def _asked(event: gr.EventData) -> dict[str, Any]:
-    data = payload(event)
-    return data if isinstance(data, dict) else {}
-
-
 def linked(event: gr.EventData) -> dict[str, str]:
     """A link's parameters, from an event with its `query`."""
-    return dict(parse_qsl(str(_asked(event).get("query", ""))[:MAX_PROMPT_CHARACTERS], keep_blank_values=True))
+    return dict(parse_qsl(str(payload(event).get("query", ""))[:MAX_PROMPT_CHARACTERS], keep_blank_values=True))

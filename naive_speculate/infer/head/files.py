@@ -71,11 +71,7 @@ def _tensor_names(name: str) -> set[str]:
 
 def tensor_files(name: str, wanted: Callable[[str], object] = bool, fetch: bool = True) -> list[Path]:
     """The safetensors files of a local folder or a Hub repository; of several, those with a tensor whose name is wanted.
-    Without `fetch`, only the cache of the Hub is read.
-
-    Raises:
-        ValueError: If one is missing.
-    """
+    Without `fetch`, only the cache of the Hub is read. Raises `ValueError` if one is missing."""
     if (single := _file(name, "model.safetensors", fetch)) is not None:
         return [single]
     if (index := _file(name, "model.safetensors.index.json", fetch)) is None:

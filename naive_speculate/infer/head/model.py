@@ -10,6 +10,7 @@ from naive_speculate.infer.head.torch import TorchHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.sampling.random_source import Race
 
 
 class _Forward(Protocol):
@@ -136,7 +137,7 @@ class DraftHead(Head):
         last: Sequence[int],
         k: int,
         vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None,
+        race: Race | None,
         with_probs: bool,
         fuses: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:

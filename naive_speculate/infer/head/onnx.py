@@ -14,6 +14,7 @@ from naive_speculate.infer.llama.onnx_session import OnnxSession, make_session, 
 from naive_speculate.infer.llama.onnx_window import Windows
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
+from naive_speculate.sampling.random_source import Race
 
 
 class HeadGraph(GraphBuilder):
@@ -135,7 +136,7 @@ class OnnxHead(OnnxSession):
         last: Sequence[int],
         k: int,
         vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None,
+        race: Race | None,
         with_probs: bool,
         fuses: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:

@@ -18,6 +18,7 @@ from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, Rotary
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.sampling.random_source import Race
 
 if TYPE_CHECKING:  # slow to import
     from transformers import PreTrainedModel
@@ -153,13 +154,7 @@ class LlamaLanguageModel(HasEndTokens):
         return bool(getattr(self._forward, "drafts_windows", False))
 
     def draft_window(
-        self,
-        query: Tokens,
-        rows: CacheRows,
-        k: int,
-        vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None = None,
-        with_probs: bool = False,
+        self, query: Tokens, rows: CacheRows, k: int, vocab_size: int, race: Race | None = None, with_probs: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
         """Choose k tokens, one after the other, in one call; see `OnnxLlama.draft`. None if the executor cannot."""
         forward = self._forward

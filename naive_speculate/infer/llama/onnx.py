@@ -12,6 +12,7 @@ from naive_speculate.infer.llama.onnx_window import Windows
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows
+from naive_speculate.sampling.random_source import Race
 
 SMALL = 100_000_000
 """Most weights of a model whose two forms of attention have a session each, with a copy of the weights. In a larger model the
@@ -46,19 +47,12 @@ class OnnxLlama(OnnxSession):
         return self._windows is not None
 
     def draft(
-        self,
-        token_ids: Tokens,
-        rows: CacheRows,
-        k: int,
-        vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None,
-        with_probs: bool,
+        self, token_ids: Tokens, rows: CacheRows, k: int, vocab_size: int, race: Race | None, with_probs: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Choose k of `vocab_size` tokens, one after the other, in one call; writes the keys and values of k forwards.
 
-        `race` is for sampling: temperatures, float32 `[rows, 1]`, and noise, float32 `[rows, k, num_noises(vocab_size)]`; None
-        takes the most probable tokens. Returns the tokens, int64 `[rows, k]`, and their distributions, float32
-        `[rows, k, vocab_size]`; None unless sampled or requested by `with_probs`.
+        `race` is for sampling; None takes the most probable tokens. Returns the tokens, int64 `[rows, k]`, and their
+        distributions, float32 `[rows, k, vocab_size]`; None unless sampled or requested by `with_probs`.
         """
         assert self._windows is not None
         return self._windows.draft({"token_ids": token_array(token_ids)}, rows, k, vocab_size, race, with_probs)

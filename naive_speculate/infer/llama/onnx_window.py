@@ -19,7 +19,7 @@ from naive_speculate.infer.llama.onnx_graph import GraphBuilder
 from naive_speculate.infer.llama.onnx_session import OnnxSession, needs_mask
 from naive_speculate.infer.llama.weights import RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
-from naive_speculate.sampling.random_source import num_noises
+from naive_speculate.sampling.random_source import Race, num_noises
 
 MAX_WINDOWS = 16  # sessions that `Windows` keeps: those used last
 
@@ -149,7 +149,7 @@ class Windows:
         rows: CacheRows,
         k: int,
         vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None,
+        race: Race | None,
         with_probs: bool,
         last_outputs: Mapping[str, Array] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:

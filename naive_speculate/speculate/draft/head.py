@@ -13,6 +13,7 @@ from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
+from naive_speculate.sampling.random_source import Race
 from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
 from naive_speculate.speculate.draft.whole_windows import draft_whole_windows, drafts_windows
@@ -234,13 +235,7 @@ class _Beginning:
         self._head, self._states, self._last, self._fuses = head, states, last, True
 
     def draft_window(
-        self,
-        query: list[list[int]],
-        view: Any,
-        k: int,
-        vocab_size: int,
-        race: tuple[torch.Tensor, torch.Tensor] | None,
-        with_probs: bool,
+        self, query: list[list[int]], view: Any, k: int, vocab_size: int, race: Race | None, with_probs: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `LlamaLanguageModel.draft_window`."""
         token_ids, probs, self._states = self._head.draft_window(

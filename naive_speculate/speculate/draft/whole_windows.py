@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from naive_speculate.sampling.random_source import SeededRandom, num_noises, winner
+from naive_speculate.sampling.random_source import Race, SeededRandom, num_noises, winner
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
@@ -110,7 +110,7 @@ class _Drawing:
         self._k = min(_LONGEST, max(wanted))
         return self._k
 
-    def race(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def race(self) -> Race | None:
         """Temperatures and noise of the next call; None where nothing is drawn."""
         if not self._draws:
             return None
@@ -130,9 +130,7 @@ class _Drawing:
         temperatures = torch.tensor([[[float(row.params.temperature)]] for row in self._rows], dtype=found[1].dtype)
         return found[0], torch.softmax(found[1].log() / temperatures, dim=-1)
 
-    def filter(
-        self, token_ids: torch.Tensor, probs: torch.Tensor | None, race: tuple[torch.Tensor, torch.Tensor] | None
-    ) -> bool:
+    def filter(self, token_ids: torch.Tensor, probs: torch.Tensor | None, race: Race | None) -> bool:
         """Remove tokens that the rows' word filters ban from the result of a call."""
         if not self._filtered:
             return True

@@ -27,7 +27,7 @@ def test_the_answer_names_verdict_tokens_and_margins_and_escapes_the_texts(catal
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ("no form", "the prompt is empty"),
+        ({}, "the prompt is empty"),
         (ASKED | {"a": " "}, "text A is empty"),
         (ASKED | {"b": ["list"]}, "text B is empty"),
         (ASKED | {"b": "x" * 801}, "text B may have at most 800 characters, got 801"),

@@ -46,7 +46,7 @@ def test_markup_in_a_log_is_only_text():
     ("fields", "words"),
     [
         ({"log": ""}, "the text is empty"),
-        ("no form", "the text is empty"),
+        ({}, "the text is empty"),
         ({"log": "x" * 100_001}, "100,000 characters, got 100,001"),
         ({"log": samples.VLLM_LOG, "draft_cost": "1" * 61}, "“Draft cost” may have at most 60 characters, got 61"),
         ({"log": samples.VLLM_LOG, "verify_cost": "1," * 101}, "tokens” may have at most 200 characters, got 202"),

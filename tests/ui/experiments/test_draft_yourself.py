@@ -117,4 +117,4 @@ def test_what_cannot_be_judged_is_refused(catalog, changes, words):
     with pytest.raises(ValueError, match=words):
         judge(catalog, ASKED | changes)
     with pytest.raises(ValueError, match="text is empty"):
-        judge(catalog, "no form")
+        judge(catalog, {})

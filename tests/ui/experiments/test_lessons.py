@@ -224,7 +224,7 @@ def test_going_live_tells_of_errors_and_of_results_and_leaves_other_lessons_alon
     assert json.loads(empty)["content"] is None
     assert told["content"]["source"] == learn.LIVE
     assert list(learn.go_live(catalog, {"lesson": 99}, values)) == []
-    assert list(learn.go_live(catalog, "hostile", values)) == []
+    assert list(learn.go_live(catalog, {}, values)) == []
 
 
 def test_rounds_add_up():

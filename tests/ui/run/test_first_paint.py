@@ -8,7 +8,6 @@ from pathlib import Path
 import gradio as gr
 import pytest
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -18,7 +17,7 @@ from naive_speculate.events import OUTPUT_KINDS, EventKind
 from ui.assets import ROOT, folder, scripts
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.limits import server_options
-from ui.run.first_paint import ELSEWHERE, FIRST_NEEDED, FirstPaint, first_view
+from ui.run.first_paint import ELSEWHERE, FIRST_NEEDED, first_view
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
 from ui.run.workbench import Workbench
@@ -56,9 +55,7 @@ def client() -> TestClient:
     def plain(_: Request) -> Response:
         return PlainTextResponse(PAGE)
 
-    options = server_options(
-        [Route("/", html), Route("/plain", plain), scripts()], [Middleware(FirstPaint, view="<p>early</p>")]
-    )
+    options = server_options([Route("/", html), Route("/plain", plain), scripts()], before="<p>early</p>")
     return TestClient(Starlette(routes=options["routes"], middleware=options["middleware"]))
 
 

@@ -7,7 +7,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.assets import render
 from ui.experiments.lessons.find_examples import OPEN, DraftedStep, close_rejection, text_before
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, spoken
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, end_of, parts, spoken
 from ui.experiments.lossless import OTHERS, rest_of
 from ui.labels import number, percent
 
@@ -37,13 +37,13 @@ def _data(trace: Trace, found: DraftedStep) -> Data:
     guess, added = found.rejected, found.added
     assert guess is not None, "`close_rejection` ensures this"
     assert added is not None, "`close_rejection` ensures this"
-    q = {entry.token_id: entry.prob for entry in guess.draft_top or []}
-    tokens: dict[int, tuple[str, float]] = {entry.token_id: (entry.text, entry.prob) for entry in guess.target_top or []}
-    tokens |= {entry.token_id: (entry.text, 0.0) for entry in guess.draft_top or [] if entry.token_id not in tokens}
-    rest = sum(max(0.0, p - q.get(token, 0.0)) for token, (_, p) in tokens.items())
+    p, q = ({entry.token_id: entry.prob for entry in top or []} for top in (guess.target_top, guess.draft_top))
+    texts = {entry.token_id: entry.text for entry in [*(guess.target_top or []), *(guess.draft_top or [])]}
+    left = {token: max(0.0, p.get(token, 0.0) - q.get(token, 0.0)) for token in texts}
+    rest = sum(left.values())
     rows: list[Data] = [
-        {"id": token, "text": text, "p": p, "q": q.get(token, 0.0), "left": max(0.0, p - q.get(token, 0.0)) / rest}
-        for token, (text, p) in tokens.items()
+        {"id": token, "text": text, "p": p.get(token, 0.0), "q": q.get(token, 0.0), "left": left[token] / rest}
+        for token, text in texts.items()
     ]
     own = (guess.token_id, added.token_id)
     rows.sort(key=lambda row: (row["id"] not in own, -max(row["p"], row["q"])))
@@ -72,20 +72,15 @@ def words(data: Data) -> dict[str, str]:
     }
 
 
-def right(_data: Data) -> list[int]:
-    return [2, 2, 1]
-
-
-def views(_data: Data) -> list[View]:
-    return [
-        {"shown": [], "lit": []},
-        {"shown": ["q"], "lit": ["q"]},
-        {"shown": ["q", "p"], "lit": ["p"]},
-        {"shown": ["q", "p", "die"], "lit": ["die"]},
-        {"shown": ["q", "p", "die", "needle"], "lit": ["die", "needle"]},
-        {"shown": ["q", "p", "die", "needle", "rest"], "lit": ["rest"]},
-        {"shown": ["q", "p", "die", "needle", "rest", "added"], "lit": ["added"]},
-    ]
+VIEWS = [
+    parts(),
+    parts("q", lit=["q"]),
+    parts("q", "p", lit=["p"]),
+    parts("q", "p", "die", lit=["die"]),
+    parts("q", "p", "die", "needle", lit=["die", "needle"]),
+    parts("q", "p", "die", "needle", "rest", lit=["rest"]),
+    parts("q", "p", "die", "needle", "rest", "added", lit=["added"]),
+]
 
 
 def markup(data: Data) -> str:
@@ -96,4 +91,4 @@ def markup(data: Data) -> str:
 
 
 NOTE = "Decodes your prompt until it finds a close rejection."
-LESSON = Lesson(3, "Find another", NOTE, measure, words, right, views, markup=markup)
+LESSON = Lesson(3, "Find another", NOTE, measure, words, lambda _: [2, 2, 1], lambda _: VIEWS, markup=markup)

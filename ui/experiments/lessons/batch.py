@@ -24,9 +24,8 @@ def measure(trial: Trial) -> Iterator[Progress]:
         yield Progress("This host does not decode batches in one process, so there is nothing to measure.")
         return
     settings = trial.variant(max_tokens=TOKENS, temperature=0.7, drafter="model")
-    for state in sweep_batches(
-        trial.catalog, settings, [trial.settings.prompt, *PROMPTS], [K], sizes, trial.cancel, turns=TURNS
-    ):
+    prompts = [trial.settings.prompt, *PROMPTS]
+    for state in sweep_batches(trial.catalog, settings, prompts, [K], sizes, trial.cancel, turns=TURNS):
         yield Progress(f"{state.running} …" if state.running else "Done.", data_of(state.samples))
 
 
@@ -56,10 +55,6 @@ def words(data: Data) -> dict[str, str]:
     }
 
 
-def right(_data: Data) -> list[int]:
-    return [1, 1]
-
-
 def views(data: Data) -> list[View]:
     sizes = [2**n for n in range(11)]
     curve = line("calculated", sizes, [calculated(size) for size in sizes], TARGET, "%{x} texts: %{y:.2f}×")
@@ -79,4 +74,4 @@ def _over_texts(traces: list[Figure], said: str) -> Figure:
 
 
 NOTE = "Decodes 1, 2, 4 … texts at once, plainly and with four draft tokens per step. It takes a minute or more."
-LESSON = Lesson(8, "Measure this machine", NOTE, measure, words, right, views, chart="Texts at once", timed=True)
+LESSON = Lesson(8, "Measure this machine", NOTE, measure, words, lambda _: [1, 1], views, chart="Texts at once", timed=True)

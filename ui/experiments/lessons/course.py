@@ -21,21 +21,9 @@ from ui.experiments.lessons import (
 from ui.experiments.lessons.lesson import Data, Lesson
 from ui.experiments.lessons.text import filled, inline, read_steps, to_html
 
-LESSONS: tuple[Lesson, ...] = (
-    slow.LESSON,
-    verify.LESSON,
-    accept.LESSON,
-    unchanged.LESSON,
-    overlap.LESSON,
-    window_length.LESSON,
-    temperature.LESSON,
-    batch.LESSON,
-    slower.LESSON,
-    drafters.LESSON,
-    ties.LESSON,
-)
-EXERCISES = "Exercises"
-"""The title of every lesson's last step; it has no view of its own."""
+_IN_ORDER = (slow, verify, accept, unchanged, overlap, window_length, temperature, batch, slower, drafters, ties)
+LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _IN_ORDER)
+EXERCISES = "Exercises"  # the title of every lesson's last step; it has no view of its own
 
 
 def titles() -> list[str]:
@@ -50,11 +38,8 @@ def answers_page() -> str:
 
 
 def content(lesson: Lesson, data: Data, source: str) -> dict[str, Any]:
-    """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence about the result's origin.
-
-    Raises:
-        ValueError: If the numbers of views and steps, or of answers and questions, differ.
-    """
+    """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence about the result's origin. Raises
+    ValueError if the numbers of views and steps, or of answers and questions, differ."""
     steps = read_steps(lesson.number)
     words, views, answers = lesson.words(data), lesson.views(data), iter(lesson.right(data))
     views = [*views, views[-1]]

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ui.assets import ROOT, render
-from ui.charts.figures import ACCEPTED, MUTED, bars, category_axis, figure, hatched, nice_ceiling, plain_line
-from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View, asking
+from ui.charts.figures import ACCEPTED, MUTED, above, bars, category_axis, figure, hatched, nice_ceiling, plain_line
+from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View, asking, parts
 from ui.experiments.lessons.run_totals import progress_of, run_all, speedup
 
 DRAFTER_WORDS = {
@@ -35,8 +35,7 @@ ENGINES = {
     "transformers": "https://huggingface.co/docs/transformers/main/en/generation_strategies",
 }
 """Engines with their documentation."""
-COPYING = ("suffix", "prompt_lookup")
-"""The drafters without a model; every pair has them."""
+COPYING = ("suffix", "prompt_lookup")  # the drafters without a model; every pair has them
 
 
 def drafters(trial: Trial) -> list[str]:
@@ -124,20 +123,17 @@ def _head(data: Data) -> str:
 
 def words(data: Data) -> dict[str, str]:
     here = measured(data)
-    model = f"Here it gave {_paces(data, 'model')}." if "model" in here else "This pair has none."
-    head = (
-        f"This pair has one: {_paces(data, 'head')}."
-        if "head" in here
-        else "This pair has none, so the chart has no bar for it."
-    )
+    model, head = "This pair has none.", "This pair has none, so the chart has no bar for it."
+    if "model" in here:
+        model = f"Here it gave {_paces(data, 'model')}."
+    if "head" in here:
+        head = f"This pair has one: {_paces(data, 'head')}."
     found = {"model_here": model, "head_here": head, "take_head": _head(data), "take_copying": _copying(data)}
     for text in TEXTS:
         for kind, names in (("best", here), ("free", COPYING)):
             gains = _gains(data, text, names)
             found[f"{kind}_{text}"], found[f"gain_{kind}_{text}"] = _fastest(gains), f"{max(gains.values()):.2f}"
-    for name in COPYING:
-        found[f"{name}_new"] = f"{pace(data, name, 'new'):.1f}"
-        found[f"{name}_repeating"] = f"{pace(data, name, 'repeating'):.1f}"
+        found |= {f"{name}_{text}": f"{pace(data, name, text):.1f}" for name in COPYING}
     return found
 
 
@@ -148,15 +144,14 @@ def right(data: Data) -> list[int]:
 
 def views(data: Data) -> list[View]:
     here = measured(data)
-    nothing = _chart(data, [])
-    opening = asking(nothing["figure"], range(len(here)), "Tokens per target pass: which drafter gives most, on which text?")
+    question = "Tokens per target pass: which drafter gives most, on which text?"
     return [
-        {"figure": opening},
+        {"figure": asking(_chart(data, [])["figure"], range(len(here)), question)},
         _chart(data, ["model"]),
         _chart(data, ["model", "head"], lit=["head"] if "head" in here else ()),
         _chart(data, here, lit=COPYING),
         _chart(data, here),
-        {"shown": ["table"], "lit": []},
+        parts("table"),
         _chart(data, here),
     ]
 
@@ -181,41 +176,23 @@ def _here(data: Data, drafter: str) -> str:
 def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     here = measured(data)
     opacity = [DIM if lit and name not in lit else 1 for name in here]
-    measured_bars = [
-        bars(
-            TEXTS[text],
-            list(range(len(here))),
+    traces = []
+    for text, color, shape in (("new", ACCEPTED, ""), ("repeating", MUTED, "/")):
+        paces, marker = (
             [pace(data, name, text) if name in shown else None for name in here],
-            color,
-            f"{TEXTS[text]}: %{{y:.2f}} tokens per target pass, %{{customdata:.2f}} times as fast as plain decoding",
-            text=[f"{pace(data, name, text):.1f}" if name in shown else "" for name in here],
-            textposition="outside",
-            cliponaxis=False,
-            textangle=0,
-            marker=hatched(shape) | {"opacity": opacity},
-            customdata=[_gain(data, name, text) for name in here],
+            hatched(shape) | {"opacity": opacity},
         )
-        for text, color, shape in (("new", ACCEPTED, ""), ("repeating", MUTED, "/"))
-    ]
+        hover = f"{TEXTS[text]}: %{{y:.2f}} tokens per target pass, %{{customdata:.2f}} times as fast as plain decoding"
+        look = above([f"{value:.1f}" if value else "" for value in paces]) | {"textangle": 0, "marker": marker}
+        gained = [_gain(data, name, text) for name in here]
+        traces.append(bars(TEXTS[text], range(len(here)), paces, color, hover, **look, customdata=gained))
     top = nice_ceiling(1.12 * max(pace(data, name, text) for name in here for text in TEXTS))
     x = category_axis([NAMES[name].replace(" ", "<br>") for name in here])
     takeaway = f"Tokens per target pass, with up to {K} draft tokens per step"
     y = {"range": [0, top], "title": {"text": "tokens per target pass"}}
-    return {
-        "figure": figure([*measured_bars, plain_line(len(here))], takeaway=takeaway, x=x, y=y, height=340, bargroupgap=0.08)
-    }
+    return {"figure": figure([*traces, plain_line(len(here))], takeaway=takeaway, x=x, y=y, height=340, bargroupgap=0.08)}
 
 
 NOTE = "Runs every drafter of the pair with your prompt, and on a text that repeats itself."
-LESSON = Lesson(
-    10,
-    "Measure them on this machine",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    chart="Drafters on two texts",
-    markup=markup,
-    timed=True,
-)
+CHART = "Drafters on two texts"
+LESSON = Lesson(10, "Measure them on this machine", NOTE, measure, words, right, views, chart=CHART, markup=markup, timed=True)

@@ -10,29 +10,19 @@ from dataclasses import dataclass
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 
-OPEN = (0.3, 0.7)
-"""Range of p/q in which a verdict is close."""
-SEEN = 0.03
-"""Least probability whose bar is visible."""
-SURE = 0.8
-"""Above this probability there is one long bar, and p times q looks like p."""
+OPEN = (0.3, 0.7)  # range of p/q in which a verdict is close
+SEEN = 0.03  # least probability whose bar is visible
+SURE = 0.8  # above this probability there is one long bar, and p times q looks like p
 THIRD = 1 / 3
 ABOUT_A_THIRD = (0.2, 0.5)
 KEPT = 2
-CHOICES = 3
-"""Least number of likely tokens for a picture of distributions."""
+CHOICES = 3  # least number of likely tokens for a picture of distributions
 
 
 @dataclass(frozen=True, slots=True)
 class DraftedStep:
-    """One step of a run.
-
-    Attributes:
-        number: Its number, from 0.
-        drafts: The verdicts on its draft tokens, in order.
-        added: The target's own token; None if the text ended before.
-        before: How many tokens had been generated before it.
-    """
+    """One step of a run: its number from 0, the verdicts on its draft tokens, the target's own token (None if the text ended
+    before), and how many tokens had been generated before it."""
 
     number: int
     drafts: list[Event]
@@ -52,13 +42,8 @@ class DraftedStep:
 
 @dataclass(frozen=True, slots=True)
 class SamplingPosition:
-    """A position where the next token may be drawn again and again.
-
-    Attributes:
-        token_ids: All tokens before it, prompt included.
-        before: The generated text before it.
-        share: How often a draw there is resampled: 1 − Σ min(p, q).
-    """
+    """A position where the next token may be drawn again and again: all tokens before it, prompt included; the generated text
+    before it; and how often a draw there is resampled, 1 − Σ min(p, q)."""
 
     token_ids: list[int]
     before: str
@@ -91,24 +76,13 @@ def close_rejection(trace: Trace, seen: Collection[str] = ()) -> DraftedStep | N
     """The step with the most visible close rejection: p/q between 0.3 and 0.7, both large enough to be visible but far
     from certain, and not among the `seen` tokens."""
 
-    def teaches(found: DraftedStep) -> bool:
-        draft = found.rejected
-        return (
-            draft is not None
-            and found.added is not None
-            and bool(found.added.text)
-            and bool(draft.text)
-            and draft.text not in seen
-            and OPEN[0] <= (draft.accept_prob or 0) <= OPEN[1]
-            and (draft.target_prob or 0) >= SEEN
-            and (draft.draft_prob or 0) <= SURE
-        )
+    def teaches(draft: Event) -> bool:
+        p, q, keep = draft.target_prob or 0, draft.draft_prob or 0, draft.accept_prob or 0
+        return bool(draft.text) and draft.text not in seen and OPEN[0] <= keep <= OPEN[1] and p >= SEEN and q <= SURE
 
-    def visible(found: DraftedStep) -> float:
-        draft = found.rejected
-        return (draft.draft_prob or 0) if draft else 0.0
-
-    return max(filter(teaches, drafted_steps(trace)), key=visible, default=None)
+    found = [(step.rejected, step) for step in drafted_steps(trace) if step.rejected and step.added and step.added.text]
+    close = [(draft.draft_prob or 0, step) for draft, step in found if teaches(draft)]
+    return max(close, key=lambda pair: pair[0], default=(0, None))[1]
 
 
 def full_step(trace: Trace, followed_by: int = 2) -> DraftedStep | None:
@@ -130,8 +104,8 @@ def sampling_position(trace: Trace) -> SamplingPosition | None:
     forks = [
         place
         for place, draft in judged_positions(trace)
-        if draft.target_top and draft.draft_top and _varied(draft.target_top) and draft.draft_top[0].prob <= SURE
-        if _overrated(draft.target_top, draft.draft_top)
+        if draft.target_top and draft.draft_top and max(draft.target_top[0].prob, draft.draft_top[0].prob) <= SURE
+        if sum(entry.prob >= SEEN for entry in draft.target_top) >= CHOICES and _overrated(draft.target_top, draft.draft_top)
     ]
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
 
@@ -142,10 +116,6 @@ def judged_positions(trace: Trace) -> Iterator[tuple[SamplingPosition, Event]]:
     for at, draft in _judged(trace):
         share = resampled_share(draft.target_top or [], draft.draft_top or [])
         yield SamplingPosition([*prompt, *trace.token_ids[:at]], text_before(trace, at, prompt=False), share), draft
-
-
-def _varied(top: Sequence[TokenProb]) -> bool:
-    return sum(entry.prob >= SEEN for entry in top) >= CHOICES and top[0].prob <= SURE
 
 
 def _overrated(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> bool:

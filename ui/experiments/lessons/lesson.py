@@ -16,8 +16,7 @@ from ui.host.catalog import Catalog
 from ui.labels import visible
 from ui.run.settings import Settings
 
-Data = dict[str, Any]
-"""An experiment's result, in JSON types."""
+Data = dict[str, Any]  # an experiment's result, in JSON types
 View = dict[str, Any]
 """What a step shows: a chart `{"figure": …}`, or parts of the lesson's markup `{"shown": […], "lit": […]}`. A chart that
 hides an answer also has the `finished` chart, for visitors who measured it."""
@@ -27,10 +26,8 @@ CONTEXT = 70
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of an experiment with the visitor's prompt and pair; all other settings are the lesson's.
-
-    `seen` contains the keys of results that this visitor has seen.
-    """
+    """One run of an experiment with the visitor's prompt and pair; all other settings are the lesson's. `seen` contains the
+    keys of results that this visitor has seen."""
 
     catalog: Catalog
     settings: Settings
@@ -43,11 +40,7 @@ class Trial:
         return range(first, first + most)
 
     def stream(self, detail: Detail = "none", **changes: Any) -> Iterator[Event]:
-        """Decode with the visitor's prompt and pair and the lesson's settings.
-
-        Raises:
-            ValueError: Names the invalid setting.
-        """
+        """Decode with the visitor's prompt and pair and the lesson's settings; a ValueError names the invalid setting."""
         chosen = self.variant(**changes)
         return self.catalog.stream(chosen.pair, chosen.request(detail), self.cancel)
 
@@ -74,31 +67,25 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson.
+    """One lesson."""
 
-    Attributes:
-        number: Its number, from 1; its text is `assets/lessons/{number}.md`.
-        button: The label of the button that runs it live.
-        note: A line about the live run.
-        measure: The experiment; the last item it yields is the result.
-        words: The values of the placeholders in the text.
-        right: The right choice of each question, from 0, given the result.
-        views: The opening's view, which hides the answer to the lesson's question, then one per step but the exercises.
-        chart: The chart's title, if some views are charts.
-        markup: A picture in HTML whose `data-part` elements the other views show and highlight; None if all are charts.
-        timed: Whether it measures times, so that only one such experiment may run at once.
-    """
-
-    number: int
-    button: str
-    note: str
-    measure: Callable[[Trial], Iterator[Progress]]
-    words: Callable[[Data], Mapping[str, str]]
-    right: Callable[[Data], Sequence[int]]
+    number: int  # its number, from 1; its text is `assets/lessons/{number}.md`
+    button: str  # the label of the button that runs it live
+    note: str  # a line about the live run
+    measure: Callable[[Trial], Iterator[Progress]]  # the experiment; the last item it yields is the result
+    words: Callable[[Data], Mapping[str, str]]  # the values of the placeholders in the text
+    right: Callable[[Data], Sequence[int]]  # the right choice of each question, from 0, given the result
+    # the opening's view, which hides the answer to the lesson's question, then one per step but the exercises
     views: Callable[[Data], list[View]]
-    chart: str = ""
+    chart: str = ""  # the chart's title, if some views are charts
+    # a picture in HTML whose `data-part` elements the other views show and highlight; None if all are charts
     markup: Callable[[Data], str] | None = None
-    timed: bool = False
+    timed: bool = False  # whether it measures times, so that only one such experiment may run at once
+
+
+def parts(*shown: str, lit: Sequence[str] = ()) -> View:
+    """A view of some parts of the lesson's markup, some of them highlighted."""
+    return {"shown": shown, "lit": lit}
 
 
 def end_of(text: str, characters: int = CONTEXT) -> str:
@@ -119,28 +106,18 @@ def only_first(bars: dict[str, Any], places: int) -> dict[str, Any]:
     return {**bars, "y": [bars["y"][0], *hidden], "text": [bars["text"][0], *hidden]}
 
 
-def asking(figure: Figure, places: Iterable[float], takeaway: str) -> Figure:
-    """A chart with a question mark at the hidden positions, and a question as its takeaway."""
-    mark = {"text": "?", "yref": "paper", "y": 0, "yanchor": "bottom", "font": {"size": 22}}
+def asking(figure: Figure, places: Iterable[float], takeaway: str, yref: str = "paper") -> Figure:
+    """A chart with a question mark at the hidden positions, at the bottom or the zero of its axis, and with this takeaway."""
+    mark = {"text": "?", "yref": yref, "y": 0, "yanchor": "bottom", "font": {"size": 22}}
     marks = [{**mark, "x": place} for place in places]
     return {**figure, "layout": {**figure["layout"], "annotations": marks, "meta": takeaway}}
 
 
 def showing(figure: Figure, *names: str, lit: Sequence[str] = (), takeaway: str | None = None) -> View:
-    """A view of a chart with some of its traces, some of them highlighted.
-
-    Args:
-        figure: The whole chart; its axes need fixed ranges, so that nothing moves between steps.
-        *names: The visible traces; all if empty.
-        lit: The highlighted traces; all visible ones if empty.
-        takeaway: The takeaway at this step; the chart's own if None.
-    """
-    traces = []
-    for trace in figure["data"]:
-        name = trace.get("name", "")
-        if names and name not in names:
-            continue
-        traces.append({**trace, "opacity": DIM} if lit and name not in lit else trace)
+    """A view of a chart with the traces of these names (all if empty), of which the `lit` are highlighted (all if empty), and
+    with its own takeaway or another. The chart's axes need fixed ranges, so that nothing moves between steps."""
+    shown = [trace for trace in figure["data"] if not names or trace.get("name") in names]
+    traces = [{**trace, "opacity": DIM} if lit and trace.get("name") not in lit else trace for trace in shown]
     layout = {**figure["layout"], "showlegend": True}
     if takeaway is not None:
         layout["meta"] = takeaway

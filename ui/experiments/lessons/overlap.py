@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from naive_speculate.events.expected import expected_acceptance
 from ui.assets import render
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts
 from ui.labels import percent
 
 K = 4
@@ -32,24 +32,19 @@ def words(data: Data) -> dict[str, str]:
     }
 
 
-def right(_data: Data) -> list[int]:
-    return [2, 1, 1]
-
-
-def views(_data: Data) -> list[View]:
-    return [
-        {"shown": ["q", "p"], "lit": []},
-        {"shown": ["q", "p"], "lit": []},
-        {"shown": ["q", "p", "token"], "lit": []},
-        {"shown": ["q", "p", "overlap"], "lit": []},
-        {"shown": ["q", "p", "overlap", "sliders"], "lit": ["sliders"]},
-        {"shown": ["q", "p", "overlap", "sliders", "measured"], "lit": ["measured"]},
-    ]
+VIEWS = [
+    parts("q", "p"),
+    parts("q", "p"),
+    parts("q", "p", "token"),
+    parts("q", "p", "overlap"),
+    parts("q", "p", "overlap", "sliders", lit=["sliders"]),
+    parts("q", "p", "overlap", "sliders", "measured", lit=["measured"]),
+]
 
 
 def markup(data: Data) -> str:
-    return render("lesson_overlap", alpha=data["alpha"], observed=data["observed"])
+    return render("lesson_overlap", **data)
 
 
 NOTE = "Decodes the prompt at temperature 1, and compares the predicted with the counted share."
-LESSON = Lesson(5, "Predict and count", NOTE, measure, words, right, views, markup=markup)
+LESSON = Lesson(5, "Predict and count", NOTE, measure, words, lambda _: [2, 1, 1], lambda _: VIEWS, markup=markup)

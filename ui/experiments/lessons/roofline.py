@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from ui.charts.figures import ACCEPTED, DRAFT, MUTED, TARGET, Figure, bars, category_axis, figure, inside, line
+from ui.charts.figures import ACCEPTED, DRAFT, TARGET, Figure, above, bars, category_axis, figure, inside, line, plain_line
 from ui.charts.waterfall import GPU, PRESETS
 from ui.experiments.lessons.lesson import asking
 from ui.labels import milliseconds
 
 PRESET = PRESETS[0]
-MODEL = PRESET.target
-"""Llama 3.1 70B in FP8, on an H100."""
+MODEL = PRESET.target  # Llama 3.1 70B in FP8, on an H100
 RIDGE = MODEL.weight_bytes / GPU.bandwidth * GPU.flops / (2 * MODEL.parameters)
 """Tokens in a pass from which computing takes longer than reading the weights."""
 KV_BYTES = 80 * 2 * 8 * 128 * 2
@@ -25,45 +23,29 @@ def compared(*, open_answer: bool) -> Figure:
     reading = 1000 * MODEL.weight_bytes / GPU.bandwidth
     times = [computing, None if open_answer else reading]
     texts = [f"{computing:.2f} ms", "" if open_answer else f"{reading:.0f} ms"]
-    drawn = bars("time", [0, 1], times, [DRAFT, TARGET], "%{text}", text=texts, textposition="outside", cliponaxis=False)
-    said = (
-        "Computing one token takes 0.07 ms. And reading the weights?" if open_answer else "One token of a 70B model on an H100"
-    )
-    top = 0.2 if open_answer else 1.2 * reading
-    x = category_axis(["computing", "reading the weights"])
-    made = figure([{**drawn, "showlegend": False}], takeaway=said, x=x, y={"range": [0, top], "ticksuffix": " ms"}, height=300)
+    drawn = bars("time", [0, 1], times, [DRAFT, TARGET], "%{text}", **above(texts), showlegend=False)
+    said = "Computing one token takes 0.07 ms. And reading the weights?"
+    x, y = category_axis(["computing", "reading the weights"]), {"range": [0, 0.2], "ticksuffix": " ms"}
     if open_answer:
-        return asking(made, [1], said)
-    return made
+        return asking(figure([drawn], takeaway=said, x=x, y=y, height=300), [1], said)
+    y["range"] = [0, 1.2 * reading]
+    return figure([drawn], takeaway="One token of a 70B model on an H100", x=x, y=y, height=300)
 
 
 def roofline(measured: Mapping[int, float], marks: Sequence[tuple[str, int]] = ()) -> Figure:
-    """Time of a pass by its tokens, on two logarithmic axes: the H100 calculated, this machine measured (if given).
-
-    Args:
-        measured: Seconds by tokens in the pass.
-        marks: Labels and numbers of tokens to mark on the H100's curve.
-    """
-    widths = sorted({*(2**n for n in range(12)), round(RIDGE)})
+    """Time of a pass by its tokens, on two logarithmic axes: the H100 calculated, this machine `measured` if given, in seconds
+    by tokens. `marks` are labels and numbers of tokens to mark on the H100's curve."""
+    widths, hover = sorted({*(2**n for n in range(12)), round(RIDGE)}), "%{x:.0f} tokens: %{y:.1f} ms"
     times = [1000 * GPU.seconds(MODEL, width) for width in widths]
-    traces = [line("70B on an H100, calculated", widths, times, TARGET, "%{x:.0f} tokens: %{y:.1f} ms")]
+    traces = [line("70B on an H100, calculated", widths, times, TARGET, hover)]
     if measured:
         own = [1000 * seconds for seconds in measured.values()]
-        traces.append(
-            line("this machine, measured", list(measured), own, ACCEPTED, "%{x} tokens: %{y:.1f} ms", mode="lines+markers")
-        )
+        traces.append(line("this machine, measured", list(measured), own, ACCEPTED, hover, mode="lines+markers"))
     if marks:
-        at = [tokens for _, tokens in marks]
-        drawn: dict[str, Any] = {
-            "mode": "markers+text",
-            "text": [name for name, _ in marks],
-            "textposition": "top center",
-            "cliponaxis": False,
-        }
+        names, at = zip(*marks, strict=True)
         spots = [1000 * GPU.seconds(MODEL, tokens) for tokens in at]
-        hover = "%{x} tokens: %{y:.1f} ms"
-        dots = line("tokens in one pass", at, spots, DRAFT, hover, **drawn, marker={"size": 13})
-        traces.append({**dots, "showlegend": False})
+        dots = line("tokens in one pass", at, spots, DRAFT, hover, mode="markers+text", text=names, textposition="top center")
+        traces.append(dots | {"cliponaxis": False, "marker": {"size": 13}, "showlegend": False})
     said = f"70B on an H100: flat up to {RIDGE:.0f} tokens per pass, then the time grows with the tokens"
     x = {"type": "log", "title": {"text": "tokens in one pass"}, "tickvals": [1, 4, 16, 64, 256, 1024], "range": [-0.1, 3.4]}
     lowest = min([*measured.values(), GPU.seconds(MODEL, 1)]) * 1000
@@ -75,13 +57,11 @@ def kv_cache() -> Figure:
     """Bytes that a pass reads for one text: the weights, and the KV cache by context length."""
     sizes = [MODEL.weight_bytes, *(KV_BYTES * tokens for tokens in CONTEXTS)]
     names = ["weights", *(f"KV cache,<br>{tokens // 1000}k tokens" for tokens in CONTEXTS)]
-    texts = [f"{size / 1e9:.1f} GB" for size in sizes]
-    colors = [TARGET, *[DRAFT] * len(CONTEXTS)]
-    drawn = bars("read", list(range(len(sizes))), [size / 1e9 for size in sizes], colors, "%{text}", text=texts)
-    more = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
-    y = {"range": [0, 85], "ticksuffix": " GB"}
-    said = "What one pass over one text reads, with a 70B model"
-    return figure([drawn | more], takeaway=said, x=category_axis(names), y=y, height=300)
+    texts, colors = [f"{size / 1e9:.1f} GB" for size in sizes], [TARGET, *[DRAFT] * len(CONTEXTS)]
+    heights = [size / 1e9 for size in sizes]
+    drawn = bars("read", range(len(sizes)), heights, colors, "%{text}", **above(texts), showlegend=False)
+    said, y = "What one pass over one text reads, with a 70B model", {"range": [0, 85], "ticksuffix": " GB"}
+    return figure([drawn], takeaway=said, x=category_axis(names), y=y, height=300)
 
 
 def speed_words(seconds: float, size: float) -> str:
@@ -89,10 +69,9 @@ def speed_words(seconds: float, size: float) -> str:
     return f"Here {size / 1e6:.0f} MB took {milliseconds(seconds)}: {size / seconds / 1e9:.0f} GB per second."
 
 
-def simple_bars(names: Sequence[str], values: Sequence[float], said: str, color: str = ACCEPTED) -> Figure:
+def simple_bars(names: Sequence[str], values: Sequence[float], said: str) -> Figure:
     """Speedups as bars, with a line at plain decoding."""
-    places = list(range(len(values)))
-    drawn = bars("speedup", places, values, color, "%{text}", **inside([f"{value:.2f}×" for value in values]))
-    plain = line("plain decoding", [-0.6, len(values) - 0.4], [1, 1], MUTED, dash="dot")
+    texts = inside([f"{value:.2f}×" for value in values])
+    drawn = bars("speedup", range(len(values)), values, ACCEPTED, "%{text}", **texts, showlegend=False)
     y = {"range": [0, 1.2 * max(*values, 1)], "ticksuffix": "×"}
-    return figure([{**drawn, "showlegend": False}, plain], takeaway=said, x=category_axis(names), y=y, height=300)
+    return figure([drawn, plain_line(len(values))], takeaway=said, x=category_axis(names), y=y, height=300)

@@ -13,42 +13,33 @@ SEEDS = (1, 2, 3)
 
 @dataclass
 class RunTotals:
-    """Sums over the steps of runs.
+    """Sums over the steps of runs."""
 
-    Attributes:
-        rounds: Steps, which is target passes.
-        drafted, kept, judged: Draft tokens that were proposed, accepted, and judged.
-        kept_at: For each position in the window, the number of steps that accepted it.
-        times: Seconds per step, without each run's first, which includes the warm-up.
-        speeds: Tokens per second of each run, computed as in `result`.
-    """
-
-    rounds: int = 0
+    rounds: int = 0  # steps, which is target passes
+    # drafted, kept, judged: draft tokens that were proposed, accepted, and judged
     drafted: int = 0
     kept: int = 0
     judged: int = 0
-    kept_at: list[int] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-    speeds: list[float] = field(default_factory=list)
+    kept_at: list[int] = field(default_factory=list)  # for each position in the window, the number of steps that accepted it
+    times: list[float] = field(default_factory=list)  # seconds per step, without each run's first, which includes the warm-up
+    speeds: list[float] = field(default_factory=list)  # tokens per second of each run, computed as in `result`
 
     def add(self, events: Iterable[Event]) -> None:
         """Count a run."""
         own = RunTotals()
-        for event in events:
-            if event.kind != EventKind.STEP:
-                continue
+        steps = [event for event in events if event.kind == EventKind.STEP]
+        for event in steps:
             drafted, kept = event.num_draft or 0, event.num_accepted or 0
-            self.rounds += 1
             self.drafted += drafted
-            self.kept += kept
             self.judged += kept + (kept < drafted)
             self.kept_at += [0] * (drafted - len(self.kept_at))
             for index in range(kept):
                 self.kept_at[index] += 1
-            own.rounds += 1
             own.kept += kept
-            if event.step and event.total_seconds:
-                own.times.append(event.total_seconds)
+        own.rounds = len(steps)
+        own.times = [event.total_seconds for event in steps if event.step and event.total_seconds]
+        self.rounds += own.rounds
+        self.kept += own.kept
         self.times += own.times
         self.speeds += [own.speed] if own.speed else []
 
@@ -72,14 +63,8 @@ class RunTotals:
 
 
 def run_all(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Run every case with several seeds, alternating, so that a disturbance affects all cases.
-
-    Yields:
-        tuple: The current case and the results so far; the last item has an empty case.
-
-    Raises:
-        ValueError: Names the invalid setting.
-    """
+    """Run every case with several seeds, alternating, so that a disturbance affects all cases. Yields the current case and the
+    results so far; the last item has an empty case. A ValueError names the invalid setting."""
     known = {name: RunTotals() for name in cases}
     for seed in SEEDS:
         for name, changes in cases.items():

@@ -30,15 +30,13 @@ def _known(data: Data) -> dict[int, float]:
 
 def words(data: Data) -> dict[str, str]:
     known = _known(data)
-    widest = max(known)
+    widest, top = max(known), pass_costs(known)["layout"]["yaxis"]["range"][1]
     return {
         "one": milliseconds(known[1]),
         "widest": str(widest),
         "many": milliseconds(known[widest]),
         "singly": milliseconds(widest * known[1]),
-        "above": " It is above the edge of the chart."
-        if 1000 * widest * known[1] > pass_costs(known)["layout"]["yaxis"]["range"][1]
-        else "",
+        "above": " It is above the edge of the chart." if 1000 * widest * known[1] > top else "",
         "times": f"{known[widest] / known[1]:.1f}",
         "left": f"{widest * known[1] / known[widest]:.1f}",
         "bytes_here": speed_words(known[1], data["bytes"]) if data["bytes"] else "",
@@ -70,6 +68,5 @@ def views(data: Data) -> list[View]:
 
 
 NOTE = "Times the target on this machine with your prompt. It takes some seconds."
-LESSON = Lesson(
-    1, "Measure it on this machine", NOTE, measure, words, right, views, chart="Time of one target pass", timed=True
-)
+CHART = "Time of one target pass"
+LESSON = Lesson(1, "Measure it on this machine", NOTE, measure, words, right, views, chart=CHART, timed=True)

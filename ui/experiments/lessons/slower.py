@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ui.charts.figures import ACCEPTED, REJECTED, Figure, bars, category_axis, figure, plain_line
+from ui.charts.figures import ACCEPTED, REJECTED, Figure, above, bars, category_axis, figure, plain_line
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
 from ui.experiments.lessons.run_totals import progress_of, run_all, speedup
 from ui.labels import percent
@@ -11,8 +11,7 @@ CALM, WILD = 0.7, 2.0
 FEW, MANY = 4, 16
 CASES = ((FEW, CALM), (FEW, WILD), (MANY, WILD))
 TOKENS = 64
-DRAW = 0.03
-"""A relative difference in speed below this is a draw."""
+DRAW = 0.03  # a relative difference in speed below this is a draw
 
 
 def _name(k: int, temperature: float) -> str:
@@ -37,20 +36,12 @@ def _gain(data: Data, k: int, temperature: float) -> float:
 
 def words(data: Data) -> dict[str, str]:
     known = data["known"]
-    found = {
-        "few": str(FEW),
-        "many": str(MANY),
-        "calm": f"{CALM:g}",
-        "wild": f"{WILD:g}",
-        "wasted": percent(1 - (known[_name(MANY, WILD)]["kept_share"] or 0)),
-    }
+    found = {"few": str(FEW), "many": str(MANY), "calm": f"{CALM:g}", "wild": f"{WILD:g}"}
+    found["wasted"] = percent(1 - (known[_name(MANY, WILD)]["kept_share"] or 0))
     for name, (k, temperature) in zip(("calmly", "wildly", "many_wildly"), CASES, strict=True):
         times = _gain(data, k, temperature)
-        found |= {
-            f"gain_{name}": f"{times:.2f}",
-            f"kept_{name}": percent(known[_name(k, temperature)]["kept_share"] or 0),
-            f"verdict_{name}": _verdict(times),
-        }
+        found[f"gain_{name}"], found[f"verdict_{name}"] = f"{times:.2f}", _verdict(times)
+        found[f"kept_{name}"] = percent(known[_name(k, temperature)]["kept_share"] or 0)
     return found
 
 
@@ -72,18 +63,10 @@ def _chart(data: Data, shown: int) -> Figure:
     """The first cases; question marks stand for the others."""
     times = [_gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature<br>{temperature:g}" for k, temperature in CASES]
-    speeds = bars(
-        "with drafts",
-        list(range(shown)),
-        times[:shown],
-        [ACCEPTED if value >= 1 else REJECTED for value in times[:shown]],
-        "%{text} the speed of plain decoding",
-        text=[f"{value:.2f}×" for value in times[:shown]],
-        textposition="outside",
-        cliponaxis=False,
-        width=0.55,
-        showlegend=False,
-    )
+    colors = [ACCEPTED if value >= 1 else REJECTED for value in times[:shown]]
+    texts, hover = [f"{value:.2f}×" for value in times[:shown]], "%{text} the speed of plain decoding"
+    look = {"width": 0.55, "showlegend": False}
+    speeds = bars("with drafts", range(shown), times[:shown], colors, hover, **above(texts), **look)
     k, temperature = CASES[shown - 1]
     takeaway = f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain decoding"
     y = {"range": [0, 1.2 * max(*times, 1)], "ticksuffix": "×"}
@@ -92,6 +75,5 @@ def _chart(data: Data, shown: int) -> Figure:
 
 
 NOTE = "Runs your prompt with few and with many draft tokens per step, and plainly to compare."
-LESSON = Lesson(
-    9, "Measure it on this machine", NOTE, measure, words, right, views, chart="Speedup over plain decoding", timed=True
-)
+CHART = "Speedup over plain decoding"
+LESSON = Lesson(9, "Measure it on this machine", NOTE, measure, words, right, views, chart=CHART, timed=True)

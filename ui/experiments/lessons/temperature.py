@@ -1,11 +1,10 @@
 """Lesson 7: temperature costs acceptance where the models' favourites agree, and brings it where they differ."""
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from naive_speculate.events import Event, EventKind
+from naive_speculate.events import EventKind
 from naive_speculate.events.expected import expected_acceptance
 from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, figure, line
 from ui.experiments.lessons.find_examples import SURE, SamplingPosition, judged_positions
@@ -14,8 +13,7 @@ from ui.labels import percent
 
 TEMPERATURES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 K, TOKENS, TRIES = 4, 96, 12
-DRAW = 0.02
-"""A smaller change of the mean is none."""
+DRAW = 0.02  # a smaller change of the mean is none
 BOTH = "mean over the text"
 
 
@@ -57,17 +55,11 @@ def _positions(trial: Trial) -> dict[str, SamplingPosition] | None:
 
 def _alpha_at(trial: Trial, place: SamplingPosition, temperature: float) -> float:
     """Σ min(p, q) at a position, over the whole vocabulary: of the first draft token there."""
-    settings = replace(
-        trial.settings, temperature=temperature, num_draft_tokens=1, auto=False, drafter="model", max_tokens=2, ignore_eos=True
-    )
+    changes = {"num_draft_tokens": 1, "auto": False, "drafter": "model", "max_tokens": 2, "ignore_eos": True}
+    settings = trial.variant(temperature=temperature, **changes)
     request = replace(settings.request(), prompt=place.token_ids, chat=False)
-    cancel = threading.Event()
-    first: Event | None = None
-    for event in trial.catalog.stream(settings.pair, request, cancel):
-        if event.kind == EventKind.PROPOSED and first is None:
-            first = event
-            cancel.set()
-    return first.expected_accept or 0.0 if first else 0.0
+    events = list(trial.catalog.stream(settings.pair, request, trial.cancel))
+    return next((event.expected_accept or 0.0 for event in events if event.kind == EventKind.PROPOSED), 0.0)
 
 
 def words(data: Data) -> dict[str, str]:
@@ -84,20 +76,14 @@ def words(data: Data) -> dict[str, str]:
 
 def _stronger(*means: float) -> str:
     """Which effect is stronger between the temperatures 0, 1 and 2, in a sentence."""
-    changes = [_change(before, after) for before, after in pairwise(means)]
-    if changes[0] == changes[1]:
-        return f"Here {changes[0]} from 0 to 2."
-    return f"Here {changes[0]} from 0 to 1, and {changes[1]} from 1 to 2."
+    first, second = (_change(before, after) for before, after in pairwise(means))
+    return f"Here {first} from 0 to 2." if first == second else f"Here {first} from 0 to 1, and {second} from 1 to 2."
 
 
 def _change(before: float, after: float) -> str:
     if abs(after - before) < DRAW:
         return "the two effects cancel out"
     return "the gain is larger" if after > before else "the loss is larger"
-
-
-def right(_data: Data) -> list[int]:
-    return [2, 1]
 
 
 def views(data: Data) -> list[View]:
@@ -128,4 +114,5 @@ def _chart(data: Data) -> Figure:
 
 
 NOTE = "Searches two such positions after your prompt, and decodes at every temperature."
-LESSON = Lesson(7, "Measure them on this machine", NOTE, measure, words, right, views, chart="Acceptance by temperature")
+CHART = "Acceptance by temperature"
+LESSON = Lesson(7, "Measure them on this machine", NOTE, measure, words, lambda _: [2, 1], views, chart=CHART)

@@ -42,11 +42,7 @@ def read_steps(lesson: int) -> list[Step]:
 
 
 def parse(text: str) -> list[Step]:
-    """The steps of a file's content.
-
-    Raises:
-        ValueError: If it does not start with the lesson's title.
-    """
+    """The steps of a file's content. Raises ValueError if it does not start with the lesson's title."""
     found = list(_HEADING.finditer(text))
     if not found or found[0].start() or found[0][1]:
         raise ValueError(f"a lesson must start with a line '## Title', got {text[:40]!r}")
@@ -63,11 +59,8 @@ def _step(title: str, text: str) -> Step:
 
 
 def to_html(text: str, words: Mapping[str, str]) -> str:
-    """Markdown as HTML. The `{names}` are replaced by escaped text, which a model may have written.
-
-    Raises:
-        KeyError: If a name has no value.
-    """
+    """Markdown as HTML. The `{names}` are replaced by escaped text, which a model may have written. Raises KeyError if a name
+    has no value."""
     return _NAME.sub(lambda name: html.escape(words[name[1]]), _MARKDOWN.render(text))
 
 

@@ -1,16 +1,16 @@
 """Lesson 11: a tie that flips, because bfloat16 rounds a pass over several rows differently from a pass over one."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from naive_speculate.differing import find_flip
-from ui.charts.figures import ACCEPTED, REJECTED, Figure, bars, category_axis, figure
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, spoken
+from ui.charts.figures import ACCEPTED, REJECTED, Figure, above, bars, category_axis, figure
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, end_of, spoken
 from ui.host.scores import scores_of
 
 ROWS = 5
 TOKENS, TRIES = 96, 40
-TEMPERATURE = 0.9
-"""Sampled texts have more positions at which two tokens are nearly equally probable."""
+TEMPERATURE = 0.9  # sampled texts have more positions at which two tokens are nearly equally probable
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -19,9 +19,8 @@ def measure(trial: Trial) -> Iterator[Progress]:
     full, half = scores_of(trial.catalog, trial.settings.pair)
     for number, seed in enumerate(trial.seeds(TRIES), start=1):
         yield Progress(f"Searching text {number} of {TRIES} for a tie that flips …")
-        trace = trial.run(
-            seed=seed, num_draft_tokens=0, auto=False, temperature=TEMPERATURE, max_tokens=TOKENS, ignore_eos=True
-        )
+        plain: dict[str, Any] = {"num_draft_tokens": 0, "auto": False, "temperature": TEMPERATURE, "ignore_eos": True}
+        trace = trial.run(seed=seed, max_tokens=TOKENS, **plain)
         if trial.cancel.is_set():
             return
         prompt = (trace.started and trace.started.prompt_token_ids) or []
@@ -34,26 +33,21 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 def words(data: Data) -> dict[str, str]:
     exact, _, half_one, half_many = (margin["margin"] for margin in data["margins"])
+    a, b = spoken(data["one"]), spoken(data["many"])
     return {
         "before": end_of(data["before"], 50).replace("\n", " "),
-        "a": spoken(data["one"]),
-        "b": spoken(data["many"]),
-        "top": spoken(data["one"] if exact > 0 else data["many"]),
+        "a": a,
+        "b": b,
+        "top": a if exact > 0 else b,
         "margin": f"{abs(exact):.4f}",
         "rows": str(data["num_rows"]),
-        "half_one": spoken(data["one"]),
         "half_one_lead": _lead(half_one),
-        "half_many": spoken(data["many"]),
         "half_many_lead": _lead(half_many),
     }
 
 
 def _lead(margin: float) -> str:
     return f"leads by {abs(margin):.4f}" if margin else "is exactly as probable as the other, and comes first in the vocabulary"
-
-
-def right(_data: Data) -> list[int]:
-    return [2, 1]
 
 
 def views(data: Data) -> list[View]:
@@ -66,37 +60,17 @@ def _chart(data: Data, shown: int) -> Figure:
     leads = [margin["margin"] for margin in data["margins"]]
     names = [f"{m['dtype']},<br>{m['num_rows']} row{'s' * (m['num_rows'] > 1)}" for m in data["margins"]]
     reach = 1.35 * max(map(abs, leads))
-    drawn = bars(
-        "lead",
-        list(range(shown)),
-        leads[:shown],
-        [ACCEPTED if lead > 0 else REJECTED for lead in leads[:shown]],
-        "%{text}",
-        text=[f"{lead:+.4f}" for lead in leads[:shown]],
-        textposition="outside",
-        cliponaxis=False,
-        constraintext="none",
-        width=0.55,
-        showlegend=False,
-    )
+    colors = [ACCEPTED if lead > 0 else REJECTED for lead in leads[:shown]]
+    look = above([f"{lead:+.4f}" for lead in leads[:shown]]) | {"constraintext": "none", "width": 0.55, "showlegend": False}
+    drawn = bars("lead", range(shown), leads[:shown], colors, "%{text}", **look)
     said = f"How much “{a}” leads “{b}”, in nats" if shown else "Which token leads?"
     if shown > 3:
         said = f"The lead changes sides: “{a}” with one row, “{b}” with {data['num_rows']}"
     y = {"range": [-reach, reach], "zeroline": True, "zerolinecolor": "var(--ns-ink)", "title": {"text": f"← {b}      {a} →"}}
     made = figure([drawn], takeaway=said, x=category_axis(names), y=y, height=340)
-    marks = [{"text": "?", "x": place, "y": 0, "yanchor": "bottom", "font": {"size": 22}} for place in range(shown, 4)]
-    return {**made, "layout": {**made["layout"], "annotations": marks}}
+    return asking(made, range(shown, 4), said, yref="y")
 
 
 NOTE = "Searches texts after your prompt for such a tie. It loads the target twice, which takes some seconds."
-LESSON = Lesson(
-    11,
-    "Find a tie on this machine",
-    NOTE,
-    measure,
-    words,
-    right,
-    views,
-    chart="The lead of one token over the other",
-    timed=True,
-)
+CHART = "The lead of one token over the other"
+LESSON = Lesson(11, "Find a tie on this machine", NOTE, measure, words, lambda _: [2, 1], views, chart=CHART, timed=True)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from naive_speculate.events import TOKEN_KINDS
+from naive_speculate.events import TOKEN_KINDS, Event
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.assets import render
 from ui.experiments.lessons.find_examples import DraftedStep, drafted_steps, full_step, text_before
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, spoken
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, end_of, parts, spoken
 from ui.labels import count
 
 K = 4
@@ -20,9 +20,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     """Decode until a step shows every verdict."""
     yield Progress("Decoding …")
     for seed in trial.seeds(TRIES):
-        trace = trial.run(
-            "full", num_draft_tokens=K, auto=False, drafter="model", temperature=0.7, max_tokens=TOKENS, seed=seed
-        )
+        trace = trial.sampled(seed, 0.7, num_draft_tokens=K, max_tokens=TOKENS)
         if trial.cancel.is_set():
             return
         found = full_step(trace, FOLLOWING)
@@ -35,20 +33,17 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def _data(trace: Trace, found: DraftedStep) -> Data:
+    steps = [step for step in drafted_steps(trace) if 0 <= step.number - found.number <= FOLLOWING]
     return {
         "before": end_of(text_before(trace, found.before)),
-        "rounds": [_round(each) for each in drafted_steps(trace) if 0 <= each.number - found.number <= FOLLOWING],
+        "rounds": [{"drafts": [*map(_token, step.drafts)], "added": step.added and _token(step.added)} for step in steps],
         "tokens": trace.metrics.num_generated_tokens,
         "passes": trace.metrics.num_spec_steps,
     }
 
 
-def _round(found: DraftedStep) -> Data:
-    added = found.added
-    return {
-        "drafts": [{"kind": event.kind.value, "text": event.text or event.token or ""} for event in found.drafts],
-        "added": None if added is None else {"kind": added.kind.value, "text": added.text or added.token or ""},
-    }
+def _token(event: Event) -> Data:
+    return {"kind": event.kind.value, "text": event.text or event.token or ""}
 
 
 def words(data: Data) -> dict[str, str]:
@@ -69,19 +64,14 @@ def words(data: Data) -> dict[str, str]:
     }
 
 
-def right(_data: Data) -> list[int]:
-    return [2, 1]
-
-
-def views(_data: Data) -> list[View]:
-    return [
-        {"shown": [], "lit": []},
-        {"shown": [], "lit": ["before"]},
-        {"shown": ["drafts"], "lit": ["drafts"]},
-        {"shown": ["drafts", "target", "verdicts"], "lit": ["target"]},
-        {"shown": ["drafts", "target", "verdicts", "added"], "lit": ["added"]},
-        {"shown": ["drafts", "target", "verdicts", "added", "after"], "lit": ["after"]},
-    ]
+VIEWS = [
+    parts(),
+    parts(lit=["before"]),
+    parts("drafts", lit=["drafts"]),
+    parts("drafts", "target", "verdicts", lit=["target"]),
+    parts("drafts", "target", "verdicts", "added", lit=["added"]),
+    parts("drafts", "target", "verdicts", "added", "after", lit=["after"]),
+]
 
 
 def markup(data: Data) -> str:
@@ -91,4 +81,4 @@ def markup(data: Data) -> str:
 
 
 NOTE = "Decodes your prompt with four draft tokens per step at temperature 0.7, and shows one step."
-LESSON = Lesson(2, "Decode your prompt", NOTE, measure, words, right, views, markup=markup)
+LESSON = Lesson(2, "Decode your prompt", NOTE, measure, words, lambda _: [2, 1], lambda _: VIEWS, markup=markup)

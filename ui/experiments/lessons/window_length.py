@@ -4,28 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from naive_speculate.theory import expected_tokens
-from ui.charts.figures import (
-    ACCEPTED,
-    INK,
-    MUTED,
-    PAGE,
-    RESAMPLED,
-    TARGET,
-    Figure,
-    bars,
-    figure,
-    inside,
-    line,
-    nice_ceiling,
-)
+from ui.charts.figures import ACCEPTED, INK, MUTED, PAGE, RESAMPLED, TARGET, Figure, bars, figure, inside, line, nice_ceiling
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, only_first
 from ui.experiments.lessons.run_totals import run_all
 from ui.labels import number, percent
 
 KS = (1, 2, 3, 4, 6, 8, 12)
 TOKENS = 96
-BAR = 0.8
-"""Width of a bar, in units of k."""
+BAR = 0.8  # width of a bar, in units of k
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -84,25 +70,24 @@ def _accepted_at(data: Data) -> list[float]:
 def _line(data: Data) -> str:
     """Why the bars are not as high as αⁿ."""
     run, a, found = _widest(data), alpha(data), _accepted_at(data)
-    many = max(gains(data))
+    full = max(gains(data)) * run["rounds"]
+    missing = full - run["drafted"]
     below = sum(share < a**place for place, share in enumerate(found, start=1))
-    missing, full = many * run["rounds"] - run["drafted"], many * run["rounds"]
     said = f"{below} of {len(found)} bars lie below the line."
     if below and found[0] < a:
-        said += (
-            " Easy passages have more judged draft tokens than hard ones, so α is higher than the "
-            f"{percent(found[0])} of steps that accepted the first."
-        )
+        said += " Easy passages have more judged draft tokens than hard ones, so α is higher than the "
+        said += f"{percent(found[0])} of steps that accepted the first."
     if below and missing:
         said += f" And windows are shorter at the end of a text: {missing} of {full} draft tokens were never proposed."
     return said
 
 
 def words(data: Data) -> dict[str, str]:
-    found, a = gains(data), alpha(data)
-    top, near = best(data), alike(data)
+    found, a, top = gains(data), alpha(data), best(data)
     few, many = min(found), max(found)
-    others = [str(k) for k in near if k != top]
+    others = [str(k) for k in alike(data) if k != top]
+    tie = f"k = {', '.join(others)} {'is' if len(others) == 1 else 'are'} a statistical tie: some runs were as fast."
+    pace = {int(k): f"{run['tokens_a_pass']:.1f}" for k, run in data["known"].items()}
     return {
         "alpha": number(a, 2),
         "third": percent(a**3),
@@ -110,27 +95,23 @@ def words(data: Data) -> dict[str, str]:
         "line": _line(data),
         "many": str(many),
         "half": str(many // 2),
-        "pace": f"{data['known'][str(many)]['tokens_a_pass']:.1f}",
-        "pace_half": f"{data['known'][str(many // 2)]['tokens_a_pass']:.1f}" if str(many // 2) in data["known"] else "–",
+        "pace": pace[many],
+        "pace_half": pace.get(many // 2, "–"),
         "best": str(top),
         "gain": f"{found[top]:.2f}",
-        "pace_best": f"{data['known'][str(top)]['tokens_a_pass']:.1f}",
+        "pace_best": pace[top],
         "few": str(few),
         "beside": ", and ".join(f"k\u00a0=\u00a0{k} was {found[k]:.2f} times as fast" for k in (few, many) if k != top),
         "beyond": ", which here may lie beyond what was tried" if top == many else "",
-        "alike": f"k = {', '.join(others)} {'is' if len(others) == 1 else 'are'} a statistical tie: some runs were as fast."
-        if others
-        else "The others are clearly slower.",
+        "alike": tie if others else "The others are clearly slower.",
     }
 
 
 def right(data: Data) -> list[int]:
-    found = gains(data)
-    top, many = best(data), max(found)
-    known = data["known"]
-    twice = known[str(many)]["tokens_a_pass"] / known[str(many // 2)]["tokens_a_pass"] if str(many // 2) in known else 0.0
-    best_of = 0 if top == max(found) else 2 if top == min(found) else 1
-    return [best_of, 0 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 1]
+    found, known, top = gains(data), data["known"], best(data)
+    many, half = max(found), str(max(found) // 2)
+    twice = known[str(many)]["tokens_a_pass"] / known[half]["tokens_a_pass"] if half in known else 0.0
+    return [0 if top == many else 2 if top == min(found) else 1, 0 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 1]
 
 
 def views(data: Data) -> list[View]:
@@ -185,22 +166,14 @@ def _pace(data: Data) -> View:
 
 def _speeds(data: Data) -> Figure:
     found, top, near = gains(data), best(data), alike(data)
-    ks = sorted(found)
+    ks, times = sorted(found), [found[k] for k in sorted(found)]
     below = [max(0.0, found[k] - spread(data, k)[0]) for k in ks]
     above = [max(0.0, spread(data, k)[1] - found[k]) for k in ks]
-    speeds = bars(
-        "times as fast as plain",
-        ks,
-        [found[k] for k in ks],
-        [RESAMPLED if k == top else ACCEPTED if k in near else MUTED for k in ks],
-        "k = %{x}: %{text}",
-        width=BAR,
-        **inside([("★ " if k == top else "") + f"{found[k]:.2f}×" for k in ks]) | {"textangle": -90},
-        constraintext="none",
-        textfont={"color": PAGE},
-        error_y={"type": "data", "symmetric": False, "array": above, "arrayminus": below, "color": INK, "thickness": 1.5},
-        showlegend=False,
-    )
+    error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "color": INK, "thickness": 1.5}
+    colors = [RESAMPLED if k == top else ACCEPTED if k in near else MUTED for k in ks]
+    look = inside([("★ " if k == top else "") + f"{found[k]:.2f}×" for k in ks])
+    look |= {"width": BAR, "textangle": -90, "constraintext": "none", "textfont": {"color": PAGE}, "showlegend": False}
+    speeds = bars("times as fast as plain", ks, times, colors, "k = %{x}: %{text}", **look, error_y=error)
     said = f"Best k = {top}: {found[top]:.2f} times as fast as plain decoding"
     y = {"range": [0, 1.1 * max(*(spread(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
     plain = line("plain decoding", _axis(ks)["range"], [1, 1], INK, dash="dot")

@@ -1,0 +1,94 @@
+"""SmolLM2's matrices in 8 and 4 bits, with ONNX Runtime's MatMulNBits: an experiment, which the library does not use.
+
+    python -m benchmarks.low_bits [--new-tokens 128]
+
+Blocks of 32 numbers share a scale, and activations are rounded to 8 bits (`accuracy_level=4`), as llama.cpp does. Prints the
+milliseconds of a target pass by its number of tokens, whether nine tokens have the same logits in one pass and in
+nine, and tokens per second of plain decoding and of `suffix+head`, after the prompt.
+"""
+
+import argparse
+from collections.abc import Callable
+from functools import partialmethod
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from onnx import numpy_helper
+from rich.table import Column, Table
+
+from benchmarks.tables import numbers, output
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.bench.measure import forward_timer
+from naive_speculate.bench.ways import our_way
+from naive_speculate.infer.llama.onnx_graph import GraphBuilder
+from naive_speculate.infer.threads import leave_cores_to
+
+BLOCK, COUNTS, CONTEXT, REPEATS = 32, (1, 2, 4, 6, 9), 64, 20
+QUESTIONS = ("Explain gravity to a child.", "Write a Python function that reverses a list.", "Tell me a story about a fox.")
+
+
+def quantised(weight: torch.Tensor, bits: int) -> tuple[Any, Any]:
+    """Numbers of 8 or 4 bits, two of the latter to a byte, and a scale per block."""
+    rows, width = weight.shape
+    blocks = weight.detach().float().numpy().reshape(rows, width // BLOCK, BLOCK)
+    scales = np.abs(blocks).max(-1).astype(np.float32) / (2 ** (bits - 1) - 1)
+    found = np.rint(blocks / np.where(scales == 0, 1, scales)[..., None]) + 2 ** (bits - 1)
+    whole = found.astype(np.uint8)
+    return (whole if bits == 8 else whole[..., 0::2] | whole[..., 1::2] << 4), scales
+
+
+def _linear(self: Any, bits: int, source: str, weight: torch.Tensor, name: str, product: str, bias: object = None) -> None:
+    """In place of `GraphBuilder._linear`; SmolLM2 has no biases."""
+    assert bias is None
+    for part, values in zip((name, name + "_scales"), quantised(weight, bits), strict=True):
+        self._constants.append(numpy_helper.from_array(values, part))
+    shape = {"N": weight.shape[0], "K": weight.shape[1], "block_size": BLOCK}
+    inputs = [source, name, name + "_scales"]
+    self._add("MatMulNBits", inputs, [product], "com.microsoft", bits=bits, accuracy_level=4, **shape)
+
+
+def same_logits(model: Any) -> bool:
+    """Whether the logits of nine tokens are the same in one pass and in nine."""
+    tokens = torch.arange(CONTEXT + max(COUNTS))[None]
+    together, apart = model.new_cache(1), model.new_cache(1)
+    found = model.forward(tokens, together).logits[:, CONTEXT:]
+    model.forward(tokens[:, :CONTEXT], apart)
+    singles = [model.forward(tokens[:, at : at + 1], apart).logits for at in range(CONTEXT, tokens.shape[1])]
+    return torch.equal(found, torch.cat(singles, 1))
+
+
+def row(name: str, new_tokens: int) -> list[str]:
+    """Load the model and measure it."""
+    pair: Any = load_pair("smollm2", device="cpu", dtype="float32")
+    leave_cores_to(pair.target)
+    timers: list[Callable[[], float]] = [forward_timer(pair.target, CONTEXT, count) for count in COUNTS]
+    passes = [median(1e3 * run() for _ in range(REPEATS)) for run in timers]
+    decoder = SpeculativeDecoder(pair)
+    params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
+    speeds = []
+    for k in (0, "auto"):
+        way = our_way(decoder, k, params, "suffix+head", chat=True)
+        way.decode(QUESTIONS[0], 0)  # type: ignore[arg-type]  # a text will do
+        speeds.append(median(way.decode(question, 0).decoding_speed for question in QUESTIONS))  # type: ignore[arg-type]
+    same = "yes" if same_logits(pair.target) else "no"
+    return [name, *(f"{ms:.1f}" for ms in passes), same, *(f"{speed:.0f}" for speed in speeds)]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--new-tokens", type=int, default=128)
+    options = parser.parse_args()
+    headings = [*(f"{count} tokens" for count in COUNTS), "same logits", "plain, tokens/s", "suffix+head"]
+    table = Table(Column(no_wrap=True), *numbers(*headings), title="A target pass, ms, and decoding")
+    table.add_row(*row("float32", options.new_tokens))
+    for bits in (8, 4):
+        GraphBuilder._linear = partialmethod(_linear, bits)  # type: ignore[method-assign, assignment]
+        table.add_row(*row(f"{bits} bits", options.new_tokens))
+    output(120).print(table)
+
+
+if __name__ == "__main__":
+    main()
