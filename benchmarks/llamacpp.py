@@ -45,7 +45,7 @@ from ui.host.measuring import machine_name  # noqa: E402
 TYPES = ("f32", "q8_0", "q4_1")
 FORWARDS = (1, 2, 4, 6, 9)
 CONTEXT, REPEATS, WIDTH = 64, 20, 120
-_ATTEMPTS = 3  # a separate thread writes its log, which sometimes lacks the last lines
+_ATTEMPTS = 5  # it sometimes crashes at its start, and its log, written by a thread, may lack the last lines
 _DECODED = re.compile(r"decoded +(\d+) tokens in +([\d.]+) seconds")
 
 Measure = Callable[[int], float]
@@ -92,11 +92,17 @@ class LlamaCpp:
         given = [part for option in (options | {"-t": self.threads, "-td": self.threads}).items() for part in option]
 
         def measure(turn: int) -> float:
+            why = ""
             for _ in range(_ATTEMPTS):
-                printed = self._run("build/bin/llama-speculative-simple", *given, "--ignore-eos", "-p", prompts[turn])
+                try:
+                    printed = self._run("build/bin/llama-speculative-simple", *given, "--ignore-eos", "-p", prompts[turn])
+                except ValueError as error:
+                    why = str(error)
+                    continue
                 if found := _DECODED.search(printed):
                     return int(found[1]) / float(found[2])
-            raise ValueError(f"llama-speculative-simple printed no speed: {printed[-300:]!r}")
+                why = f"llama-speculative-simple printed no speed: {printed[-300:]!r}"
+            raise ValueError(why)
 
         return measure
 

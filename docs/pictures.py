@@ -1,0 +1,117 @@
+"""Makes the pictures of the documentation: `make .venv/.test chromium && .venv/bin/python -m docs.pictures [NAME …]`.
+
+Starts the page with its default pairs, asks it a question, and takes screenshots; `run.webp` is an animation of a run, 2 MB at
+most.
+"""
+
+import io
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks.server import Server
+
+FOLDER = Path(__file__).resolve().parent
+QUESTION = "Explain gravity to a child."
+SIZES = {1440: 900, 1024: 768, 390: 844}
+PATIENCE = 180_000.0
+FRAMES, SECONDS_PER_FRAME = 44, 0.25
+MOST_BYTES = 2_000_000
+
+
+def opened(browser: Browser, url: str, width: int, theme: str = "light") -> Page:
+    """The page, once it shows the recorded run and SmolLM2 is loaded."""
+    context = browser.new_context(viewport={"width": width, "height": SIZES[width]}, color_scheme=theme)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{url}?__theme={theme}")
+    page.wait_for_selector("#tokens [data-step]")
+    return page
+
+
+def ask(page: Page) -> None:
+    """Ask the question, without waiting for the answer."""
+    before = page.locator(".ns-stage").get_attribute("data-run")
+    page.locator("#prompt textarea").fill(QUESTION)
+    page.locator("#run").click()
+    page.wait_for_function("run => document.querySelector('.ns-stage').dataset.run !== run", arg=before)
+
+
+def finish(page: Page) -> None:
+    """Wait until the run has been measured and replayed."""
+    page.wait_for_selector(".ns-stage[data-state=done]")
+    page.wait_for_selector(".ns-race[data-state=done]")
+    page.wait_for_timeout(1500)  # animations
+
+
+def screens(browser: Browser, url: str) -> None:
+    """The first screen after a run, at three widths in two themes."""
+    for theme in ("light", "dark"):
+        for width in SIZES:
+            page = opened(browser, url, width, theme)
+            ask(page)
+            finish(page)
+            page.screenshot(path=FOLDER / f"page-{theme}-{width}.png")
+            page.context.close()
+
+
+def why(browser: Browser, url: str) -> None:
+    """The explanation of a rejected draft token."""
+    page = opened(browser, url, 1440)
+    page.locator("#tokens .rejected, #tokens [data-kind=rejected], #tokens [data-step]").first.click()
+    page.wait_for_timeout(2500)
+    page.screenshot(path=FOLDER / "why.png")
+    page.context.close()
+
+
+def rooms(browser: Browser, url: str) -> None:
+    """Explore and Learn."""
+    page = opened(browser, url, 1440)
+    for name in ("Explore", "Learn"):
+        page.get_by_role("tab", name=name, exact=True).click()
+        page.wait_for_timeout(6000)
+        page.screenshot(path=FOLDER / f"{name.lower()}.png")
+    page.context.close()
+
+
+def animation(browser: Browser, url: str) -> None:
+    """A run, from the question to its result. Raises `RuntimeError` if the file is too large."""
+    page = opened(browser, url, 1024)
+    page.locator("#prompt textarea").fill(QUESTION)
+    frames = []
+    for number in range(FRAMES):
+        if number == 2:
+            page.locator("#run").click()
+        frames.append(Image.open(io.BytesIO(page.screenshot(type="png"))).convert("RGB").resize((768, 576)))
+        page.wait_for_timeout(SECONDS_PER_FRAME * 1000)
+    path = FOLDER / "run.webp"
+    durations = [round(SECONDS_PER_FRAME * 1000)] * (FRAMES - 1) + [4000]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0, quality=70, method=4)
+    if path.stat().st_size > MOST_BYTES:
+        raise RuntimeError(f"{path} has {path.stat().st_size:,} bytes, {MOST_BYTES:,} at most")
+
+
+PICTURES: dict[str, Callable[[Browser, str], None]] = {"screens": screens, "why": why, "rooms": rooms, "run": animation}
+
+
+def main() -> None:
+    """Make the pictures named on the command line, or all."""
+    names = sys.argv[1:] or list(PICTURES)
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    with Server(NAIVE_SPECULATE_PAIRS="") as server, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        warm = opened(browser, server.url, 1024)
+        ask(warm)  # once SmolLM2 is loaded
+        finish(warm)
+        warm.context.close()
+        for name in names:
+            PICTURES[name](browser, server.url)
+            print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main()
