@@ -1,6 +1,7 @@
 """Drafters that copy: lossless, in batches, with cancelled, failed and repeated steps; and the positions copied from."""
 
 import threading
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -12,7 +13,7 @@ from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.draft.proposal import Proposal, check_proposal, merge
 from naive_speculate.speculate.request import Request
 from tests.speculate.rows import admitted
-from tests.speculate.toys import ToyModel, enumerate_outputs, largest_difference
+from tests.speculate.toys import ToyModel, check_lossless, enumerate_outputs
 from tests.tiny import tiny_llama
 
 COPYING = ["suffix", "prompt_lookup"]
@@ -39,11 +40,9 @@ STRATEGIES = [s for s in VerifyStrategy if s != VerifyStrategy.TYPICAL_ACCEPTANC
 )
 def test_every_path_through_the_decoder_gives_the_targets_distribution(drafter, strategy, name):
     pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=4, **SETS[name])
-    options = {"verify_strategy": strategy, "detail": "probs"}
-    plain = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=0, **options)
-    found = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=2, drafter=drafter, **options)
-    assert sum(plain.values()) == pytest.approx(1, abs=1e-6)
-    assert largest_difference(found, plain) < 1e-12
+    if strategy == VerifyStrategy.GREEDY_MATCH:
+        params = replace(params, temperature=0)
+    check_lossless(pair, params, prompt=[1, 2, 1, 2], drafter=drafter, verify_strategy=strategy)
 
 
 @pytest.mark.parametrize("drafter", COPYING)
@@ -57,9 +56,7 @@ def test_typical_acceptance_of_what_was_copied_is_a_distribution(drafter):
 @pytest.mark.parametrize("drafter", COPYING)
 def test_an_adaptive_window_over_copies_is_lossless(drafter):
     pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=4)
-    plain = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=0, detail="probs")
-    found = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens="auto", drafter=drafter, detail="probs")
-    assert largest_difference(found, plain) < 1e-12
+    check_lossless(pair, params, "auto", [1, 2, 1, 2], drafter=drafter)
 
 
 @pytest.mark.parametrize("drafter", COPYING)
@@ -86,12 +83,9 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(decoder, drafter, k):
 
 @pytest.mark.parametrize("drafter", COPYING)
 def test_sequences_of_one_prompt_each_follow_their_own_text(decoder, drafter):
-    params = SamplingParams(n=3, max_tokens=20, seed=5, temperature=0.6)
-    found = decoder.generate(PROMPTS[3], params, drafter=drafter)
-    plain = [decoder.generate(PROMPTS[3], greedy(20), drafter=drafter).token_ids for _ in range(2)]
-    again = decoder.generate(PROMPTS[3], params, drafter=drafter)
+    params = SamplingParams(n=3, max_tokens=12, seed=5, temperature=0.6)
+    found, again = (decoder.generate(PROMPTS[3], params, drafter=drafter) for _ in range(2))
     assert [output.token_ids for output in found.outputs] == [output.token_ids for output in again.outputs]
-    assert plain[0] == plain[1]
     for output in found.outputs:
         check_sources(output.trace, drafter)
 
@@ -117,7 +111,7 @@ def check_sources(trace: Trace, drafter: str) -> None:
 
 
 @pytest.mark.parametrize(("drafter", "detail"), zip(COPYING, ("full", "none"), strict=True))
-def test_proposed_events_tell_where_the_token_was_copied_from(decoder, drafter, detail):
+def test_proposed_events_say_where_the_token_was_copied_from(decoder, drafter, detail):
     trace = decoder.generate(PROMPTS[3], greedy(20), drafter=drafter, detail=detail).trace
     check_sources(trace, drafter)
     assert None not in sources(trace)
@@ -130,7 +124,7 @@ def test_what_a_model_drafts_was_copied_from_nowhere(tiny_decoder):
     assert all("copied_from" not in event.to_dict() for event in trace)
 
 
-def test_rows_of_several_drafters_tell_their_own_sources(tiny_decoder):
+def test_rows_of_several_drafters_have_their_own_sources(tiny_decoder):
     batch = tiny_decoder.new_batch()
     rows = [
         admitted(tiny_decoder, batch, PROMPTS[3], greedy(12), drafter=name) for name in ("model", "suffix", "prompt_lookup")
@@ -167,23 +161,15 @@ def test_cancelling_ends_the_run_with_its_tokens_so_far(decoder, drafter):
 
 @pytest.mark.parametrize("drafter", COPYING)
 def test_after_a_step_that_failed_drafting_goes_on_from_what_is_committed(decoder, drafter, monkeypatch):
-    undisturbed = decoder.generate(PROMPTS[3], greedy(30), drafter=drafter)
+    undisturbed = decoder.generate(PROMPTS[3], greedy(20), drafter=drafter)
     batch = decoder.new_batch()
-    row = admitted(decoder, batch, PROMPTS[3], greedy(30), drafter=drafter)
-    number = 0
+    row = admitted(decoder, batch, PROMPTS[3], greedy(20), drafter=drafter)
     while not row.ended:
-        number += 1
         with monkeypatch.context() as patched:
-            if number % 2:
-
-                def fail(*args):
-                    raise RuntimeError("no memory")
-
-                patched.setattr(batch, "score", fail)
-                with pytest.raises(RuntimeError, match="no memory"):
-                    batch.step([row])
-                batch.rewind([row])
-                continue
+            patched.setattr(batch, "score", lambda *args: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                batch.step([row])
+            batch.rewind([row])
         batch.step([row])
         index = batch.drafters[drafter].indexes[row]
         assert row.ended or index.num_tokens == len(row.token_ids)

@@ -10,10 +10,10 @@ from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
 from naive_speculate.speculate.rules import Verdict
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import VERIFIERS, Verifier
-from tests.speculate.rows import admitted
+from tests.speculate.rows import admitted, finish, same_alone
 from tests.speculate.toys import ToyModel
 
-LONG = SamplingParams(max_tokens=30, seed=1, ignore_eos=True)
+LONG = SamplingParams(max_tokens=16, seed=1, ignore_eos=True)
 
 
 class Watched(ToyModel):
@@ -36,11 +36,8 @@ def test_no_forward_keeps_gradients_and_no_plain_model_sees_a_position_that_it_d
     decoder = SpeculativeDecoder(ModelPair(target, draft))
     prompts = [[1] * 21, [2, 3], [4] * 12]
     params = SamplingParams(max_tokens=20, seed=3, ignore_eos=True)
-    together = decoder.generate(prompts, params, num_draft_tokens=6)
+    same_alone(decoder, prompts, params, num_draft_tokens=6)
     assert target.gradients == draft.gradients == {False}
-    assert [result.token_ids for result in together] == [
-        decoder.generate(prompt, params, num_draft_tokens=6).token_ids for prompt in prompts
-    ]
 
 
 class TooMany(RejectionSampler):
@@ -94,7 +91,7 @@ def test_a_verifier_that_keeps_more_than_there_is_ends_its_own_run_and_no_other(
 def test_a_drafter_that_fails_ends_its_own_run_and_no_other(tiny_pair, monkeypatch, at):
     monkeypatch.setitem(DRAFTERS, "failing", type("Failing", (Failing,), {"at": at}))
     engine = LocalEngine(SpeculativeDecoder(tiny_pair), max_rows=4)
-    fails_too = SamplingParams(max_tokens=60, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
+    fails_too = SamplingParams(max_tokens=30, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
     bad, good, other = read(engine, Request([3, 2], LONG, drafter="failing"), Request([5, 2], LONG), Request([7, 2], fails_too))
     assert other.finished.finish_reason == FinishReason.ERROR
     if at == "release":
@@ -118,15 +115,14 @@ class Decided(Verifier):
         return Verdict(torch.zeros_like(lengths), None, best, target_probs.new_zeros(draft_token_ids.shape))
 
 
-def test_a_verifier_that_draws_nothing_says_the_same_beside_one_that_does(tiny_pair, monkeypatch):
+def test_a_verifier_that_draws_nothing_says_the_same_with_one_that_does(tiny_pair, monkeypatch):
     monkeypatch.setitem(VERIFIERS, "decided", Decided())
     decoder = SpeculativeDecoder(tiny_pair)
     alone = decoder.generate([3, 2], LONG, verify_strategy="decided").token_ids
     batch = decoder.new_batch()
     row = admitted(decoder, batch, [3, 2], LONG, verify_strategy="decided")
-    beside = admitted(decoder, batch, [5, 2], LONG)
-    while not (row.ended and beside.ended):
-        batch.step([row, beside])
+    other = admitted(decoder, batch, [5, 2], LONG)
+    finish(batch, [row, other])
     assert row.output_token_ids == alone
 
 
@@ -147,6 +143,6 @@ def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
         batch.step(row for row in rows if not row.ended)
         batch.release(row for row in rows if row.ended)
     together = [view.contiguous for view in runs if len(view.indices) == len(rows)]  # at its end a row has nothing to draft
-    assert len(together) > 5
+    assert len(together) > 2
     assert all(together)
     assert [row.output_token_ids for row in rows] == alone

@@ -13,7 +13,7 @@ from tests.speculate.rows import admitted
 from tests.speculate.toys import ToyModel
 
 K = 4
-PARAMS = SamplingParams(max_tokens=40, temperature=0.9, seed=3, ignore_eos=True)
+PARAMS = SamplingParams(max_tokens=24, temperature=0.9, seed=3, ignore_eos=True)
 SAMPLED = ("speculative_sampling", "block_verification")
 
 
@@ -57,7 +57,7 @@ def test_each_strategy_keeps_what_it_was_said_to_keep_given_the_same_history_and
                     assert own.num_accepted == kept
                     told += 1
                     differing += kept != outcome.num_accepted
-    assert told > 10
+    assert told > 8
     assert differing
 
 
@@ -102,7 +102,7 @@ def test_in_a_batch_every_row_is_told_what_it_is_told_alone(decoder):
         for place, strategy in enumerate(strategies)
     ]
     together = {row: [] for row in rows}
-    while any(not row.ended for row in rows):
+    while not all(row.ended for row in rows):
         for row, record in batch.step([row for row in rows if not row.ended]).items():
             together[row].append((record.outcome.others, record.outcome.typical_distances))
     for place, (row, strategy) in enumerate(zip(rows, strategies, strict=True)):

@@ -7,7 +7,7 @@ from naive_speculate.events import FinishReason
 from tests.speculate.rows import admitted
 
 
-def test_a_long_prompt_is_taken_in_beside_others_and_can_be_stopped(tiny_pair, monkeypatch):
+def test_a_long_prompt_is_taken_in_with_others_and_can_be_stopped(tiny_pair, monkeypatch):
     """Chunk by chunk: those who decode meanwhile wait for one chunk a step."""
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
     prompt = [3 + number % 20 for number in range(100)]
@@ -28,7 +28,7 @@ def test_a_long_prompt_is_taken_in_beside_others_and_can_be_stopped(tiny_pair, m
     assert long.token_ids[100:] == SpeculativeDecoder(tiny_pair).generate(prompt, long.params).token_ids
 
 
-def test_who_stops_while_another_s_prompt_is_taken_in_changes_nothing_for_it(tiny_pair, monkeypatch):
+def test_a_row_that_stops_while_another_s_prompt_is_taken_in_changes_nothing_for_it(tiny_pair, monkeypatch):
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
     prompt, params = [3 + number % 20 for number in range(60)], SamplingParams(max_tokens=9, temperature=0)
     decoder, cancel = SpeculativeDecoder(tiny_pair), threading.Event()

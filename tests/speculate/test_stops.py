@@ -16,13 +16,13 @@ OPENING = "Once upon a time there was a s"
 @pytest.mark.parametrize(("include", "k"), [(False, 0), (False, 4), (True, 4)])
 def test_log_probabilities_are_of_kept_tokens_only(small_decoder, include, k):
     free = small_decoder.generate(
-        TEXT, SamplingParams(max_tokens=60, temperature=0, logprobs=0, ignore_eos=True), num_draft_tokens=0
+        TEXT, SamplingParams(max_tokens=40, temperature=0, logprobs=0, ignore_eos=True), num_draft_tokens=0
     )
     cut_several = 0
-    for begin in range(3, 90, 20):
+    for begin in range(3, 90, 28):
         stop = free.text[begin : begin + 14]
         params = SamplingParams(
-            max_tokens=60, temperature=0, stop=stop, logprobs=2, include_stop_str_in_output=include, ignore_eos=True
+            max_tokens=40, temperature=0, stop=stop, logprobs=2, include_stop_str_in_output=include, ignore_eos=True
         )
         result = small_decoder.generate(TEXT, params, num_draft_tokens=k)
         kept = len(result.token_ids)
