@@ -18,7 +18,7 @@ def test_bytes_that_make_no_character_become_replacement_characters(make, follow
 
 
 @pytest.mark.parametrize("make", [legacy, unigram])
-def test_a_letter_that_was_told_stands_when_bytes_after_it_make_no_character(make):
+def test_a_letter_that_was_reported_stands_when_bytes_after_it_make_no_character(make):
     """Decoded together with these, a letter that came as a byte would become a replacement character, too."""
     tokenizer = make()
     ids = tokenizer.convert_tokens_to_ids(["▁the", "<0x5B>", "<0xF9>", "e", "▁the"])

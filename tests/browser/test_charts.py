@@ -329,7 +329,7 @@ def test_how_a_run_ended_is_said_at_its_end_only(show):
     assert "error" not in show(trace, upto=len(trace) - 1).sentence
 
 
-def test_two_shares_that_are_compared_are_told_apart(scripts):
+def test_two_shares_that_are_compared_are_distinguished(scripts):
     pairs = [[0.2, 0.8], [0.07, 0.072], [0.000743, 0.000392], [0.00000245, 0.00813], [1, 0.9997], [0.5, 0.5], [0, 0.25]]
     assert scripts.evaluate(PERCENTS, pairs) == [
         ["20%", "80%"],

@@ -86,7 +86,7 @@ def test_a_run_whose_connection_breaks_is_whole_once_it_is_back(server, chromium
         assert page.locator("#k input[type=number]").input_value() == str(LONG["k"])
 
 
-def test_the_server_ends_when_told_to_which_the_page_says_and_offers_to_make_the_run_again(server, chromium, small_pair):
+def test_the_server_ends_when_asked_to_which_the_page_says_and_offers_to_make_the_run_again(server, chromium, small_pair):
     with Server(**small(small_pair)) as first, Relay(first.url) as way:
         page = chromium.new_page()
         opened(page, way.url)
@@ -112,7 +112,7 @@ def test_the_server_ends_when_told_to_which_the_page_says_and_offers_to_make_the
         page.close()
 
 
-def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_anew_whatever_becomes_of_the_connection(page):
+def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_again_whatever_becomes_of_the_connection(page):
     page.route("**/plotly-*", lambda route: route.fulfill(status=404))
     page.reload()
     page.locator("#chart-lengths").scroll_into_view_if_needed()  # no chart that needs Plotly is drawn before

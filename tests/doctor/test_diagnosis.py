@@ -98,7 +98,7 @@ def test_a_low_first_place_is_a_mismatch_and_not_a_cliff():
     assert names(diagnose(account([], accepted_per_step=0.4, drafted_per_step=4.0))) == ["mismatch"]
 
 
-def test_a_fall_behind_the_first_place_is_a_cliff():
+def test_a_fall_after_the_first_place_is_a_cliff():
     assert names(diagnose(account([0.85, 0.35, 0.2]))) == ["cliff"]
     assert names(diagnose(account([0.85, 0.72, 0.6]))) == []
 
@@ -107,7 +107,7 @@ def test_short_windows_are_no_cliff():
     assert names(diagnose(account([0.85, 0.3, 0.1], drafted_per_step=1.5))) == ["short_windows"]
 
 
-def test_a_window_that_is_too_long_or_too_short_is_told_with_the_best():
+def test_a_window_that_is_too_long_or_too_short_is_described_with_the_best():
     long = diagnose(account(same(0.6, 12)), given(0.1))
     assert names(long) == ["k_too_large"]
     assert f"{long.best_k} is best" in long.suspects[0].words
@@ -123,7 +123,7 @@ def test_where_the_drafter_ends_windows_nothing_is_said_of_k():
     assert names(diagnose(account([], accepted_per_step=1.7, drafted_per_step=2.0), costs)) == ["k_too_small"]
 
 
-def test_a_large_batch_is_suspected_where_the_engine_tells_it():
+def test_a_large_batch_is_suspected_where_the_engine_says_it():
     assert names(diagnose(account(same(0.8, 4), requests_running=64.0))) == ["batch"]
     assert names(diagnose(account(same(0.8, 4), requests_running=8.0))) == []
 
@@ -135,7 +135,7 @@ def test_what_does_not_pay_is_said():
     assert "does_not_pay" in names(found)
 
 
-def test_a_window_that_nobody_told_can_be_given():
+def test_a_window_that_no_one_stated_can_be_given():
     reading = read(samples.VLLM_LOG_FIRST)
     assert diagnose(reading).alpha is None
     found = diagnose(reading, num_draft_tokens=4)

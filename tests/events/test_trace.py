@@ -90,7 +90,7 @@ def test_the_metrics_are_these():
     assert m.time_to_first_token == pytest.approx(0.1)
 
 
-def test_metrics_of_nothing_are_empty_and_rows_are_told_apart():
+def test_metrics_of_nothing_are_empty_and_rows_are_distinguished():
     assert summarize([]).to_dict()["alpha"] is None
     both = [step(0, 2, 1), step(0, 2, 2)]
     both[1].row = 1

@@ -65,7 +65,7 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
         (["word " * 20_000, 8], "more than the 1024 that the model can take"),
     ],
 )
-def test_a_call_with_a_wrong_field_is_told_which(client, fields, said):
+def test_a_call_with_a_wrong_field_is_answered_with_its_name(client, fields, said):
     with pytest.raises(Exception, match=said):
         client.predict(*fields, api_name="/generate")
 
@@ -124,7 +124,7 @@ def test_a_program_may_leave_out_the_last_inputs(server):
         assert '"finished"' in said
 
 
-def test_broken_text_is_told_so(server):
+def test_broken_text_is_refused_as_broken(server):
     url = server.url
     assert "character 5 is half of a surrogate pair" in post(url, json.dumps({"data": ["half \ud83d", *REST]}).encode())
 

@@ -188,7 +188,7 @@ def endless_engine():
     engine.close()
 
 
-def test_every_run_is_told_to_the_observers(endless_engine, caplog):
+def test_every_run_is_reported_to_the_observers(endless_engine, caplog):
     records: list[RunRecord] = []
     counters = Counters(endless_engine.load)
     engine = ObservedEngine(endless_engine, [records.append, counters.observe, log_runs()])
@@ -222,7 +222,7 @@ def test_every_run_is_told_to_the_observers(endless_engine, caplog):
     assert f"{accepted} {float(first.accepted_at[0])}" in text
 
 
-def test_prompts_are_logged_where_the_operator_asked_for_them(tiny_engine, caplog):
+def test_prompts_are_logged_where_the_operator_wanted_them(tiny_engine, caplog):
     engine = ObservedEngine(tiny_engine, [log_runs(prompts=True)])
     with caplog.at_level("INFO"):
         list(engine.submit(Request([7, 8], SamplingParams(max_tokens=2))))
@@ -268,7 +268,7 @@ def test_gradios_queue_leaves_the_interpreter_to_the_decoder(monkeypatch):
     assert 1 <= page._queue.looks <= 11
 
 
-def test_the_server_tells_its_health_its_counters_and_each_run(server):
+def test_the_server_states_its_health_its_counters_and_each_run(server):
     url = server.url
     health = json.loads(get(url + "health"))
     seconds = health.pop("run_seconds")

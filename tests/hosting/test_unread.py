@@ -79,7 +79,7 @@ def generate(page: gr.Blocks, tokens: int) -> str:
 
 
 @pytest.mark.parametrize("bound", ["visitor_bytes", "total_bytes"])
-def test_a_call_whose_events_nobody_reads_is_ended_where_they_take_too_many_bytes(page, monkeypatch, bound):
+def test_a_call_whose_events_no_one_reads_is_ended_where_they_take_too_many_bytes(page, monkeypatch, bound):
     queue, over = page._queue, threading.Event()
     process = queue.process_events
 

@@ -6,7 +6,7 @@ from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from tests.infer.llamas import FAMILIES, compute_again, made, random_model, tokens
 
 
-def test_captured_windows_give_hidden_states_beside_their_logits() -> None:
+def test_captured_windows_give_hidden_states_with_their_logits() -> None:
     source = random_model(FAMILIES["llama"]())
     graphs, lean = made(source, "graphs"), made(source, "torch")
     captured: list[object] = []

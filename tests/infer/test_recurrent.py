@@ -16,14 +16,8 @@ from naive_speculate.infer.recurrent import RecurrentLanguageModel
 from naive_speculate.naive import speculative_decode
 from naive_speculate.testing import enumerate_outputs, exact_outputs, largest_difference
 
-COMMON = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "pad_token_id": None,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+COMMON = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 3, "pad_token_id": None, "bos_token_id": 1}
+COMMON |= {"eos_token_id": 2}
 ATTENTION = {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48}
 MAMBA_2 = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16, "mamba_expand": 2, "mamba_n_groups": 1}
 MAMBA_2 |= {"mamba_chunk_size": 8}  # texts are short: those of 256 are padding

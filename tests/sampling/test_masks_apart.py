@@ -86,7 +86,7 @@ def test_what_cannot_be_compiled_is_said_as_without_a_limit(small_decoder, monke
     assert said[0] == said[1]
 
 
-def test_a_new_process_is_started_where_the_old_one_has_gone(bounded):
+def test_a_new_process_is_started_where_the_old_one_has_ended(bounded):
     masks = bounded.admission._grammar(guided(ORDINARY[0]))
     text = bounded.generate("Once", guided(ORDINARY[0])).text
     masks._server.shutdown(2)  # it ends as where its machine has no memory left

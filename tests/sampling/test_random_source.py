@@ -12,7 +12,7 @@ def test_the_same_seed_gives_the_same_draws():
     assert [one.categorical(probs).item() for _ in range(9)] == [two.categorical(probs).item() for _ in range(9)]
 
 
-def test_seed_and_index_tell_streams_apart():
+def test_seed_and_index_distinguish_streams():
     sources = [SeededRandom(seed, index) for seed in (1, 2) for index in (0, 1)]
     assert len({source.uniform() for source in sources}) == 4
 

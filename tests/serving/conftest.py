@@ -1,13 +1,14 @@
 """Ray is started once for all tests that need it, with two replicas of a tiny pair."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from naive_speculate import SpeculativeDecoder, load_pair
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.serving import Engine, Request
 from naive_speculate.serving.ray import cluster as ray_cluster
 from naive_speculate.serving.ray.app import DecoderArgs
 from tests.tiny import save_model, tiny_llama
@@ -41,6 +42,21 @@ def saved_decoder(saved_pair) -> SpeculativeDecoder:
 def patient_decoder(saved_pair) -> SpeculativeDecoder:
     """The same again, without threads that a forked process would miss."""
     return SpeculativeDecoder(load_pair(saved_pair / "target", saved_pair / "draft", executor="torch"))
+
+
+@pytest.fixture
+def alone_decoder(patient_decoder) -> SpeculativeDecoder:
+    return patient_decoder
+
+
+@pytest.fixture
+def all_free() -> Callable[[Engine], bool]:
+    def free(engine: Engine) -> bool:
+        """A run that wants all places begins once all are free."""
+        list(engine.submit(Request([1], SamplingParams(n=engine.load().capacity, max_tokens=1))))
+        return engine.load().running == 0
+
+    return free
 
 
 @pytest.fixture(scope="session")

@@ -83,7 +83,7 @@ def test_more_visitors_than_places_all_go_on(patient_decoder):
     engine.close()
 
 
-def test_a_run_whose_reader_is_behind_pauses_and_then_gives_the_same_text(engine, patient_decoder):
+def test_a_run_whose_reader_lags_pauses_and_then_gives_the_same_text(engine, patient_decoder):
     params = SamplingParams(max_tokens=80, seed=5, ignore_eos=True)
     paused, other = Reading(engine, "1.1.1.1", params=params), Reading(engine, "2.2.2.2")
     assert paused.begins()
@@ -97,7 +97,7 @@ def test_a_run_whose_reader_is_behind_pauses_and_then_gives_the_same_text(engine
     assert Trace(paused.events).token_ids == patient_decoder.generate([1, 2], params).token_ids
 
 
-def test_runs_that_nobody_reads_make_room_for_others(engine):
+def test_runs_that_no_one_reads_make_room_for_others(engine):
     unread = several(engine, 12)
     for run in unread:
         run.unread.set()

@@ -188,7 +188,7 @@ def test_a_long_prompt_is_taken_in_by_chunks_and_gives_the_same(decoder, drafter
     assert sources(chunked.trace) == sources(whole.trace)
 
 
-def test_earlier_outputs_are_drafted_from_where_they_are_asked_for(decoder):
+def test_earlier_outputs_are_drafted_from_where_they_are_wanted(decoder):
     keeping = SpeculativeDecoder(decoder.pair, earlier_outputs=4)
     assert decoder.earlier is None
     prompt, params = [11, 12, 13, 14], greedy(40)

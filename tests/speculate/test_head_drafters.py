@@ -225,7 +225,7 @@ def test_siblings_share_a_prompt_taken_in_by_chunks_and_go_their_own_ways(decode
         check(output.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2)
 
 
-def test_a_sibling_that_is_left_behind_drafts_on(one):
+def test_a_sibling_that_is_left_waiting_drafts_on(one):
     """Its source has stepped alone, so that the state to begin from is gone: its first step is a plain one."""
     batch = one.new_batch()
     run = one.prepare(Request(PROMPTS[1], params(n=2), drafter="head", num_draft_tokens=3, detail="probs"))

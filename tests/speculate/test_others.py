@@ -73,7 +73,7 @@ def test_typical_acceptance_is_as_far_from_the_target_as_all_its_verdicts_togeth
         torch.testing.assert_close(sampler.output_probs(p, q), output)
 
 
-def test_a_step_tells_the_distance_at_each_of_its_drafts(decoder):
+def test_a_step_states_the_distance_at_each_of_its_drafts(decoder):
     result = decoder.generate([0, 1], PARAMS, num_draft_tokens=K, verify_strategy="typical_acceptance")
     sampler = TypicalAcceptanceSampler()
     steps = [event for event in result.trace if event.kind == "step" and event.num_draft]
@@ -94,7 +94,7 @@ def _whole(top, size):
     return probs
 
 
-def test_in_a_batch_every_row_is_told_what_it_is_told_alone(decoder):
+def test_in_a_batch_every_row_has_what_it_has_alone(decoder):
     strategies = ["speculative_sampling", "typical_acceptance", "block_verification", "speculative_sampling"]
     batch = Batch(decoder.pair, decoder.admission.vocabulary)
     rows = [
@@ -122,13 +122,13 @@ def test_in_a_batch_every_row_is_told_what_it_is_told_alone(decoder):
         ("full", 0.9, "speculative_sampling", 0),
     ],
 )
-def test_nothing_is_told_without_full_detail_drafts_or_sampling(decoder, detail, temperature, strategy, k):
+def test_nothing_is_reported_without_full_detail_drafts_or_sampling(decoder, detail, temperature, strategy, k):
     params = SamplingParams(max_tokens=12, temperature=temperature, seed=1)
     result = decoder.generate([0, 1], params, num_draft_tokens=k, verify_strategy=strategy, detail=detail)
     assert all(event.others is None and event.typical_distances is None for event in result.trace)
 
 
-def test_the_tokens_are_the_same_whether_it_is_told_or_not(decoder):
+def test_the_tokens_are_the_same_whether_it_is_reported_or_not(decoder):
     for strategy in (*SAMPLED, "typical_acceptance"):
         full, none = (
             decoder.generate([0, 1], PARAMS, num_draft_tokens=K, verify_strategy=strategy, detail=detail).token_ids

@@ -29,7 +29,7 @@ class InBools(GreedyVerifier):
         return verdict._replace(accept_probs=verdict.accept_probs > 0)
 
 
-def test_what_a_verifier_says_in_bools_is_told_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_verifier_says_in_bools_is_described_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(VERIFIERS, "greedy_match", InBools())
     pair = ModelPair(ToyModel(5, 1), ToyModel(5, 2))
     params = SamplingParams(temperature=0.0, max_tokens=12)

@@ -38,7 +38,7 @@ class Knows(ToyModel):
         (2, 3, "speculative_sampling"),
     ],
 )
-def test_the_target_s_distribution_stays_whole_whatever_the_draft_knows(target_size, draft_size, strategy):
+def test_the_target_s_distribution_stays_whole_whatever_the_draft_has(target_size, draft_size, strategy):
     """Several tokens, one and none that the draft does not know, the prompt's last among them."""
     prompt = [1, target_size - 1]
     target, draft = Knows(target_size, 1, zeros=False), Knows(draft_size, 2, zeros=False)
@@ -46,7 +46,7 @@ def test_the_target_s_distribution_stays_whole_whatever_the_draft_knows(target_s
     assert {token for tokens in found for token in tokens} == set(range(target_size))
 
 
-def test_a_draft_that_knows_none_of_the_allowed_tokens_is_lossless():
+def test_a_draft_that_has_none_of_the_allowed_tokens_is_lossless():
     pair = ModelPair(Knows(4, 1, zeros=False), Knows(2, 2, zeros=False))
     found = check_lossless(pair, SamplingParams(max_tokens=3, allowed_token_ids=[2, 3]), prompt=PROMPT)
     assert {token for tokens in found for token in tokens} == {2, 3}

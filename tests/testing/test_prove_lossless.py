@@ -91,7 +91,7 @@ def test_the_distribution_that_differs_is_the_right_one():
     assert shown.found == pytest.approx((torch.minimum(p, q) + p * (q - p).clamp_min(0).sum()).tolist())
 
 
-def test_greedy_matching_is_told_what_it_is():
+def test_greedy_matching_is_named_as_what_it_is():
     proof = prove_lossless(verifier="greedy_match")
     assert not proof.lossless
     assert "at temperature 0 only" in str(proof)
@@ -119,7 +119,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("name", REASONS)
-def test_what_cannot_be_lossless_is_told_in_words(name):
+def test_what_cannot_be_lossless_is_reported_in_words(name):
     given, reason = REASONS[name]
     proof = prove_lossless(**given)
     assert not proof.lossless

@@ -112,7 +112,8 @@ def test_before_the_first_draw_the_charts_say_so():
     assert drawn(shares(nothing)).layout.meta == drawn(convergence(None, 10)).layout.meta == "Nothing has been drawn yet."
 
 
-def test_passes_are_measured_for_every_width(bundled_engine):
+def test_passes_are_measured_for_every_width(bundled_engine, monkeypatch):
+    monkeypatch.setattr("ui.experiments.pass_costs.REPEATS", 1)
     catalog = Catalog({"bundled": ServedPair(bundled_engine)})
     *_, known = measure_passes(catalog, Settings(prompt="Once upon a time", temperature=1.0), threading.Event())
     assert tuple(known) == WIDTHS

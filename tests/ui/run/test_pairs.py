@@ -108,7 +108,7 @@ def test_what_is_expected_of_the_bundled_pair_is_what_it_is(bundled_engine):
     assert expected(None, 4).chat == bundled_engine.about.chat
 
 
-def test_a_run_that_waited_for_it_is_told_why(bundled_engine):
+def test_a_run_that_waited_for_it_is_given_the_reason(bundled_engine):
     catalog, ended = awaiting(missing, bundled_engine), []
     over = threading.Event()
 

@@ -43,7 +43,7 @@ def test_batches_joined_are_the_run():
     assert [first for first, _ in batches] == [sum(len(e) for _, e in batches[:i]) for i in range(len(batches))]
 
 
-def test_a_failing_decoder_ends_the_batches_and_is_told():
+def test_a_failing_decoder_ends_the_batches_and_is_reported():
     def stream(cancel):
         yield Event(EventKind.STARTED)
         raise ValueError("prompt is empty")
@@ -138,7 +138,7 @@ def test_a_visitor_who_reads_on_is_not_forgotten(monkeypatch):
     assert not mine.cancel.is_set()
 
 
-def test_a_run_nobody_reads_is_ended(monkeypatch):
+def test_a_run_no_one_reads_is_ended(monkeypatch):
     monkeypatch.setattr("ui.run.runs.ABANDONED_SECONDS", 0.0)
     run = Run()
     run.start(decoding(endless))
@@ -154,7 +154,7 @@ def test_only_so_many_runs_are_kept_and_each_visitor_s_last_two():
     assert [runs.get(run.id) is not None for run in made] == [False, False, True, True, True]
 
 
-def test_what_a_visitor_opens_ends_nobody_s_run_and_is_itself_forgotten():
+def test_what_a_visitor_opens_ends_no_other_run_and_is_itself_forgotten():
     live, finished = Run(), Run(events_of(10))
     runs = Runs(total_bytes=10 * finished.size)
     live.start(decoding(silent))
