@@ -8,8 +8,7 @@ from benchmarks.server import Server
 from tests.browser.conftest import small
 from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, link, linked, run, shown_run, start, text, trace
-from tests.hosting.http import get
-from tests.hosting.test_shared import call
+from tests.hosting.http import generate, get
 
 PROMPT = "Once upon a time there was an old man who"
 LONG = {"max_tokens": 120, "k": 0, "seed": 4}
@@ -92,7 +91,7 @@ def test_the_server_ends_when_asked_to_which_the_page_says_and_offers_to_make_th
         opened(page, way.url)
         broken(page, way)
         for seed in range(4):
-            call(first.url, 900, seed)
+            generate(first.url, "Once upon a time", 900, 1.0, 1.0, seed)
         while json.loads(get(first.url + "health"))["running"] < 2:
             pass
         first.end()

@@ -152,7 +152,7 @@ JSON = st.recursive(
 FIELDS = st.dictionaries(st.sampled_from([*Event.__dataclass_fields__, "unknown"]), JSON, max_size=6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(FIELDS, max_size=3), st.text(max_size=20))
 def test_no_file_does_anything_but_load_or_be_refused(events, junk):
     text = dumps(STARTED) + "\n" + "\n".join(json.dumps(event) for event in events) + junk

@@ -7,7 +7,7 @@ import torch
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.speculate.draft.copying import NOTHING
-from naive_speculate.speculate.draft.prompt_lookup import NgramIndex, PromptLookupDrafter
+from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import VERIFIERS, BlockVerifier, VerifyStrategy
@@ -75,19 +75,3 @@ def test_a_drafter_that_drafts_nothing_is_found_out(monkeypatch):
     monkeypatch.setattr(PromptLookupDrafter, "copy", lambda self, index, limit: NOTHING)
     with pytest.raises(AssertionError, match="nothing was drafted"):
         check_lossless(ModelPair(ToyModel(3, 6)), SamplingParams(max_tokens=4), drafter="prompt_lookup")
-
-
-@pytest.mark.parametrize(
-    ("token_ids", "expected"),
-    [
-        ([5, 6, 7, 8, 5, 6, 7], [8, 5, 6, 7]),  # the longest n-gram that occurred before
-        ([1, 2, 3, 9, 2, 3, 4, 1, 2, 3], [9, 2, 3, 4, 1, 2, 3]),  # three tokens rather than the later two
-        ([4, 1, 4, 2, 4], [2, 4]),  # the latest occurrence
-        ([1, 2, 3], []),
-        ([1], []),
-    ],
-)
-def test_prompt_lookup_drafts_what_followed_the_longest_latest_n_gram(token_ids, expected):
-    index = NgramIndex(token_ids)
-    index.extend(len(token_ids))
-    assert index.look_up(limit=10).token_ids == expected

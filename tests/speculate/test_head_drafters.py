@@ -194,7 +194,7 @@ def copied(result) -> list[int | None]:
 
 @pytest.mark.parametrize(("drafter", "way"), EXECUTED)
 def test_greedy_output_is_that_of_plain_decoding(decoder_of, drafter, way):
-    decoder, greedy = decoder_of(drafter, way), params(temperature=0, max_tokens=16)
+    decoder, greedy = decoder_of(drafter, way), params(temperature=0, max_tokens=11)
     plain = [result.token_ids for result in decoder.generate(list(PROMPTS), greedy, num_draft_tokens=0, detail="none")]
     for k in (8, "auto"):
         drafted = decoder.generate(list(PROMPTS), greedy, drafter=drafter, num_draft_tokens=k, detail="none")
@@ -242,9 +242,9 @@ def test_a_sibling_that_is_left_waiting_drafts_on(one):
 def test_rows_join_and_leave_between_steps(one):
     batch, cancel = one.new_batch(), threading.Event()
     options = {"drafter": "head", "num_draft_tokens": 4}
-    first = admitted(one, batch, PROMPTS[0], params(max_tokens=24), **options)
-    second = admitted(one, batch, PROMPTS[1], params(seed=4, max_tokens=24), cancel, **options)
-    plain = admitted(one, batch, PROMPTS[3], params(seed=6, max_tokens=16), num_draft_tokens=0)
+    first = admitted(one, batch, PROMPTS[0], params(max_tokens=16), **options)
+    second = admitted(one, batch, PROMPTS[1], params(seed=4, max_tokens=30), cancel, **options)
+    plain = admitted(one, batch, PROMPTS[3], params(seed=6, max_tokens=10), num_draft_tokens=0)
     for _ in range(4):
         batch.step([first, second, plain])
     cancel.set()
@@ -311,7 +311,7 @@ def patched(patch, batch, fails, row):
 
 def test_the_cache_of_the_head_holds_no_token_that_is_not_committed(one):
     batch = one.new_batch()
-    rows = [admitted(one, batch, prompt, params(max_tokens=30), drafter="head", num_draft_tokens=5) for prompt in PROMPTS[:3]]
+    rows = [admitted(one, batch, prompt, params(max_tokens=18), drafter="head", num_draft_tokens=5) for prompt in PROMPTS[:3]]
     drafter = batch.drafters["head"]
     while not all(row.ended for row in rows):
         batch.step(rows)
@@ -408,7 +408,7 @@ def test_the_command_line_drafts_with_a_block_drafter(folders, tmp_path, capsys)
 
 def test_copies_and_a_head_give_the_bundled_pair_s_greedy_output(bundled_decoder):
     prompts = ["apples, pears, plums, apples, pears, plums, apples,", "Once upon a time"]
-    greedy = SamplingParams(temperature=0, max_tokens=12)
+    greedy = SamplingParams(temperature=0, max_tokens=8)
     plain = bundled_decoder.generate(prompts, greedy, num_draft_tokens=0, detail="none")
     found = bundled_decoder.generate(prompts, greedy, num_draft_tokens=8, drafter=BOTH, detail="none")
     assert [result.token_ids for result in found] == [result.token_ids for result in plain]

@@ -114,17 +114,12 @@ def test_in_a_batch_every_row_has_what_it_has_alone(decoder):
 
 
 @pytest.mark.parametrize(
-    ("detail", "temperature", "strategy", "k"),
-    [
-        ("probs", 0.9, "speculative_sampling", K),
-        ("full", 0.0, "speculative_sampling", K),
-        ("full", 0.9, "greedy_match", K),
-        ("full", 0.9, "speculative_sampling", 0),
-    ],
+    "change", [{"detail": "probs"}, {"temperature": 0.0}, {"verify_strategy": "greedy_match"}, {"num_draft_tokens": 0}]
 )
-def test_nothing_is_reported_without_full_detail_drafts_or_sampling(decoder, detail, temperature, strategy, k):
-    params = SamplingParams(max_tokens=12, temperature=temperature, seed=1)
-    result = decoder.generate([0, 1], params, num_draft_tokens=k, verify_strategy=strategy, detail=detail)
+def test_nothing_is_reported_without_full_detail_drafts_or_sampling(decoder, change):
+    options = {"temperature": 0.9, "num_draft_tokens": K} | change
+    params = SamplingParams(max_tokens=12, temperature=options.pop("temperature"), seed=1)
+    result = decoder.generate([0, 1], params, **options)
     assert all(event.others is None and event.typical_distances is None for event in result.trace)
 
 

@@ -54,17 +54,9 @@ def test_a_top_k_of_0_keeps_all(tiny_decoder):
 
 def test_numpys_scalars_decode_as_pythons_do(tiny_decoder):
     usual = SamplingParams(max_tokens=12, seed=7, temperature=0.5, top_k=20, repetition_penalty=2.5, stop_token_ids=[3])
-    scalars = SamplingParams(
-        max_tokens=np.int64(12),
-        seed=np.uint32(7),
-        temperature=np.float32(0.5),
-        top_k=np.int16(20),
-        repetition_penalty=np.float64(2.5),
-        stop_token_ids=np.array([3]),
-        stop=None,
-        bad_words=None,
-        logits_processors=None,
-    )
+    numbers = {"max_tokens": np.int64(12), "seed": np.uint32(7), "temperature": np.float32(0.5), "top_k": np.int16(20)}
+    numbers |= {"repetition_penalty": np.float64(2.5), "stop_token_ids": np.array([3])}
+    scalars = SamplingParams(**numbers, stop=None, bad_words=None, logits_processors=None)
     results = tiny_decoder.generate([PROMPTS[0]] * 2, [usual, scalars])
     assert results[0].token_ids == results[1].token_ids
     assert results[1].trace.to_jsonl()

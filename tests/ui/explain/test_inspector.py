@@ -64,7 +64,8 @@ CERTAIN = {"draft_prob": 1.0, "target_prob": 0.3, "accept_prob": 0.3, "uniform":
 TYPICAL = {"target_prob": 0.12, "draft_prob": 0.55, "target_entropy": 2.0}
 LOSSY = {"verify_strategy": "typical_acceptance"}
 GREEDY = {"verify_strategy": "greedy_match"}
-BONUS_AFTER = step_of(token(ACCEPTED, " king", **KING, uniform=0.1), token(BONUS, " sat", 1, target_prob=0.4))
+AFTER = token(BONUS, " sat", 1, target_prob=0.4)
+BONUS_AFTER = step_of(token(PROPOSED, " king"), token(ACCEPTED, " king", **KING, uniform=0.1), AFTER)
 FAILED_FIRST = block((ACCEPTED, 0.6, 0.9), (ACCEPTED, 0.5, 0.1), (REJECTED, 0.3, 0.8))
 REJECTS = block((ACCEPTED, 0.6, 0.2), (REJECTED, 0.5, 0.7), (DISCARDED, 0.3, 0.8))
 INSTEAD = "“␣queen” was drawn instead; the target gave it 0.31, the draft 0.2."
