@@ -37,7 +37,7 @@ def noisy_pair(wrap: Callable[[LlamaForCausalLM], LanguageModel] | None = None) 
             transformers'.
     """
     wrap = wrap or (lambda model: LlamaLanguageModel.from_transformers(model, "torch"))
-    target, draft = tiny_llama(2, seed=0), tiny_llama(2, seed=0)
+    target, draft = tiny_llama(1, seed=0), tiny_llama(1, seed=0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in draft.parameters():

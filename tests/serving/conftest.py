@@ -22,7 +22,7 @@ APP = "tiny"
 def saved_pair(tmp_path_factory) -> Path:
     """A tiny pair in folders, as replicas load it; its sequences may go on for as long as a test wants."""
     folder = tmp_path_factory.mktemp("pair")
-    target, draft = tiny_llama(2, seed=0, positions=2 * 10**6), tiny_llama(2, seed=0, positions=2 * 10**6)
+    target, draft = (tiny_llama(1, seed=0, positions=2 * 10**6) for _ in range(2))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in draft.parameters():

@@ -31,8 +31,9 @@ def finish(batch: Batch, rows: Sequence[SequenceState]) -> None:
 def same_alone(
     decoder: SpeculativeDecoder, prompts: list, params: SamplingParams | list[SamplingParams], **options: object
 ) -> list[GenerationResult]:
-    """The results of a batch, whose rows are what they are alone."""
+    """The results of a batch, whose rows are what they are alone, whatever is observed of them."""
     together = decoder.generate(prompts, params, **options)  # type: ignore[arg-type]
+    options = {"detail": "none"} | options
     each = params if isinstance(params, list) else [params] * len(prompts)
     for prompt, own, found in zip(prompts, each, together, strict=True):
         assert found.token_ids == decoder.generate(prompt, own, **options).token_ids  # type: ignore[arg-type]
@@ -44,6 +45,7 @@ def same_as_plain(
 ) -> GenerationResult:
     """A run with drafts whose tokens are those of plain decoding."""
     found = decoder.generate(prompt, params, **options)  # type: ignore[arg-type]
-    assert found.token_ids == decoder.generate(prompt, params, num_draft_tokens=0).token_ids  # type: ignore[arg-type]
+    plain = decoder.generate(prompt, params, num_draft_tokens=0, detail="none")  # type: ignore[arg-type]
+    assert found.token_ids == plain.token_ids
     assert not drafts or found.metrics.num_draft_tokens > 0
     return found

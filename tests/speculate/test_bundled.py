@@ -25,7 +25,7 @@ OPENINGS = [
 ]
 ENDINGS = ["", " there was", " a little", " who had", " and", " never", " the", " of", " said"]
 PROMPTS = [opening + ending for opening in OPENINGS for ending in ENDINGS][:50]
-NEW_TOKENS = 12  # a window of the largest size that is kept whole is followed by another
+NEW_TOKENS = 10  # a window of the largest size that is kept whole is followed by another
 TEXT = "The children went into the garden, where"
 
 

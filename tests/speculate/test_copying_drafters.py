@@ -22,7 +22,7 @@ SETS = {"as it is": {}, "many": {"temperature": 0.8, "top_k": 3, "frequency_pena
 @pytest.fixture(scope="module")
 def decoder() -> SpeculativeDecoder:
     """A target alone; much of what it writes it has written before."""
-    return SpeculativeDecoder(ModelPair(TransformersLanguageModel(tiny_llama(2, seed=0))))
+    return SpeculativeDecoder(ModelPair(TransformersLanguageModel(tiny_llama(1, seed=0))))
 
 
 def greedy(max_tokens: int) -> SamplingParams:

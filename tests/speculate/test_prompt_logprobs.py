@@ -53,7 +53,7 @@ class RecordingBatches(Recording):
 @pytest.fixture(params=[Recording, RecordingBatches])
 def target(request, monkeypatch):
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", CHUNK)
-    return request.param(TransformersLanguageModel(tiny_llama(2, seed=0)))
+    return request.param(TransformersLanguageModel(tiny_llama(1, seed=0)))
 
 
 @pytest.fixture

@@ -85,7 +85,7 @@ def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_complet
         params, free = unstopped(k, min_tokens=min_tokens, **options)
         pieces = [event.text for event in free.trace if event.kind in ("accepted", "resampled", "bonus")]
         stops = stops_of(free.text)
-        result = small_decoder.generate(OPENING, replace(params, stop=stops), num_draft_tokens=k)
+        result = small_decoder.generate(OPENING, replace(params, stop=stops), num_draft_tokens=k, detail="none")
         at = where_it_ends(pieces, stops, min_tokens)
         assert result.text == (free.text if at is None else free.text[:at])
         assert (result.finish_reason == "stop") == (at is not None)

@@ -28,7 +28,7 @@ TOKENIZERS = {
 }
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
 PROMPTS = ["Once upon a time", "naïve 日本語🎉 the", "x"]
-STEPS = [SamplingParams(max_tokens=16, seed=3, ignore_eos=True), SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)]
+STEPS = [SamplingParams(max_tokens=10, seed=3, ignore_eos=True), SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)]
 WAYS = {
     "transformers": TransformersLanguageModel,
     "torch": lambda source: LlamaLanguageModel.from_transformers(source, "torch"),

@@ -25,7 +25,7 @@ LOSSLESS = {
     "a drafter of one's own": {"drafter": parts.Constant, **ONE_PAIR},
     "an instance of a drafter": {"drafter": parts.Constant(ModelPair(ToyModel(3, 1)), 3, torch.device("cpu")), **ONE_PAIR},
     "a window that ends behind a doubtful token": {"drafter": parts.EndsAfterDoubtful, **ONE_PAIR},
-    "what was drawn, stated as certain": {"drafter": parts.StatesCertainty, "num_draft_tokens": 1, **ONE_PAIR},
+    "what was drawn, stated as certain": {"drafter": parts.StatesCertainty, "params": SamplingParams(max_tokens=2), **ONE_PAIR},
     "both": {"verifier": parts.OwnBlock, "drafter": parts.Constant, **ONE_PAIR},
 }
 

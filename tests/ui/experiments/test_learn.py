@@ -114,6 +114,7 @@ def test_before_the_first_draw_the_charts_say_so():
 
 def test_passes_are_measured_for_every_width(bundled_engine, monkeypatch):
     monkeypatch.setattr("ui.experiments.pass_costs.REPEATS", 1)
+    monkeypatch.setattr("ui.experiments.pass_costs.STEPS", 2)
     catalog = Catalog({"bundled": ServedPair(bundled_engine)})
     *_, known = measure_passes(catalog, Settings(prompt="Once upon a time", temperature=1.0), threading.Event())
     assert tuple(known) == WIDTHS

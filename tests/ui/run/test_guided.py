@@ -24,8 +24,8 @@ ASKED = Settings(prompt="Once upon a time there was a little fox who lived", max
 
 
 @pytest.fixture(scope="module")
-def catalog(bundled_engine) -> Catalog:
-    return Catalog({"bundled": ServedPair(bundled_engine, bundled_engine)})
+def catalog(small_engine) -> Catalog:
+    return Catalog({"bundled": ServedPair(small_engine, small_engine)})
 
 
 def decoded(catalog: Catalog, settings: Settings) -> Trace:

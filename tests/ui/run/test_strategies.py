@@ -12,9 +12,9 @@ from ui.run.strategies import GREEDY, NO_DRAFTS, NOT_RECORDED, compared_steps, m
 
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification", "typical_acceptance"])
-def test_the_view_states_the_rounds_as_the_events_do(bundled_decoder, strategy):
+def test_the_view_states_the_rounds_as_the_events_do(small_decoder, strategy):
     params = SamplingParams(max_tokens=40, temperature=1.0, seed=2)
-    trace = bundled_decoder.generate("Once upon a time", params, num_draft_tokens=4, verify_strategy=strategy).trace
+    trace = small_decoder.generate("Once upon a time", params, num_draft_tokens=4, verify_strategy=strategy).trace
     steps = [event for event in trace if event.kind == EventKind.STEP and event.num_draft]
     rounds = compared_steps(trace)
     assert [one.number for one in rounds] == [step.step for step in steps]
