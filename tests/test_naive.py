@@ -16,6 +16,7 @@ from naive_speculate.naive import Step, speculative_decode
 from naive_speculate.palette import STYLES
 from naive_speculate.sampling.random_source import SeededRandom
 from naive_speculate.testing import EOS, ToyModel, enumerate_outputs, exact_outputs, largest_difference
+from naive_speculate.testing.paths import ALMOST_ONE, Branches
 from tests.programs import run_program
 from tests.tiny import save_model, shape, tiny_llama
 
@@ -35,7 +36,6 @@ CONFIGS = {
 PROMPT = [5, 17, 3, 60, 8]
 LENGTH = 20
 TOY_PROMPT = [1, 1]
-ALMOST_ONE = math.nextafter(1.0, 0.0)
 NEAR = 1e-12
 """Draws so near to an acceptance probability must still decide as draws far from it do."""
 
@@ -133,32 +133,6 @@ def test_a_step_says_what_happened_to_each_token():
     assert Step([4, 5], 2, [4, 5]).tokens() == [("accepted", 4), ("accepted", 5)]  # the text ends with the window
 
 
-class Walk:
-    """A `RandomSource` that takes given choices, then 0, and records what it was asked.
-
-    Attributes:
-        taken: Every choice: what a uniform draw gave, or the index among a categorical draw's possible tokens.
-        asked: For every choice, the possible tokens' probabilities, or None for a uniform draw.
-    """
-
-    def __init__(self, choices: Sequence[float]) -> None:
-        self.choices, self.taken, self.asked = choices, [], []
-
-    def _choose(self, asked: list[float] | None) -> float:
-        self.asked.append(asked)
-        self.taken.append(self.choices[len(self.taken)] if len(self.taken) < len(self.choices) else 0.0)
-        return self.taken[-1]
-
-    def uniform(self) -> float:
-        return self._choose(None)
-
-    def categorical(self, probs: torch.Tensor) -> torch.Tensor:
-        assert probs.dtype == torch.float64
-        assert probs.sum().item() == pytest.approx(1, abs=1e-12)
-        possible = probs.nonzero().flatten()
-        return possible[int(self._choose(probs[possible].tolist()))]
-
-
 def probs_after(model: ToyModel, tokens: Sequence[int], temperature: float) -> torch.Tensor:
     return torch.softmax(model.logits((*TOY_PROMPT, *tokens)) / temperature, -1)
 
@@ -183,19 +157,22 @@ def enumerate_naive(pair: ModelPair, temperature: float = 1.0, **options: int) -
     must take the same steps, so a token is accepted with exactly min(1, p / q).
     """
 
-    def run(choices: Sequence[float]) -> tuple[Walk, list[Step]]:
-        walk = Walk(choices)
-        return walk, list(speculative_decode(pair, TOY_PROMPT, temperature=temperature, random=walk, **options))
+    def run(choices: Sequence[float]) -> tuple[Branches, list[float], list[Step]]:
+        """The branches of each choice, the choices, and the steps."""
+        walk = Branches(choices)
+        steps = list(speculative_decode(pair, TOY_PROMPT, temperature=temperature, random=walk, **options))
+        assert not walk.coarse
+        return walk, [*choices, *[0.0] * len(walk.asked)][: len(walk.asked)], steps
 
     outputs: dict[tuple[int, ...], float] = {}
     waiting: list[list[float]] = [[]]
     while waiting:
         path = waiting.pop()
-        walk, steps = run(path)
+        walk, choices, steps = run(path)
         stated = iter(accept_probs(pair, steps, temperature))
         probability, nearby = 1.0, []
-        for place, (taken, asked) in enumerate(zip(walk.taken, walk.asked, strict=True)):
-            before = walk.taken[:place]
+        for place, (taken, asked) in enumerate(zip(choices, walk.asked, strict=True)):
+            before = choices[:place]
             if asked is not None:
                 probability *= asked[int(taken)]
                 nearby.append(taken)
@@ -213,7 +190,7 @@ def enumerate_naive(pair: ModelPair, temperature: float = 1.0, **options: int) -
             else:
                 probability *= 1 - accept
                 nearby.append(accept + NEAR)
-        assert run(nearby)[1] == steps
+        assert run(nearby)[-1] == steps
         tokens = tuple(tokens_of(steps))
         outputs[tokens] = outputs.get(tokens, 0.0) + probability
     return outputs
