@@ -104,7 +104,7 @@ def test_a_window_is_made_in_one_call_where_nothing_must_be_looked_at(pairs, mon
 @pytest.mark.parametrize("stop", [0, 26, 52])
 def test_draws_after_a_stop_token_are_not_taken(pairs, stop):
     """A row's later draws must not depend on how far others' windows went."""
-    params = SamplingParams(temperature=1.0, max_tokens=24, seed=stop, stop_token_ids=[stop], min_tokens=0)
+    params = SamplingParams(temperature=1.0, max_tokens=15, seed=stop, stop_token_ids=[stop], min_tokens=0)
     fast, slow = (outputs(pair, [[1, 2, 3], [4, 5]], params, num_draft_tokens=5, drafter="model") for pair in pairs)
     assert [tokens for tokens, _ in fast] == [tokens for tokens, _ in slow]
 
@@ -167,7 +167,7 @@ def test_a_draft_with_padded_logits_never_drafts_the_padding():
 
 
 def test_what_a_drafter_puts_in_the_place_of_such_a_window_is_what_the_target_reads(pairs, monkeypatch):
-    decoder, params = SpeculativeDecoder(pairs[0]), SamplingParams(temperature=0, max_tokens=20)
+    decoder, params = SpeculativeDecoder(pairs[0]), SamplingParams(temperature=0, max_tokens=12)
     known = decoder.generate([1, 2, 3], params, num_draft_tokens=0).token_ids
 
     class Foreseeing(ModelDrafter):

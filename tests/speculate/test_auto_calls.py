@@ -56,7 +56,7 @@ def test_calls_are_as_long_as_was_decided_and_the_run_is_that_of_a_model_without
 
     monkeypatch.setattr(LlamaLanguageModel, "draft_window", watched)
     monkeypatch.setattr(LearnedCosts, "learn", lambda *_: None)  # seconds differ between the two
-    params = SamplingParams(temperature=temperature, max_tokens=60, seed=4, ignore_eos=True)
+    params = SamplingParams(temperature=temperature, max_tokens=36, seed=4, ignore_eos=True)
     runs = []
     for kind in (LlamaLanguageModel, OneByOne):
         pair = ModelPair(executed(0), executed(0, kind), measured_costs=COSTS)  # the target drafts for itself: all is kept
@@ -76,7 +76,7 @@ def test_what_a_call_drafted_after_a_window_s_end_is_not_verified(temperature: f
             return super().forward(token_ids, *given, **named)
 
     decoder = SpeculativeDecoder(ModelPair(executed(0, Watched), executed(1), measured_costs=COSTS))
-    params = SamplingParams(temperature=temperature, max_tokens=40, seed=4, ignore_eos=True)
+    params = SamplingParams(temperature=temperature, max_tokens=24, seed=4, ignore_eos=True)
     for window in ({"num_draft_tokens": "auto"}, {"num_draft_tokens": 6, "draft_confidence": 0.02}, {"num_draft_tokens": 6}):
         widths.clear()
         result = decoder.generate([1, 2, 3], params, drafter="model", detail="none", **window)
@@ -93,7 +93,7 @@ def test_windows_of_calls_are_lossless(strategy: str) -> None:
 
 def test_a_row_that_draws_token_by_token_takes_none_for_paid() -> None:
     """Under top-k the host looks at every draft, so that none is there before it is wanted."""
-    params, runs = SamplingParams(top_k=5, max_tokens=60, seed=4, ignore_eos=True), []
+    params, runs = SamplingParams(top_k=5, max_tokens=36, seed=4, ignore_eos=True), []
     for costs in (COSTS, CostTable(COSTS.draft, COSTS.verify)):
         pair = ModelPair(executed(0), executed(1), measured_costs=costs)
         result = SpeculativeDecoder(pair).generate([1, 2, 3], params, num_draft_tokens="auto", drafter="model")

@@ -30,7 +30,7 @@ def test_argmax_drafts_leave_the_output_distribution_as_it_is(drafter, strategy,
 
 
 def drafts(decoder, draft_sampling, **options):
-    params = SamplingParams(max_tokens=16, temperature=0.8, seed=4, ignore_eos=True)
+    params = SamplingParams(max_tokens=10, temperature=0.8, seed=4, ignore_eos=True)
     trace = decoder.generate("Once upon a time", params, draft_sampling=draft_sampling, **options).trace
     return [event for event in trace if event.kind == EventKind.PROPOSED]
 
@@ -43,7 +43,7 @@ def test_both_acceptance_rates_are_those_of_the_two_distributions(small_decoder,
         found = drafts(decoder, "argmax", drafter=drafter, **window)
         assert all(event.draft_prob == 1 and event.draft_top[0].token_id == event.token_id for event in found)
         assert all(event.argmax_accept == event.target_prob == event.expected_accept for event in found)
-    unlike = SamplingParams(max_tokens=16, temperature=0.8, seed=4, ignore_eos=True, logit_bias={3: 0.0})
+    unlike = SamplingParams(max_tokens=10, temperature=0.8, seed=4, ignore_eos=True, logit_bias={3: 0.0})
     again = decoder.generate("Once upon a time", unlike, draft_sampling="argmax", drafter=drafter, num_draft_tokens=4)
     one_by_one = [event for event in again.trace if event.kind == EventKind.PROPOSED]
     paired = list(zip(found, one_by_one, strict=True))
@@ -62,7 +62,7 @@ def test_the_figures_say_which_would_have_been_better():
     target = ToyModel(5, 3)
     for draft_sampling in ("sampled", "argmax"):
         decoder = SpeculativeDecoder(ModelPair(target, target))
-        params = SamplingParams(max_tokens=60, temperature=2.0, seed=1, ignore_eos=True)
+        params = SamplingParams(max_tokens=36, temperature=2.0, seed=1, ignore_eos=True)
         trace = decoder.generate([1, 2], params, num_draft_tokens=2, draft_sampling=draft_sampling).trace
         rates, metrics = trace.draft_sampling_rates, trace.metrics
         assert metrics.sampled_acceptance_per_position == pytest.approx([1, 1])

@@ -13,7 +13,7 @@ from naive_speculate.speculate.verify import VERIFIERS, Verifier
 from tests.speculate.rows import admitted, finish, same_alone
 from tests.speculate.toys import ToyModel
 
-LONG = SamplingParams(max_tokens=16, seed=1, ignore_eos=True)
+LONG = SamplingParams(max_tokens=10, seed=1, ignore_eos=True)
 
 
 class Watched(ToyModel):
@@ -35,7 +35,7 @@ def test_no_forward_keeps_gradients_and_no_plain_model_sees_a_position_that_it_d
     target, draft = Watched(9, 1), Watched(9, 2)
     decoder = SpeculativeDecoder(ModelPair(target, draft))
     prompts = [[1] * 21, [2, 3], [4] * 12]
-    params = SamplingParams(max_tokens=20, seed=3, ignore_eos=True)
+    params = SamplingParams(max_tokens=12, seed=3, ignore_eos=True)
     same_alone(decoder, prompts, params, num_draft_tokens=6)
     assert target.gradients == draft.gradients == {False}
 
@@ -91,7 +91,7 @@ def test_a_verifier_that_keeps_more_than_there_is_ends_its_own_run_and_no_other(
 def test_a_drafter_that_fails_ends_its_own_run_and_no_other(tiny_pair, monkeypatch, at):
     monkeypatch.setitem(DRAFTERS, "failing", type("Failing", (Failing,), {"at": at}))
     engine = LocalEngine(SpeculativeDecoder(tiny_pair), max_rows=4)
-    fails_too = SamplingParams(max_tokens=30, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
+    fails_too = SamplingParams(max_tokens=18, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
     bad, good, other = read(engine, Request([3, 2], LONG, drafter="failing"), Request([5, 2], LONG), Request([7, 2], fails_too))
     assert other.finished.finish_reason == FinishReason.ERROR
     if at == "release":

@@ -120,7 +120,7 @@ def features_of(tokens, layers):
 
 
 def params(**more):
-    return SamplingParams(**{"max_tokens": 18, "seed": 3, "ignore_eos": True} | more)
+    return SamplingParams(**{"max_tokens": 11, "seed": 3, "ignore_eos": True} | more)
 
 
 PLAIN = SamplingParams(max_tokens=3)
@@ -245,13 +245,13 @@ def test_a_sibling_that_is_left_waiting_drafts_on(one):
 def test_rows_join_and_leave_between_steps(one):
     batch, cancel = one.new_batch(), threading.Event()
     options = {"drafter": "head", "num_draft_tokens": 4}
-    first = admitted(one, batch, PROMPTS[0], params(max_tokens=16), **options)
-    second = admitted(one, batch, PROMPTS[1], params(seed=4, max_tokens=30), cancel, **options)
+    first = admitted(one, batch, PROMPTS[0], params(max_tokens=10), **options)
+    second = admitted(one, batch, PROMPTS[1], params(seed=4, max_tokens=18), cancel, **options)
     plain = admitted(one, batch, PROMPTS[3], params(seed=6, max_tokens=10), num_draft_tokens=0)
     for _ in range(4):
         batch.step([first, second, plain])
     cancel.set()
-    third = admitted(one, batch, [7, 8], params(seed=5, max_tokens=16), **options)
+    third = admitted(one, batch, [7, 8], params(seed=5, max_tokens=10), **options)
     while not (first.ended and third.ended and plain.ended):
         batch.step([first, second, third, plain])
     assert second.finish_reason == FinishReason.CANCELLED
@@ -314,7 +314,7 @@ def patched(patch, batch, fails, row):
 
 def test_the_cache_of_the_head_holds_no_token_that_is_not_committed(one):
     batch = one.new_batch()
-    rows = [admitted(one, batch, prompt, params(max_tokens=18), drafter="head", num_draft_tokens=5) for prompt in PROMPTS[:3]]
+    rows = [admitted(one, batch, prompt, params(max_tokens=11), drafter="head", num_draft_tokens=5) for prompt in PROMPTS[:3]]
     drafter = batch.drafters["head"]
     while not all(row.ended for row in rows):
         batch.step(rows)
@@ -330,7 +330,7 @@ def test_the_cache_of_the_head_holds_no_token_that_is_not_committed(one):
 @pytest.mark.parametrize("num_draft_tokens", [4, "auto"])
 def test_windows_end_where_the_sequence_does(one, num_draft_tokens):
     prompt = [3 + number % 90 for number in range(one.pair.target.max_positions - 6)]
-    result = one.generate(prompt, params(max_tokens=50), drafter="head", num_draft_tokens=num_draft_tokens)
+    result = one.generate(prompt, params(max_tokens=30), drafter="head", num_draft_tokens=num_draft_tokens)
     assert len(result.token_ids) == 6
 
 
@@ -423,7 +423,7 @@ def test_copies_and_a_head_give_the_bundled_pair_s_greedy_output(bundled_decoder
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_row_copies_after_a_long_match_and_the_head_drafts_elsewhere(one, temperature):
-    result = one.generate(REPEATING, params(temperature=temperature, max_tokens=30), drafter=BOTH, detail="probs")
+    result = one.generate(REPEATING, params(temperature=temperature, max_tokens=18), drafter=BOTH, detail="probs")
     text, kinds = list(REPEATING), set()
     for event in result.trace:
         if event.kind == EventKind.PROPOSED and event.index == 0:
@@ -444,7 +444,7 @@ def num_shared_end(text: list[int]) -> int:
 def test_the_head_is_asked_again_after_more_copies_than_a_window_of_its_own_begins_with(one, monkeypatch):
     """A row that copies for long is prefilled in between; then the head's first window is what its definition says."""
     monkeypatch.setattr("naive_speculate.speculate.draft.head._MAX_QUERY", 6)
-    batch, settings = one.new_batch(), params(temperature=0, max_tokens=30)
+    batch, settings = one.new_batch(), params(temperature=0, max_tokens=18)
     row = admitted(one, batch, REPEATING, settings, drafter=BOTH, num_draft_tokens=4)
     drafter = batch.drafters[BOTH]
     while not row.ended:

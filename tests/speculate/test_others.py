@@ -13,7 +13,7 @@ from tests.speculate.rows import admitted
 from tests.speculate.toys import ToyModel
 
 K = 4
-PARAMS = SamplingParams(max_tokens=24, temperature=0.9, seed=3, ignore_eos=True)
+PARAMS = SamplingParams(max_tokens=15, temperature=0.9, seed=3, ignore_eos=True)
 SAMPLED = ("speculative_sampling", "block_verification")
 
 

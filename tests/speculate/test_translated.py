@@ -139,7 +139,7 @@ def test_after_a_step_the_draft_s_cache_holds_what_a_fresh_one_would(name):
     """The cached rows of the draft model are those of its history, whatever was rolled back."""
     decoder = SpeculativeDecoder(toys(name))
     pair = decoder.pair
-    for params in (SamplingParams(max_tokens=16, seed=5, ignore_eos=True), SamplingParams(max_tokens=12, seed=6, top_k=3)):
+    for params in (SamplingParams(max_tokens=10, seed=5, ignore_eos=True), SamplingParams(max_tokens=12, seed=6, top_k=3)):
         batch, run = decoder.new_batch(), decoder.prepare(Request("The naïve fox", params, num_draft_tokens=3))
         batch.admit(run.rows)
         (row,) = run.rows
@@ -171,7 +171,7 @@ def test_a_tokenizer_with_other_ids_gives_step_by_step_what_the_same_tokens_give
     models = [WAYS["torch"](model) for model in (target, same, moved)]
     plain = SpeculativeDecoder(ModelPair(models[0], models[1], tokenizer))
     translated = SpeculativeDecoder(ModelPair(models[0], models[2], tokenizer, draft_tokenizer=other))
-    for params in (SamplingParams(max_tokens=20, seed=1), SamplingParams(max_tokens=20, temperature=0)):
+    for params in (SamplingParams(max_tokens=12, seed=1), SamplingParams(max_tokens=12, temperature=0)):
         for prompt in ("Once upon a time", "x = [1, 2]"):
             expected, found = (one.generate(prompt, params, num_draft_tokens=4) for one in (plain, translated))
             assert found.token_ids == expected.token_ids
@@ -205,7 +205,7 @@ def test_a_prompt_of_token_ids_and_one_in_the_middle_of_a_character_are_drafted_
 
 def test_drafting_ends_where_the_draft_s_own_positions_do():
     decoder = SpeculativeDecoder(llamas("byte-level, legacy", positions=24))
-    params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
+    params = SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)
     found = same_as_plain(decoder, "Once upon a time", params, num_draft_tokens=4)
     last = max(event.position for event in found.trace if event.kind == EventKind.PROPOSED)
     assert 0 < last < 40
@@ -215,20 +215,20 @@ def test_grammars_and_bad_words_are_the_target_s():
     decoder = SpeculativeDecoder(llamas("byte-level, unigram"))
     regex = {"guided_decoding": {"regex": "[a-z]{3,9} (the|fox)"}}
     for more in (regex, {"bad_words": ["the", "fox"], "logit_bias": {30: 4.0}}):
-        same_as_plain(decoder, "The king", SamplingParams(max_tokens=16, temperature=0, **more), False, num_draft_tokens=3)
+        same_as_plain(decoder, "The king", SamplingParams(max_tokens=10, temperature=0, **more), False, num_draft_tokens=3)
 
 
 def test_a_run_can_be_cancelled_and_a_failed_step_goes_back_to_what_was_committed():
     pair = llamas("byte-level, unigram")
     decoder, cancel = SpeculativeDecoder(pair), threading.Event()
     seen = []
-    for event in decoder.stream("The king", SamplingParams(max_tokens=60, seed=1, ignore_eos=True), cancel=cancel):
+    for event in decoder.stream("The king", SamplingParams(max_tokens=36, seed=1, ignore_eos=True), cancel=cancel):
         seen.append(event)
         if event.step == 3:
             cancel.set()
     assert seen[-1].finish_reason == FinishReason.CANCELLED
     engine = LocalEngine(decoder, max_rows=4)
-    fails = SamplingParams(max_tokens=40, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
+    fails = SamplingParams(max_tokens=24, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
     streams = [engine.submit(Request("The king", fails)), engine.submit(Request(PROMPTS[1], STEPS[0]))]
     bad, good = ([event for events in stream for event in events] for stream in streams)
     assert bad[-1].finish_reason == FinishReason.ERROR

@@ -112,7 +112,7 @@ def test_few_calls_stay_few_with_a_word_filter(small_decoder, monkeypatch):
     by_host: list[bool] = []
     undo = whole_windows._Drawing.undo
     monkeypatch.setattr(whole_windows._Drawing, "undo", lambda drawing: by_host.append(True) or undo(drawing))
-    params = SamplingParams(temperature=0.7, max_tokens=30, seed=1, filter_words="classroom")
+    params = SamplingParams(temperature=0.7, max_tokens=18, seed=1, filter_words="classroom")
     metrics = small_decoder.generate(PROMPTS[0], params, drafter="model").metrics
     assert len(made) == metrics.num_spec_steps
     assert not by_host
@@ -135,7 +135,7 @@ def written(decoder: SpeculativeDecoder, trace: Trace, prompt: str) -> list[str]
 )
 def test_no_listed_word_is_written_or_drafted(small_decoder, temperature, options):
     """Words that hardly a sentence does without, so that nothing is left to chance."""
-    params = SamplingParams(temperature=temperature, max_tokens=20, seed=3, filter_words=COMMON)
+    params = SamplingParams(temperature=temperature, max_tokens=12, seed=3, filter_words=COMMON)
     results = small_decoder.generate(PROMPTS, params, detail="none", **options)
     for prompt, result in zip(PROMPTS, results, strict=True):
         for text in written(small_decoder, result.trace, prompt):
@@ -150,7 +150,7 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(small_decoder):
 
 def test_a_class_may_see_what_is_written_to_provoking_prompts(small_decoder):
     prompts = read_prompts()[25:75:3]
-    params = [SamplingParams(temperature=1.2, max_tokens=24, seed=n, filter_words="classroom") for n in range(len(prompts))]
+    params = [SamplingParams(temperature=1.2, max_tokens=15, seed=n, filter_words="classroom") for n in range(len(prompts))]
     for prompt, result in zip(prompts, small_decoder.generate(prompts, params, detail="none"), strict=True):
         for text in written(small_decoder, result.trace, ""):
             assert classroom_words().places(text) <= classroom_words().places(prompt), prompt
