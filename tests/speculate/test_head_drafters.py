@@ -245,8 +245,8 @@ def test_a_sibling_that_is_left_waiting_drafts_on(one):
 def test_rows_join_and_leave_between_steps(one):
     batch, cancel = one.new_batch(), threading.Event()
     options = {"drafter": "head", "num_draft_tokens": 4}
-    first = admitted(one, batch, PROMPTS[0], params(max_tokens=10), **options)
-    second = admitted(one, batch, PROMPTS[1], params(seed=4, max_tokens=18), cancel, **options)
+    first = admitted(one, batch, PROMPTS[0], params(max_tokens=20), **options)
+    second = admitted(one, batch, PROMPTS[1], params(seed=4, max_tokens=30), cancel, **options)
     plain = admitted(one, batch, PROMPTS[3], params(seed=6, max_tokens=10), num_draft_tokens=0)
     for _ in range(4):
         batch.step([first, second, plain])
@@ -444,7 +444,7 @@ def num_shared_end(text: list[int]) -> int:
 def test_the_head_is_asked_again_after_more_copies_than_a_window_of_its_own_begins_with(one, monkeypatch):
     """A row that copies for long is prefilled in between; then the head's first window is what its definition says."""
     monkeypatch.setattr("naive_speculate.speculate.draft.head._MAX_QUERY", 6)
-    batch, settings = one.new_batch(), params(temperature=0, max_tokens=18)
+    batch, settings = one.new_batch(), params(temperature=0, max_tokens=30)
     row = admitted(one, batch, REPEATING, settings, drafter=BOTH, num_draft_tokens=4)
     drafter = batch.drafters[BOTH]
     while not row.ended:

@@ -53,7 +53,7 @@ def unstopped(small_decoder) -> Callable[..., tuple[SamplingParams, GenerationRe
 
     @cache
     def decoded(k: int, **options: float) -> tuple[SamplingParams, GenerationResult]:
-        params = SamplingParams(max_tokens=10, ignore_eos=True, **options)
+        params = SamplingParams(max_tokens=16, ignore_eos=True, **options)
         return params, small_decoder.generate(OPENING, params, num_draft_tokens=k)
 
     return decoded
