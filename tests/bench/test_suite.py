@@ -136,7 +136,7 @@ def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(
 ) -> None:
     monkeypatch.setenv(THREADS_VARIABLE, "1")
     picture = tmp_path / "suite.svg"
-    options = ["--drafters", "none,suffix,suffix+head", "--num-draft-tokens", "3", "--max-tokens", "5", "--threads", "1"]
+    options = ["--drafters", "none,suffix,suffix+head", "--num-draft-tokens", "3", "--max-tokens", "8", "--threads", "1"]
     assert main(["--suite", str(suite), *options, "--json", "--svg", str(picture)]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert list(report["categories"]) == ["lists", "tales & more"]
