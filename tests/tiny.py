@@ -41,7 +41,7 @@ def noisy_pair(wrap: Callable[[LlamaForCausalLM], LanguageModel] | None = None) 
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in draft.parameters():
-            parameter += 0.03 * torch.randn(parameter.shape, generator=generator)
+            parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
     return ModelPair(wrap(target), wrap(draft))
 
 
