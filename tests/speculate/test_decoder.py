@@ -1,6 +1,7 @@
 """The decoder on random models: batches, caches, limits, stops, what results carry."""
 
 import itertools
+import json
 import threading
 
 import pytest
@@ -8,7 +9,9 @@ import torch
 from transformers import LlamaForCausalLM
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
+from naive_speculate.events import FinishReason
 from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.speculate.batch import Batch, PartialStepError
 from naive_speculate.speculate.request import Request
 from tests.speculate.rows import admitted, finish, same_alone, same_as_plain
 from tests.speculate.toys import ToyModel
@@ -345,3 +348,101 @@ def test_where_the_draft_finds_no_place_the_target_s_is_given_back(tiny_decoder,
             batch.admit([second])
     batch.admit([second])
     assert (target[second].row, draft.slots[second].row) == (1, 1)
+
+
+@pytest.mark.parametrize("best_of", [3, 4])
+def test_a_result_of_several_sequences_can_be_written_as_json(tiny_decoder, best_of):
+    params = SamplingParams(n=3, best_of=best_of, max_tokens=4, seed=2, logprobs=1)
+    result = tiny_decoder.generate([3, 4], params)
+    told = json.loads(json.dumps(result.to_dict()))
+    assert [output["token_ids"] for output in told["outputs"]] == [output.token_ids for output in result.outputs]
+    assert told["outputs"][0] == told | {"outputs": []}
+    assert told["outputs"][1] == json.loads(json.dumps(result.outputs[1].to_dict()))
+
+
+def test_a_result_of_one_sequence_lists_no_others(tiny_decoder):
+    assert tiny_decoder.generate([3, 4], SamplingParams(max_tokens=4, seed=2)).to_dict()["outputs"] == []
+
+
+PROMPT = "Once upon a time there was a hen"
+
+
+@pytest.fixture(scope="module")
+def plain(small_decoder: SpeculativeDecoder):
+    return small_decoder.generate(PROMPT, SamplingParams(max_tokens=24, temperature=0, ignore_eos=True))
+
+
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_the_stop_string_or_token_that_ended_a_run_is_named(small_decoder, plain, k):
+    def ended(**params):
+        settings = SamplingParams(temperature=0, **{"max_tokens": 24, "ignore_eos": True, **params})
+        trace = small_decoder.generate(PROMPT, settings, num_draft_tokens=k).trace
+        return Trace.from_jsonl(trace.to_jsonl()).finished
+
+    stop, token = plain.text[20:24], plain.token_ids[10]
+    assert ended(stop=["never written", stop]).stop_reason == stop
+    assert ended(stop_token_ids=[token]).stop_reason == token
+    ends = small_decoder.admission.eos_token_ids
+    own = {"logit_bias": {ends[0]: 100}, "stop_token_ids": list(ends)}
+    assert ended(**own).stop_reason == ends[0]
+    assert (ended(**own, ignore_eos=False).finish_reason, ended(**own, ignore_eos=False).stop_reason) == ("stop", None)
+    for other in (ended(), ended(stop=["never written"]), ended(max_tokens=3)):
+        assert (other.finish_reason, other.stop_reason) == ("length", None)
+
+
+class LateFailure(Batch):
+    """Fails once its caches and drafters have followed a step, as a lack of memory may."""
+
+    def _commit(self, rows, records, features):
+        super()._commit(rows, records, features)
+        raise torch.OutOfMemoryError("no memory is left")
+
+
+def test_rows_that_were_committed_are_reported_with_the_failure():
+    decoder = SpeculativeDecoder(ModelPair(ToyModel(5, 1), ToyModel(5, 2)))
+    run = decoder.prepare(Request([1, 2], SamplingParams(n=2, max_tokens=9, seed=1, ignore_eos=True)))
+    batch = LateFailure(decoder.pair, decoder.new_batch().vocabulary)
+    batch.admit(run.rows)
+    with pytest.raises(PartialStepError, match="committed for 2 rows") as failed:
+        batch.step(run.rows)
+    assert set(failed.value.records) == set(run.rows)
+    assert isinstance(failed.value.cause, torch.OutOfMemoryError)
+    assert all(row.output_token_ids for row in run.rows)
+
+
+def test_a_long_prompt_is_taken_in_with_others_and_can_be_stopped(tiny_pair, monkeypatch):
+    """Chunk by chunk: those who decode meanwhile wait for one chunk a step."""
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
+    prompt = [3 + number % 20 for number in range(60)]
+    decoder = SpeculativeDecoder(tiny_pair)
+    batch, cancel = decoder.new_batch(), threading.Event()
+    short = admitted(decoder, batch, [1, 2], SamplingParams(max_tokens=400, seed=1, ignore_eos=True))
+    batch.step([short])
+    long = admitted(decoder, batch, prompt, SamplingParams(max_tokens=9, seed=2))
+    given_up = admitted(decoder, batch, prompt, SamplingParams(max_tokens=9, seed=2), cancel)
+    for number in range(30):
+        batch.step([short, long, given_up])
+        if number == 5:
+            assert len(short.token_ids) > 7
+            assert len(long.token_ids) == len(given_up.token_ids) == 60
+            cancel.set()
+        if number == 6:
+            assert given_up.finish_reason == FinishReason.CANCELLED
+    assert long.token_ids[60:] == SpeculativeDecoder(tiny_pair).generate(prompt, long.params).token_ids
+
+
+def test_a_row_that_stops_while_another_s_prompt_is_taken_in_changes_nothing_for_it(tiny_pair, monkeypatch):
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
+    prompt, params = [3 + number % 20 for number in range(60)], SamplingParams(max_tokens=9, temperature=0)
+    decoder, cancel = SpeculativeDecoder(tiny_pair), threading.Event()
+    alone = decoder.generate(prompt, params).token_ids
+    batch = decoder.new_batch()
+    first = admitted(decoder, batch, [1, 2], SamplingParams(max_tokens=150, seed=3), cancel)
+    batch.step([first])
+    second = admitted(decoder, batch, prompt, params)
+    prefill = batch._prefill
+    monkeypatch.setattr(batch, "_prefill", lambda rows: (prefill(rows), cancel.set()))
+    while not second.ended:
+        batch.step([first, second])
+    assert first.finish_reason == FinishReason.CANCELLED
+    assert second.output_token_ids == alone
