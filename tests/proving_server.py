@@ -26,13 +26,25 @@ class CompletionsServer(ThreadingHTTPServer):
     def __init__(self, pair: Any, fault: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.scores, self.vocabulary, self.fault = Scores(pair), Vocabulary(pair.tokenizer), fault
-        self.known: dict[tuple[int, ...], np.ndarray] = {}
+        self.known: dict[tuple[int, ...], tuple[np.ndarray, np.ndarray]] = {}
+        self.sums: dict[tuple[tuple[int, ...], float], np.ndarray] = {}
         self.random, self.lock, self.num_requests = np.random.default_rng(3), threading.Lock(), 0
 
-    def log_probs(self, ids: tuple[int, ...]) -> np.ndarray:
+    def log_probs(self, ids: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Of all tokens, and the tokens from the most probable one."""
         if ids not in self.known:
-            self.known[ids] = torch.log_softmax(self.scores.whole(ids)[-1].double(), -1).numpy()
+            log_probs = torch.log_softmax(self.scores.whole(ids)[-1].double(), -1).numpy()
+            self.known[ids] = log_probs, np.argsort(-log_probs)
         return self.known[ids]
+
+    def drawn(self, ids: tuple[int, ...], temperature: float, biased: bool) -> int:
+        if (ids, temperature) not in self.sums:
+            log_probs, order = self.log_probs(ids)
+            probs = np.exp(log_probs / temperature)
+            probs[order[1]] *= 5 if biased else 1
+            self.sums[ids, temperature] = np.cumsum(probs)
+        sums = self.sums[ids, temperature]
+        return int(np.searchsorted(sums, self.random.random() * sums[-1], side="right"))
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         with self.lock:
@@ -42,14 +54,10 @@ class CompletionsServer(ThreadingHTTPServer):
     def choice(self, body: dict[str, Any]) -> dict[str, Any]:
         ids, tokens, top = tuple(self.vocabulary.encode(body["prompt"])), [], []
         for _ in range(body["max_tokens"]):
-            log_probs = self.log_probs(ids)
-            order = np.argsort(-log_probs)
+            log_probs, order = self.log_probs(ids)
             token = int(order[3 if self.fault == "greedy" else 0])
-            if body["temperature"]:
-                probs = np.exp(log_probs / body["temperature"])
-                if self.fault == "biased" and tokens:  # the first token is drawn without drafts
-                    probs[order[1]] *= 5
-                token = int(self.random.choice(len(probs), p=probs / probs.sum()))
+            if body["temperature"]:  # the first token is drawn without drafts
+                token = self.drawn(ids, body["temperature"], self.fault == "biased" and bool(tokens))
             tokens.append(self.vocabulary.text_of(token))
             top.append({self.vocabulary.text_of(int(i)): float(round(log_probs[i], 4)) for i in order[: body["logprobs"]]})
             ids = (*ids, token)

@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import subprocess
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -32,11 +33,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_json_prints_the_events_and_nothing_else(bundled_decoder):
-    done = run("generate", PROMPT, "--max-tokens", "20", "--seed", "3", "--temperature", "0.7", "--json")
+    done = run("generate", PROMPT, "--max-tokens", "8", "--seed", "3", "--temperature", "0.7", "--json")
     assert done.returncode == 0
     trace = Trace.from_jsonl(done.stdout)
     assert trace.finished.finish_reason == "length"
-    expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=20, seed=3, temperature=0.7))
+    expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=8, seed=3, temperature=0.7))
     assert trace.text == expected.text
     assert trace.token_ids == expected.token_ids
 
@@ -58,14 +59,8 @@ def test_it_takes_every_sampling_parameter(small):
         "filter-words": "classroom",
     }  # fmt: skip
     flags = ["--include-stop-str-in-output", "--ignore-eos", "--no-skip-special-tokens", "--no-spaces-between-special-tokens"]
-    done = run(
-        "generate",
-        PROMPT,
-        *small,
-        "--json",
-        *flags,
-        *(part for name, value in options.items() for part in (f"--{name}", value)),
-    )
+    given = [part for name, value in options.items() for part in (f"--{name}", value)]
+    done = run("generate", PROMPT, *small, "--json", *flags, *given)
     assert done.returncode == 0, done.stderr
     started = [json.loads(line) for line in done.stdout.splitlines() if '"kind":"started"' in line]
     assert len(started) == 2
@@ -84,13 +79,13 @@ def test_it_takes_every_sampling_parameter(small):
 ASK_LOGPROBS = ("--max-tokens", "9", "--seed", "3", "--logprobs", "2", "--prompt-logprobs", "1")
 
 
-def test_json_events_tell_the_logprobs_that_were_asked_for(small, small_decoder):
+def test_json_events_have_the_requested_logprobs(small, small_decoder):
     trace = Trace.from_jsonl(run("generate", PROMPT, *small, *ASK_LOGPROBS, "--json").stdout)
     expected = small_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
-    told = [event.logprobs for event in trace if event.kind in OUTPUT_KINDS]
+    found = [event.logprobs for event in trace if event.kind in OUTPUT_KINDS]
     assert trace.token_ids == expected.token_ids
-    assert [list(entry) for entry in told] == [list(entry) for entry in expected.logprobs]
-    for entry, token in zip(told, trace.token_ids, strict=True):
+    assert [list(entry) for entry in found] == [list(entry) for entry in expected.logprobs]
+    for entry, token in zip(found, trace.token_ids, strict=True):
         assert next(iter(entry)) == token
     prompt = trace.finished.prompt_logprobs
     assert prompt[0] is None
@@ -189,6 +184,7 @@ def test_a_run_that_ends_in_an_error_says_why_and_is_not_called_a_success(small)
 
 
 PARSERS = {"generate": lambda: command_line._parser(["generate"]), "bench": bench._parser, "doctor": doctor._parser}
+PARSERS = {name: cache(made) for name, made in PARSERS.items()}
 MANY = ["9" * 5000, "[" * 5000, '{"1": 1' + "0" * 400 + "}"]
 ODD = st.text(max_size=40) | st.sampled_from(["--5", "-", "-5", "1e5", "²", "٣", "nan", "None", "1,,2", "{}", *MANY])
 

@@ -53,7 +53,7 @@ def test_texts_that_part_in_bfloat16_are_a_near_tie_and_both_right(parted):
     assert found.a.greedy == found.b.greedy == 1
 
 
-def test_a_sampled_text_is_told_from_a_greedy_one_with_the_temperature_that_fits(parted):
+def test_a_sampled_text_is_distinguished_from_a_greedy_one_with_the_temperature_that_fits(parted):
     prompt, a, _ = parted
     found = differ(TARGET, prompt, a, written("float32", prompt, temperature=0.8, seed=3))
     assert found.verdict == Verdict.SAMPLING

@@ -20,8 +20,10 @@ import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ("xgrammar", "llama_cpp", "resource"):  # the last one as on Windows
+            tried.append(name)
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
+tried = []
 sys.meta_path.insert(0, Missing())
 sys.modules.pop("resource", None)
 version = importlib.metadata.version
@@ -44,6 +46,7 @@ import naive_speculate.serving
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 
 found = {"reason": SpeculativeDecoder(load_pair()).generate("Once", SamplingParams(max_tokens=3)).finish_reason}
+found["imported"] = [*sys.modules, *(name for name in sys.modules["sitecustomize"].tried if name != "resource")]
 
 from naive_speculate.__main__ import main
 from naive_speculate.bench.measure import memory_mib, peak_bytes
@@ -72,9 +75,15 @@ def bare(tmp_path_factory) -> dict[str, Any]:
     return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-def test_the_library_decodes_without_anything_optional(bare):
+HEAVY = {"transformers.modeling_utils", "transformers.core_model_loading", "torch._dynamo"}
+OPTIONAL = {"gradio", "plotly", "pandas", "ray", "xgrammar", "llama_cpp", "scipy", "rich", "playwright"}
+
+
+def test_the_library_decodes_without_anything_optional_and_imports_nothing_heavy(bare):
     assert bare["reason"] == "length"
     assert bare["memory"] == [None, {}]
+    assert "torch" in bare["imported"]
+    assert not (HEAVY | OPTIONAL) & set(bare["imported"])
 
 
 def test_what_needs_an_extra_names_it_in_one_line(bare):

@@ -1,5 +1,6 @@
 """The command line when it is interrupted, or cannot write: one line on standard error, whenever it happens."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from naive_speculate import Trace
+from naive_speculate.pair import BUNDLED_PAIR
 from tests.engine_samples import VLLM_LOG
 from tests.programs import run_program
 
@@ -26,6 +28,7 @@ class Interrupter:
 sys.meta_path.insert(0, Interrupter())
 """
 GENERATE = [sys.executable, "-m", "naive_speculate", "generate", "Once upon a time", "--ignore-eos"]
+GENERATE += ["--target", str(BUNDLED_PAIR / "draft")]  # the smaller model
 
 
 @pytest.mark.parametrize("module", ["torch", "onnxruntime"])  # the last one while the models are loaded
@@ -39,6 +42,8 @@ def test_ctrl_c_while_it_loads_is_one_line_and_status_130(tmp_path, module):
 def test_ctrl_c_while_it_decodes_ends_the_run_in_one_line_and_status_130():
     command = [*GENERATE, "--json", "--max-tokens", "none"]  # more than a pipe holds, so that it waits for its reader
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
         first = process.stdout.readline()
         process.send_signal(signal.SIGINT)
         rest, said = process.communicate()
@@ -58,7 +63,7 @@ def test_a_full_disk_is_one_line_and_status_2_whatever_is_written(arguments):
 GONE = "naive_speculate: standard output: Broken pipe\n"
 
 
-def test_a_reader_that_has_gone_is_one_line_and_status_2(monkeypatch):
+def test_a_closed_reader_is_one_line_and_status_2(monkeypatch):
     """Of a process: nothing is added while it ends."""
     read, write = os.pipe()
     os.close(read)

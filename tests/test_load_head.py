@@ -14,6 +14,7 @@ from naive_speculate.costs import CostTable
 from naive_speculate.models import BUNDLED_PAIR
 from tests import heads
 from tests.heads import LAYOUTS, head_config, head_tensors, save_head
+from tests.speculate.rows import same_as_plain
 from tests.tiny import save_model, tiny_llama
 
 
@@ -60,15 +61,13 @@ def test_a_draft_that_is_a_head_is_taken_as_one(pair_folder, layout):
 
 def test_greedy_output_is_plain_decoding_s_on_the_bundled_target(bundled_head):
     """With a head that is narrower than its target, and has few of its tokens."""
-    decoder = SpeculativeDecoder(load_pair(head=bundled_head, device="cpu"))
-    params = SamplingParams(max_tokens=8, temperature=0)
-    prompts = ["Once upon a time", "A"]
-    plain = decoder.generate(prompts, params, num_draft_tokens=0)
-    drafted = decoder.generate(prompts, params, drafter="head", num_draft_tokens=3)
-    assert [result.token_ids for result in drafted] == [result.token_ids for result in plain]
+    pair = load_pair(head=bundled_head, device="cpu")
+    assert pair.default_drafter == "model"  # nothing was measured of this head
+    assert pair.costs("head").verify == pair.costs("model").verify
+    same_as_plain(SpeculativeDecoder(pair), "A", SamplingParams(max_tokens=6, temperature=0), drafter="head")
 
 
-def test_a_head_that_ships_beside_the_bundled_target_is_in_the_pair(bundled_head, monkeypatch, tmp_path):
+def test_a_head_that_ships_with_the_bundled_target_is_in_the_pair(bundled_head, monkeypatch, tmp_path):
     for name in ("target", "draft"):
         (tmp_path / name).symlink_to(BUNDLED_PAIR / name)
     shutil.copytree(bundled_head, tmp_path / "head")
@@ -92,12 +91,9 @@ def test_of_model_and_head_the_one_drafts_that_was_measured_to_be_faster(bundled
     assert pair.default_drafter == fastest
     assert pair.costs("head") == CostTable(0.04, (1.0, 1.3))
     assert pair.costs("model") == CostTable(0.1, (1.0, 1.2))
-    other = load_pair(head=bundled_head, device="cpu")  # of which nothing was measured
-    assert other.default_drafter == "model"
-    assert other.costs("head").verify == (1.0, 1.2)
 
 
-def test_a_head_for_another_target_is_told_in_one_line(pair_folder, bundled_head):
+def test_a_head_for_another_target_is_named_in_one_line(pair_folder, bundled_head):
     with pytest.raises(ValueError, match=r"^head '.*' is for a target with hidden_size \d+, this one's is 32$"):
         load_pair(pair_folder / "target", head=bundled_head, device="cpu")
     with pytest.raises(

@@ -10,6 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.models import BUNDLED_PAIR
+from tests.speculate.rows import same_as_plain
 from tests.tokenizers_of_tests import byte_level, letters, llama, save, unigram
 
 
@@ -49,10 +50,7 @@ def test_a_draft_with_another_tokenizer_is_translated(tmp_path):
     pair = load_pair(target, draft, device="cpu")
     assert pair.translation.counts["shared"] > 100
     params = SamplingParams(max_tokens=12, temperature=0)
-    decoder = SpeculativeDecoder(pair)
-    found = decoder.generate("The fox", params)
-    assert found.metrics.num_draft_tokens > 0
-    assert found.token_ids == decoder.generate("The fox", params, num_draft_tokens=0).token_ids
+    same_as_plain(SpeculativeDecoder(pair), "The fox", params)
     assert load_pair(target, target, device="cpu").translation is None
 
 
@@ -77,9 +75,7 @@ def test_vocabularies_padded_to_different_widths_work_together(tmp_path, bundled
         bundled_pair.tokenizer.save_pretrained(tmp_path / name)
     pair = load_pair(tmp_path / "target", tmp_path / "draft")
     assert pair.vocab_size == size + 16
-    params = SamplingParams(temperature=0, max_tokens=10)
-    decoder = SpeculativeDecoder(pair)
-    assert decoder.generate("The fox", params).token_ids == decoder.generate("The fox", params, num_draft_tokens=0).token_ids
+    same_as_plain(SpeculativeDecoder(pair), "The fox", SamplingParams(temperature=0, max_tokens=10))
 
 
 def test_other_architectures_fall_back_to_transformers(tmp_path, bundled_pair):
@@ -142,9 +138,7 @@ def test_architectures_without_sdpa_are_loaded_and_run_eagerly(tmp_path, bundled
     pair = load_pair(saved(tmp_path, bundled_pair, architecture, **config))
     assert pair.target.model.config._attn_implementation == "eager"
     params = SamplingParams(temperature=0, max_tokens=8)
-    decoder = SpeculativeDecoder(pair)
-    drafted = decoder.generate("The fox and the fox", params, drafter="prompt_lookup")
-    assert drafted.token_ids == decoder.generate("The fox and the fox", params, num_draft_tokens=0).token_ids
+    same_as_plain(SpeculativeDecoder(pair), "The fox and the fox", params, drafter="prompt_lookup")
 
 
 @pytest.mark.parametrize(
@@ -176,8 +170,8 @@ def test_a_transformers_model_that_is_not_wrapped_is_named(bundled_pair, role):
 
 @pytest.mark.parametrize("drafter", ["nonsense", "head", "suffix+head", 3])
 def test_a_fastest_drafter_that_the_pair_has_not_is_refused(bundled_pair, drafter):
-    told = f"fastest_drafter must be 'model' or 'head' or 'suffix' or 'suffix+head' and in the pair, got {drafter!r}"
-    with pytest.raises(ValueError, match=f"^{re.escape(told)}$"):
+    said = f"fastest_drafter must be 'model' or 'head' or 'suffix' or 'suffix+head' and in the pair, got {drafter!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         ModelPair(bundled_pair.target, bundled_pair.draft, fastest_drafter=drafter)
     with pytest.raises(ValueError, match=r"got 'model'$"):
         ModelPair(bundled_pair.target, fastest_drafter="model")

@@ -16,32 +16,18 @@ from naive_speculate.naive import Step, speculative_decode
 from naive_speculate.palette import STYLES
 from naive_speculate.sampling.random_source import SeededRandom
 from naive_speculate.testing import EOS, ToyModel, enumerate_outputs, exact_outputs, largest_difference
+from naive_speculate.testing.paths import ALMOST_ONE, Branches
 from tests.programs import run_program
-from tests.tiny import save_model, tiny_llama
+from tests.tiny import save_model, shape, tiny_llama
 
-SHAPE = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 80,
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "pad_token_id": 0,
-}
+WINDOWS = {"layer_types": ["sliding_attention", "full_attention"]}
+SHAPE = shape(num_hidden_layers=2, head_dim=8, max_position_embeddings=80, bos_token_id=None, eos_token_id=None)
 CONFIGS = {
     "Llama": transformers.LlamaConfig(**SHAPE),
     "Qwen2": transformers.Qwen2Config(**SHAPE),
     "Qwen3": transformers.Qwen3Config(**SHAPE),
     "Gemma 3": transformers.Gemma3TextConfig(
-        **SHAPE,
-        sliding_window=8,
-        layer_types=["sliding_attention", "full_attention"],
-        query_pre_attn_scalar=8,
-        tie_word_embeddings=False,
+        **SHAPE | WINDOWS, sliding_window=8, query_pre_attn_scalar=8, tie_word_embeddings=False
     ),
     "GPT-2": transformers.GPT2Config(
         vocab_size=97, n_embd=32, n_layer=2, n_head=4, n_positions=80, bos_token_id=None, eos_token_id=None, pad_token_id=0
@@ -50,7 +36,6 @@ CONFIGS = {
 PROMPT = [5, 17, 3, 60, 8]
 LENGTH = 20
 TOY_PROMPT = [1, 1]
-ALMOST_ONE = math.nextafter(1.0, 0.0)
 NEAR = 1e-12
 """Draws so near to an acceptance probability must still decide as draws far from it do."""
 
@@ -100,7 +85,7 @@ def test_an_end_token_ends_the_text_wherever_in_a_window_it_stands(llama_pair, m
     model, pair = llama_pair
     plain = tokens_of(list(speculative_decode(pair, PROMPT, max_new_tokens=LENGTH)))
     found = set()
-    for end in dict.fromkeys(plain[:12]):  # as an accepted, a resampled or a bonus token
+    for end in dict.fromkeys(plain[:10]):  # as an accepted, a resampled or a bonus token
         for wrapped in (model, pair.draft.model):
             monkeypatch.setattr(wrapped.generation_config, "eos_token_id", end)
         steps = list(speculative_decode(pair, PROMPT, num_draft_tokens=4, max_new_tokens=LENGTH))
@@ -115,18 +100,15 @@ def test_an_end_token_ends_the_text_wherever_in_a_window_it_stands(llama_pair, m
 def test_a_seed_samples_the_same_tokens_as_the_engine(llama_pair, k, temperature):
     """Up to where the engine cuts its window for the limit, which changes the order of its draws."""
     _, pair = llama_pair
-    steps = list(
-        speculative_decode(
-            pair, PROMPT, num_draft_tokens=k, max_new_tokens=LENGTH, temperature=temperature, random=SeededRandom(7)
-        )
-    )
+    options = {"max_new_tokens": LENGTH, "temperature": temperature, "random": SeededRandom(7)}
+    steps = list(speculative_decode(pair, PROMPT, num_draft_tokens=k, **options))
     params = SamplingParams(max_tokens=LENGTH, temperature=temperature, seed=7)
     engine = SpeculativeDecoder(pair).generate(PROMPT, params, num_draft_tokens=k, verify_strategy="speculative_sampling")
     assert tokens_of(steps)[: LENGTH - k] == engine.token_ids[: LENGTH - k]
 
 
 @pytest.mark.parametrize(("length", "temperature"), [(length, (0.0, 1.0)[length % 2]) for length in range(1, 9)])
-def test_it_emits_as_many_tokens_as_asked_for(tiny_pair, length, temperature):
+def test_it_emits_as_many_tokens_as_requested(tiny_pair, length, temperature):
     steps = list(speculative_decode(tiny_pair, PROMPT, num_draft_tokens=3, max_new_tokens=length, temperature=temperature))
     assert len(tokens_of(steps)) == length
     assert len(steps[0].draft_token_ids) == min(3, length)
@@ -149,32 +131,6 @@ def test_a_step_says_what_happened_to_each_token():
     assert whole.tokens() == [("accepted", 4), ("accepted", 5), ("bonus", 9)]
     assert whole.num_judged == 2
     assert Step([4, 5], 2, [4, 5]).tokens() == [("accepted", 4), ("accepted", 5)]  # the text ends with the window
-
-
-class Walk:
-    """A `RandomSource` that takes given choices, then 0, and records what it was asked.
-
-    Attributes:
-        taken: Every choice: what a uniform draw gave, or the index among a categorical draw's possible tokens.
-        asked: For every choice, the possible tokens' probabilities, or None for a uniform draw.
-    """
-
-    def __init__(self, choices: Sequence[float]) -> None:
-        self.choices, self.taken, self.asked = choices, [], []
-
-    def _choose(self, asked: list[float] | None) -> float:
-        self.asked.append(asked)
-        self.taken.append(self.choices[len(self.taken)] if len(self.taken) < len(self.choices) else 0.0)
-        return self.taken[-1]
-
-    def uniform(self) -> float:
-        return self._choose(None)
-
-    def categorical(self, probs: torch.Tensor) -> torch.Tensor:
-        assert probs.dtype == torch.float64
-        assert probs.sum().item() == pytest.approx(1, abs=1e-12)
-        possible = probs.nonzero().flatten()
-        return possible[int(self._choose(probs[possible].tolist()))]
 
 
 def probs_after(model: ToyModel, tokens: Sequence[int], temperature: float) -> torch.Tensor:
@@ -201,19 +157,22 @@ def enumerate_naive(pair: ModelPair, temperature: float = 1.0, **options: int) -
     must take the same steps, so a token is accepted with exactly min(1, p / q).
     """
 
-    def run(choices: Sequence[float]) -> tuple[Walk, list[Step]]:
-        walk = Walk(choices)
-        return walk, list(speculative_decode(pair, TOY_PROMPT, temperature=temperature, random=walk, **options))
+    def run(choices: Sequence[float]) -> tuple[Branches, list[float], list[Step]]:
+        """The branches of each choice, the choices, and the steps."""
+        walk = Branches(choices)
+        steps = list(speculative_decode(pair, TOY_PROMPT, temperature=temperature, random=walk, **options))
+        assert not walk.coarse
+        return walk, [*choices, *[0.0] * len(walk.asked)][: len(walk.asked)], steps
 
     outputs: dict[tuple[int, ...], float] = {}
     waiting: list[list[float]] = [[]]
     while waiting:
         path = waiting.pop()
-        walk, steps = run(path)
+        walk, choices, steps = run(path)
         stated = iter(accept_probs(pair, steps, temperature))
         probability, nearby = 1.0, []
-        for place, (taken, asked) in enumerate(zip(walk.taken, walk.asked, strict=True)):
-            before = walk.taken[:place]
+        for place, (taken, asked) in enumerate(zip(choices, walk.asked, strict=True)):
+            before = choices[:place]
             if asked is not None:
                 probability *= asked[int(taken)]
                 nearby.append(taken)
@@ -231,7 +190,7 @@ def enumerate_naive(pair: ModelPair, temperature: float = 1.0, **options: int) -
             else:
                 probability *= 1 - accept
                 nearby.append(accept + NEAR)
-        assert run(nearby)[1] == steps
+        assert run(nearby)[-1] == steps
         tokens = tuple(tokens_of(steps))
         outputs[tokens] = outputs.get(tokens, 0.0) + probability
     return outputs
@@ -347,8 +306,9 @@ def test_a_seed_repeats_the_command(small_pair):
         (["\udcff"], "prompt"),
     ],
 )
-def test_bad_input_is_refused_in_one_line_with_status_2(arguments, said):
-    done = run_program("naive_speculate.naive", arguments)
+def test_bad_input_is_refused_in_one_line_with_status_2(small_pair, arguments, said):
+    models = [] if "--target" in arguments else ["--target", str(small_pair[0]), "--draft", str(small_pair[1])]
+    done = run_program("naive_speculate.naive", [*arguments, *models])
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

@@ -80,7 +80,7 @@ def test_kinds_stay_apart_for_every_kind_of_colour_vision(dark, vision):
         assert apart >= JUST_NOTICEABLE * (2.5 if vision == "tritanopia" else 3), (a.label, b.label)
 
 
-def test_no_kind_is_told_by_colour_alone():
+def test_no_kind_is_shown_by_colour_alone():
     assert len({style.mark for style in STYLES.values()}) == len(STYLES)
     assert len({style.line for style in STYLES.values()}) == len(STYLES)
     assert len({style.label for style in STYLES.values()}) == len(STYLES)

@@ -10,7 +10,7 @@ from naive_speculate.pair import BUNDLED_PAIR
 from tests.proving_server import serving
 
 DRAFT = BUNDLED_PAIR / "draft"
-QUICK = ["--samples", "360", "--greedy-tokens", "4", "--concurrency", "2", "--temperatures", "1,0.6"]
+QUICK = ["--samples", "240", "--greedy-tokens", "4", "--concurrency", "2", "--temperatures", "1,0.6"]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_a_correct_server_passes_with_the_bias_that_would_have_been_found(tales,
         assert found["against"] == "its own logprobs (stated before temperature)"
         assert len(found["tests"]) == 1 * 2 * 3 + 3
         assert all(test["p_value"] > 0.001 for test in found["tests"])
-        assert 0 < min(test["smallest_bias"] for test in found["tests"]) < 0.2
+        assert 0 < min(test["smallest_bias"] for test in found["tests"]) < 0.25
         assert (found["greedy"]["num_differing"], found["greedy"]["num_parted"]) == (0, 0)
 
 

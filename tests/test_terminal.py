@@ -51,7 +51,7 @@ def test_every_drafter_has_a_name_and_a_line():
         assert 20 < len(drafter.about) < 128, name
 
 
-def test_the_layers_that_a_head_reads_are_told_and_drawn(tmp_path):
+def test_the_layers_that_a_head_reads_are_reported_and_drawn(tmp_path):
     target = wrap(tiny_llama(6, seed=1))
     folder = save_head(tmp_path, "eagle", head_config(), head_tensors(head_config()))
     pair = ModelPair(target, head=load_head(folder, target, target.device, torch.float32))

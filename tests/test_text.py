@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
+from tests.tokenizers_of_tests import legacy, unigram
 
 TEXTS = ["héllo 👩‍🚀 wörld", "日本語のテキスト", "line\nbreak\ttab", "\u2028 and \u200b", "plain words", "🎉" * 5]
 
@@ -91,3 +92,23 @@ def test_what_may_become_a_stop_string_is_not_safe():
         safe.append(finder.safe_length)
     assert safe == [2, 2, 2, 5, 5]
     assert finder.append("\n") == 5
+
+
+@pytest.mark.parametrize("make", [legacy, unigram])
+@pytest.mark.parametrize("following", ["▁the", "e", "<0xE6>", "</s>"])
+@pytest.mark.parametrize("prompt", [[], ["▁the"]])
+def test_bytes_that_make_no_character_become_replacement_characters(make, following, prompt):
+    tokenizer = make()
+    ids = tokenizer.convert_tokens_to_ids([*prompt, "<0xE6>", "<0x97>", following, "▁the", "▁the"])
+    stream = TextStream(Vocabulary(tokenizer))
+    text = "".join(stream.append(token) for token in ids) + stream.flush()
+    assert text == tokenizer.decode(ids, skip_special_tokens=True)
+
+
+@pytest.mark.parametrize("make", [legacy, unigram])
+def test_a_letter_that_was_reported_stands_when_bytes_after_it_make_no_character(make):
+    """Decoded together with these, a letter that came as a byte would become a replacement character, too."""
+    tokenizer = make()
+    ids = tokenizer.convert_tokens_to_ids(["▁the", "<0x5B>", "<0xF9>", "e", "▁the"])
+    stream = TextStream(Vocabulary(tokenizer))
+    assert [stream.append(token) for token in ids] == ["the", "[", "", "\ufffde", " the"]

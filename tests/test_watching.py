@@ -37,7 +37,7 @@ def models():
 
 
 def options_of(name: str, draft) -> dict:
-    options = {"max_new_tokens": 24, "pad_token_id": 0} | OPTIONS[name]
+    options = {"max_new_tokens": 16, "pad_token_id": 0} | OPTIONS[name]
     return options | ({} if "prompt_lookup_num_tokens" in options else {"assistant_model": draft})
 
 
@@ -54,7 +54,7 @@ def watched(target, draft, name: str, seed: int, **more) -> Trace:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_tokens_are_those_of_plain_generate(models, name):
-    for seed in range(2):
+    for seed in range(2 if OPTIONS[name]["do_sample"] else 1):
         trace = watched(*models, name, seed)
         assert trace.token_ids == plainly(*models, name, seed)
         assert trace.finished.finish_reason == "length"
@@ -143,7 +143,7 @@ def test_a_trace_is_saved_and_has_the_figures_of_its_events(models):
 @pytest.mark.parametrize("name", ["greedy", "copied, greedy"])
 def test_an_end_token_within_a_window_ends_the_run_there(models, name):
     tokens = plainly(*models, name, 0)
-    for end in dict.fromkeys(tokens[:8]):
+    for end in dict.fromkeys(tokens[:5]):
         trace = watched(*models, name, 0, eos_token_id=end)
         assert trace.token_ids == tokens[: tokens.index(end) + 1]
         assert trace.finished.finish_reason == "stop"
@@ -187,7 +187,7 @@ def test_what_cannot_be_watched_is_refused(models):
 
 def test_a_generation_config_is_taken_as_generate_takes_it(models):
     target, draft = models
-    config = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, max_new_tokens=24, pad_token_id=0)
+    config = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, max_new_tokens=16, pad_token_id=0)
     trace = watch(target, draft, PROMPT, seed=4, generation_config=config)
     assert trace.token_ids == plainly(target, draft, "sampled", 4)
     assert trace.started.settings["temperature"] == 1.0
@@ -240,7 +240,7 @@ def test_the_settings_may_come_from_the_models_own_generation_config(models, nam
     assert {setting: found[setting] for setting in known} == known
 
 
-def test_stop_strings_and_processors_are_told(models, bundled_decoder):
+def test_stop_strings_and_processors_are_recorded(models, bundled_decoder):
     tokenizer = bundled_decoder.pair.tokenizer
     options = {
         "tokenizer": tokenizer,

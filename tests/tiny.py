@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -13,22 +14,19 @@ from naive_speculate.infer import LanguageModel
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 
 
+def shape(**changes: Any) -> dict[str, Any]:
+    """The numbers of a tiny model's configuration."""
+    sizes = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 80}
+    return sizes | heads | {"eos_token_id": 1, "bos_token_id": 0, "pad_token_id": 0} | changes
+
+
 def tiny_llama(num_layers: int, seed: int, positions: int = 200) -> LlamaForCausalLM:
     """A random Llama with large weights, so that its distributions are far from uniform."""
     torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=97,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=num_layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=positions,
-        eos_token_id=None,
-        bos_token_id=None,
-        initializer_range=0.3,
-    )
-    return LlamaForCausalLM(config).eval()
+    none = dict.fromkeys(("eos_token_id", "bos_token_id", "pad_token_id"))
+    sizes = {"num_hidden_layers": num_layers, "max_position_embeddings": positions}
+    return LlamaForCausalLM(LlamaConfig(**shape(**sizes, **none), initializer_range=0.3)).eval()
 
 
 def noisy_pair(wrap: Callable[[LlamaForCausalLM], LanguageModel] | None = None) -> ModelPair:
@@ -39,11 +37,11 @@ def noisy_pair(wrap: Callable[[LlamaForCausalLM], LanguageModel] | None = None) 
             transformers'.
     """
     wrap = wrap or (lambda model: LlamaLanguageModel.from_transformers(model, "torch"))
-    target, draft = tiny_llama(2, seed=0), tiny_llama(2, seed=0)
+    target, draft = tiny_llama(1, seed=0), tiny_llama(1, seed=0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in draft.parameters():
-            parameter += 0.03 * torch.randn(parameter.shape, generator=generator)
+            parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
     return ModelPair(wrap(target), wrap(draft))
 
 

@@ -24,6 +24,10 @@ QUESTIONS = (
 )
 
 
+SMALL = ["--target", str(BUNDLED_PAIR / "draft")]
+"""The smaller model alone, for what does not depend on the pair."""
+
+
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
     path = tmp_path / "suite.jsonl"
@@ -105,7 +109,7 @@ def test_an_interrupted_run_reports_what_it_has_with_status_130(
             return super().propose(rows, limits)
 
     monkeypatch.setitem(DRAFTERS, "interrupted", Interrupted)
-    assert main(["--suite", str(suite), "--drafters", "interrupted", "--max-tokens", "4", "--json"]) == 130
+    assert main(["--suite", str(suite), *SMALL, "--drafters", "interrupted", "--max-tokens", "4", "--json"]) == 130
     captured = capsys.readouterr()
     report = json.loads(captured.out)
     assert captured.err == "naive_speculate bench: interrupted\n"
@@ -160,7 +164,8 @@ def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(
 
 
 def test_the_table_has_a_row_for_each_category_drafter_and_window(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--drafters", "suffix", "--num-draft-tokens", "2, auto", "--max-tokens", "4", "--limit", "1", "--transformers"]
+    options = [*SMALL, "--draft", SMALL[1], "--drafters", "suffix", "--num-draft-tokens", "2, auto", "--transformers"]
+    options += ["--max-tokens", "4", "--limit", "1"]
     assert main(["--suite", str(suite), *options]) == 0
     printed = capsys.readouterr().out
     for category in ("lists", "tales & more", "overall"):
@@ -191,33 +196,26 @@ def test_speed_after_the_prompt_leaves_out_what_comes_before_the_first_step() ->
 )
 def test_a_bad_line_is_named(suite: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     suite.write_text(json.dumps(QUESTIONS[0]) + "\n" + line + "\n", encoding="utf-8")
-    refused(["--suite", str(suite)], f"--suite {suite}, {message}", capsys)
+    refused(["--suite", str(suite), *SMALL], f"--suite {suite}, {message}", capsys)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ["--drafters", "suffix,oracle"],
-            f"--drafters must be of {', '.join(DRAFTERS)}, none, got 'oracle'",
-        ),
+        (["--drafters", "suffix,oracle"], f"--drafters must be of {', '.join(DRAFTERS)}, none, got 'oracle'"),
         (["--num-draft-tokens", "99"], "num_draft_tokens must be"),
         (["--temperature", "-1"], "temperature must be"),
     ],
 )
 def test_bad_options_are_one_line(suite: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(["--suite", str(suite), *options], message, capsys)
+    refused(["--suite", str(suite), *SMALL, *options], message, capsys)
 
 
 def test_what_is_missing_is_named(suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = ["--target", str(BUNDLED_PAIR / "draft")]
-    refused(
-        ["--suite", str(suite), *target, "--drafters", "suffix+head"],
-        "drafter is 'suffix+head', but this pair has no draft head",
-        capsys,
-    )
+    headless = "drafter is 'suffix+head', but this pair has no draft head"
+    refused(["--suite", str(suite), *SMALL, "--drafters", "suffix+head"], headless, capsys)
     refused(["--suite", str(tmp_path / "none.jsonl")], "none.jsonl", capsys)
-    refused(["--suite", str(suite), "--svg", str(tmp_path / "none" / "x.svg")], "x.svg", capsys)
+    refused(["--suite", str(suite), *SMALL, "--svg", str(tmp_path / "none" / "x.svg")], "x.svg", capsys)
     suite.write_text("\n", encoding="utf-8")
     refused(["--suite", str(suite)], "the file has no questions", capsys)
 

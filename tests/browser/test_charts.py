@@ -37,19 +37,8 @@ DEGENERATE = {
     "one draft": run([(1, 0)]),
     "plain at last": run([(4, 2), (0, 0)]),
 }
-MEASURED = MeasuredSpeedup(
-    value=1.6,
-    low=1.45,
-    high=1.84,
-    plain_rate=100.0,
-    rate=160.0,
-    tokens_per_round=3.1,
-    num_draft_tokens=3.6,
-    verify_cost=1.36,
-    draft_cost=0.08,
-    tokens=60,
-    machine="a machine",
-)
+COUNTS = {"tokens_per_round": 3.1, "num_draft_tokens": 3.6, "verify_cost": 1.36, "draft_cost": 0.08, "tokens": 60}
+MEASURED = MeasuredSpeedup(1.6, 1.45, 1.84, plain_rate=100.0, rate=160.0, machine="a machine", **COUNTS)
 SHOW = """async ([events, upto, speedup, unmeasured, live]) => {
     const [{ Player }, { Sums }, { CHARTS }, { numbers, said }] =
         await Promise.all(["player", "summary", "charts", "stats"].map((name) => import(`/${name}.js`)));
@@ -329,7 +318,7 @@ def test_how_a_run_ended_is_said_at_its_end_only(show):
     assert "error" not in show(trace, upto=len(trace) - 1).sentence
 
 
-def test_two_shares_that_are_compared_are_told_apart(scripts):
+def test_two_shares_that_are_compared_are_distinguished(scripts):
     pairs = [[0.2, 0.8], [0.07, 0.072], [0.000743, 0.000392], [0.00000245, 0.00813], [1, 0.9997], [0.5, 0.5], [0, 0.25]]
     assert scripts.evaluate(PERCENTS, pairs) == [
         ["20%", "80%"],

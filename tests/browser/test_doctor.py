@@ -14,7 +14,7 @@ def paste(page, text: str) -> None:
     page.locator("#doctor textarea").fill(text)
 
 
-def test_it_examines_what_is_pasted_has_examples_and_tells_what_cannot_be_read_or_is_not_answered(page):
+def test_it_examines_what_is_pasted_has_examples_and_says_what_cannot_be_read_or_is_not_answered(page):
     page.get_by_role("tab", name="Learn").click()
     room = page.locator("[data-room=doctor]")
     room.locator("summary").first.focus()

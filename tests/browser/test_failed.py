@@ -47,7 +47,9 @@ def experiments():
     page.close(verbose=False)
 
 
-def test_an_error_is_told_where_the_experiment_stands_and_only_who_stops_it_reads_that_it_was_stopped(chromium, experiments):
+def test_an_error_is_reported_where_the_experiment_stands_and_only_who_stops_it_reads_that_it_was_stopped(
+    chromium, experiments
+):
     page = chromium.new_page()
     page.goto(experiments)
     page.locator("#breaks-run").click()

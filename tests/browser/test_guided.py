@@ -58,7 +58,7 @@ def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_lose
     expect(page.locator(EFFECT)).to_be_hidden()
 
 
-def test_a_guided_run_tells_its_acceptance_and_keeps_its_guide_in_links_and_files(open_page, measuring, tmp_path):
+def test_a_guided_run_states_its_acceptance_and_keeps_its_guide_in_links_and_files(open_page, measuring, tmp_path):
     page = open_page(url=measuring.url)
     ended(page)
     open_drawer(page)

@@ -84,7 +84,7 @@ def slow(small_decoder: SpeculativeDecoder, monkeypatch: pytest.MonkeyPatch) -> 
     goes_on.set()
 
 
-def test_who_waits_is_told_so_and_a_closed_tab_makes_way(served: Served, slow: None, chromium: Browser):
+def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(served: Served, slow: None, chromium: Browser):
     """One place and a spare one: the third visitor waits."""
     served.ready.set()
     served.loading.join()
@@ -111,7 +111,7 @@ def test_who_waits_is_told_so_and_a_closed_tab_makes_way(served: Served, slow: N
     context.close()
 
 
-def test_behind_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(small_decoder, chromium: Browser, monkeypatch):
+def test_through_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(small_decoder, chromium: Browser, monkeypatch):
     monkeypatch.setenv("GRADIO_ROOT_PATH", "/deep")
     catalog = Catalog({"one": ServedPair(LocalEngine(small_decoder))}, measuring=False)
     with served_here(catalog) as url, chromium.new_context() as context:

@@ -8,8 +8,7 @@ from benchmarks.server import Server
 from tests.browser.conftest import small
 from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, link, linked, run, shown_run, start, text, trace
-from tests.hosting.http import get
-from tests.hosting.test_shared import call
+from tests.hosting.http import generate, get
 
 PROMPT = "Once upon a time there was an old man who"
 LONG = {"max_tokens": 120, "k": 0, "seed": 4}
@@ -86,13 +85,13 @@ def test_a_run_whose_connection_breaks_is_whole_once_it_is_back(server, chromium
         assert page.locator("#k input[type=number]").input_value() == str(LONG["k"])
 
 
-def test_the_server_ends_when_told_to_which_the_page_says_and_offers_to_make_the_run_again(server, chromium, small_pair):
+def test_the_server_ends_when_asked_to_which_the_page_says_and_offers_to_make_the_run_again(server, chromium, small_pair):
     with Server(**small(small_pair)) as first, Relay(first.url) as way:
         page = chromium.new_page()
         opened(page, way.url)
         broken(page, way)
         for seed in range(4):
-            call(first.url, 900, seed)
+            generate(first.url, "Once upon a time", 900, 1.0, 1.0, seed)
         while json.loads(get(first.url + "health"))["running"] < 2:
             pass
         first.end()
@@ -112,7 +111,7 @@ def test_the_server_ends_when_told_to_which_the_page_says_and_offers_to_make_the
         page.close()
 
 
-def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_anew_whatever_becomes_of_the_connection(page):
+def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_again_whatever_becomes_of_the_connection(page):
     page.route("**/plotly-*", lambda route: route.fulfill(status=404))
     page.reload()
     page.locator("#chart-lengths").scroll_into_view_if_needed()  # no chart that needs Plotly is drawn before

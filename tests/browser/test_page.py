@@ -38,7 +38,7 @@ def test_no_width_scrolls_sideways_the_theme_button_is_remembered_and_charts_tak
     inked("#18181b")
 
 
-def test_a_link_reproduces_the_settings_and_one_with_nonsense_is_told(open_page):
+def test_a_link_reproduces_the_settings_and_one_with_nonsense_is_reported(open_page):
     page = open_page()
     page.locator("#prompt textarea").fill("A goose & a <gander>")
     set_number(page, "seed", 41)

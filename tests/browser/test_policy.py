@@ -12,7 +12,7 @@ PLANTED = """() => new Promise((resolve) => {
 })"""
 
 
-def test_under_a_name_that_nobody_configured_the_page_works_asks_only_there_and_markup_in_it_runs_no_script(server, chromium):
+def test_under_a_name_that_no_one_configured_the_page_works_asks_only_there_and_markup_in_it_runs_no_script(server, chromium):
     page = chromium.new_page()
     asked: set[str] = set()
     page.on("request", lambda request: asked.add(urlsplit(request.url).netloc))

@@ -63,7 +63,7 @@ def test_what_comes_out_of_many_rolls_is_p_and_the_same_for_the_same_seed(script
             assert abs(count - times * probability) < 5 * math.sqrt(times * probability * (1 - probability)) + 5
 
 
-def test_luck_is_told_from_skill_and_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_its_step_saved(
+def test_luck_is_distinguished_from_skill_and_a_chosen_draft_s_die_is_in_the_reader_s_hand_and_its_step_saved(
     open_page, scripts, recorded, tmp_path
 ):
     page = open_page(reduced_motion="no-preference")

@@ -16,7 +16,7 @@ TOUCHED = """() => {
 }"""
 
 
-def test_the_server_is_asked_for_settings_only_by_links_and_a_paragraph_that_is_over_is_touched_no_more(open_page):
+def test_only_links_ask_the_server_for_settings_and_a_paragraph_that_is_over_is_touched_no_more(open_page):
     page = open_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "/queue/join" in request.url else None)

@@ -14,7 +14,7 @@ def go(page, name: str) -> None:
     selected(page, name)
 
 
-def test_back_and_forward_lead_from_tab_to_tab_and_a_link_to_what_there_is_not_is_told(page):
+def test_back_and_forward_lead_from_tab_to_tab_and_a_link_to_what_there_is_not_is_reported(page):
     start = page.url
     go(page, "Learn")
     page.locator("[data-lesson='3']").click()

@@ -91,41 +91,35 @@ def test_the_error_of_alpha_is_the_spread_of_repeated_runs():
     assert sum(errors) / len(errors) == pytest.approx(spread, rel=0.2)
 
 
-def test_a_low_first_place_is_a_mismatch_and_not_a_cliff():
-    assert names(diagnose(account([0.3, 0.2, 0.15]))) == ["mismatch"]
-    assert "temperature" in diagnose(account([0.3, 0.2, 0.15])).suspects[0].words
-    assert "template" in diagnose(account([0.3, 0.2, 0.15])).suspects[0].words
-    assert names(diagnose(account([], accepted_per_step=0.4, drafted_per_step=4.0))) == ["mismatch"]
+MEANS = {"accepted_per_step": 1.7}
+SUSPECTS = [  # rates by place, other figures, costs, and what is suspected
+    ([0.3, 0.2, 0.15], {}, None, ["mismatch"]),
+    ([], {"accepted_per_step": 0.4, "drafted_per_step": 4.0}, None, ["mismatch"]),
+    ([0.85, 0.35, 0.2], {}, None, ["cliff"]),
+    ([0.85, 0.72, 0.6], {}, None, []),
+    ([0.85, 0.3, 0.1], {"drafted_per_step": 1.5}, None, ["short_windows"]),
+    (same(0.6, 12), {}, given(0.1), ["k_too_large"]),
+    (same(0.9, 2), {}, given(0.02), ["k_too_small"]),
+    (same(0.6, 8), {}, None, ["k_too_large"]),
+    (same(0.8, 4), {}, given(0.15), []),
+    ([], MEANS | {"drafted_per_step": 1.75}, given(0.02), []),  # the drafter ends windows, so that nothing is said of k
+    ([], MEANS | {"drafted_per_step": 2.0}, given(0.02), ["k_too_small"]),
+    (same(0.8, 4), {"requests_running": 64.0}, None, ["batch"]),
+    (same(0.8, 4), {"requests_running": 8.0}, None, []),
+]
 
 
-def test_a_fall_behind_the_first_place_is_a_cliff():
-    assert names(diagnose(account([0.85, 0.35, 0.2]))) == ["cliff"]
-    assert names(diagnose(account([0.85, 0.72, 0.6]))) == []
+@pytest.mark.parametrize(("rates", "more", "costs", "suspected"), SUSPECTS)
+def test_what_is_suspected_follows_from_the_figures(rates, more, costs, suspected):
+    assert names(diagnose(account(rates, **more), costs)) == suspected
 
 
-def test_short_windows_are_no_cliff():
-    assert names(diagnose(account([0.85, 0.3, 0.1], drafted_per_step=1.5))) == ["short_windows"]
-
-
-def test_a_window_that_is_too_long_or_too_short_is_told_with_the_best():
+def test_a_suspect_names_its_causes_and_the_best_window():
+    (mismatch,) = diagnose(account([0.3, 0.2, 0.15])).suspects
+    assert "temperature" in mismatch.words
+    assert "template" in mismatch.words
     long = diagnose(account(same(0.6, 12)), given(0.1))
-    assert names(long) == ["k_too_large"]
     assert f"{long.best_k} is best" in long.suspects[0].words
-    short = diagnose(account(same(0.9, 2)), given(0.02))
-    assert names(short) == ["k_too_small"]
-    assert names(diagnose(account(same(0.6, 8)))) == ["k_too_large"]
-    assert names(diagnose(account(same(0.8, 4)), given(0.15))) == []
-
-
-def test_where_the_drafter_ends_windows_nothing_is_said_of_k():
-    costs = given(0.02)
-    assert names(diagnose(account([], accepted_per_step=1.7, drafted_per_step=1.75), costs)) == []
-    assert names(diagnose(account([], accepted_per_step=1.7, drafted_per_step=2.0), costs)) == ["k_too_small"]
-
-
-def test_a_large_batch_is_suspected_where_the_engine_tells_it():
-    assert names(diagnose(account(same(0.8, 4), requests_running=64.0))) == ["batch"]
-    assert names(diagnose(account(same(0.8, 4), requests_running=8.0))) == []
 
 
 def test_what_does_not_pay_is_said():
@@ -135,7 +129,7 @@ def test_what_does_not_pay_is_said():
     assert "does_not_pay" in names(found)
 
 
-def test_a_window_that_nobody_told_can_be_given():
+def test_a_window_that_no_one_stated_can_be_given():
     reading = read(samples.VLLM_LOG_FIRST)
     assert diagnose(reading).alpha is None
     found = diagnose(reading, num_draft_tokens=4)

@@ -256,7 +256,7 @@ def test_several_answers_count_together():
     assert reading.rates == pytest.approx((0.425, 0.325, 0.225, 0.075))
 
 
-def test_the_account_that_tells_most_is_read():
+def test_the_account_that_says_most_is_read():
     assert read(samples.VLLM_LOG_FIRST + samples.VLLM_PROMETHEUS).format == "Prometheus counters"
     assert read(samples.LLAMACPP_TIMINGS + samples.LLAMACPP_SERVER_TRACE).rates == (0.85, 0.6, 0.4)
 

@@ -44,6 +44,8 @@ def llama_steps(accepted: list[int], k: int = 4, start: int = 100) -> str:
     return "".join(lines)
 
 
+STEPS = {"num_spec_steps": 60, "num_draft_tokens": 180, "num_accepted_draft_tokens": 60}
+STEPS |= {"per_step_accepted": [2] * 30 + [0] * 30, "per_step_drafted": [3] * 60}
 SEEN = {  # each kind, one log, the fault that must come first
     "vLLM's log, a block drafter with a broken window": (vllm_line([0.34] + [0.0] * 14), "drops_to_zero"),
     "vLLM's example, a head that drafts further than it was trained": (
@@ -65,18 +67,7 @@ SEEN = {  # each kind, one log, the fault that must come first
     ),
     "llama.cpp's steps, past the drafter's context": (llama_steps([3, 0, 4, 2, 1] * 30 + [0] * 60), "fades"),
     "vLLM's requests, each step": (
-        json.dumps(
-            {
-                "usage": {"prompt_tokens": 1900},
-                "metrics": {
-                    "num_spec_steps": 60,
-                    "num_draft_tokens": 180,
-                    "num_accepted_draft_tokens": 60,
-                    "per_step_accepted": [2] * 30 + [0] * 30,
-                    "per_step_drafted": [3] * 60,
-                },
-            }
-        ),
+        json.dumps({"usage": {"prompt_tokens": 1900}, "metrics": STEPS}),
         "fades",
     ),
     "vLLM's log, wrong layers": (vllm_line([0.02, 0.0, 0.0, 0.0]), "near_zero"),

@@ -72,7 +72,7 @@ def test_of_a_copied_draft_it_is_what_the_target_gives_the_token(drafter):
     assert all(alpha == p for alpha, p in told)
 
 
-def test_both_probabilities_of_both_lists_are_told_and_the_rest_is_what_closes_the_sum():
+def test_both_probabilities_of_both_lists_are_reported_and_the_rest_is_what_closes_the_sum():
     trace = decoded(seed=2)
     judged = [event for event in trace if event.kind in JUDGED]
     assert {event.kind for event in judged} == set(JUDGED)
@@ -86,7 +86,7 @@ def test_both_probabilities_of_both_lists_are_told_and_the_rest_is_what_closes_t
         assert event.expected_accept - shared == pytest.approx(torch.minimum(p[rest], q[rest]).sum().item(), abs=1e-9)
 
 
-def test_rows_of_a_batch_are_told_what_they_are_told_alone_and_the_same_numbers_in_little():
+def test_rows_of_a_batch_have_what_they_have_alone_and_the_same_numbers_in_little():
     strategies = [*VerifyStrategy]
     decoder = SpeculativeDecoder(ModelPair(TARGET, DRAFT))
     rows = decoder.generate([PROMPT] * 2, SamplingParams(max_tokens=9, seed=4), num_draft_tokens=2, detail="probs")
@@ -114,7 +114,7 @@ class Silent(RejectionSampler):
         return None
 
 
-def test_a_rule_that_does_not_tell_leaves_it_out(monkeypatch):
+def test_a_rule_that_says_nothing_leaves_it_out(monkeypatch):
     monkeypatch.setitem(VERIFIERS, "silent", Silent())
     trace = decoded("silent")
     assert all(event.expected_accept is None for event in trace)
@@ -137,11 +137,11 @@ def every_path(pair: ModelPair, params: SamplingParams, **options):
 
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "typical_acceptance"])
-def test_over_all_paths_kept_is_expected_and_varies_as_told(strategy):
+def test_over_all_paths_kept_is_expected_and_varies_as_stated(strategy):
     pair = ModelPair(ToyModel(3, 1), ToyModel(3, 2))
     total = surplus = squared = variance = 0.0
     for probability, trace in every_path(
-        pair, SamplingParams(max_tokens=4), num_draft_tokens=2, verify_strategy=strategy, detail="probs"
+        pair, SamplingParams(max_tokens=3), num_draft_tokens=2, verify_strategy=strategy, detail="probs"
     ):
         total += probability
         figures = trace.expected_acceptance
@@ -177,7 +177,7 @@ def test_the_figures_are_these():
     assert expected_acceptance(both).judged == 2
 
 
-def test_what_does_not_tell_has_no_figures_and_nonsense_stays_within_bounds():
+def test_what_says_nothing_has_no_figures_and_nonsense_stays_within_bounds():
     assert Trace.load(OLD).expected_acceptance is None
     old = decoded()
     for event in old:
@@ -199,7 +199,7 @@ def test_block_verification_is_said_to_judge_windows_and_greedy_decoding_to_leav
     assert "with nothing random" in str(greedy)
 
 
-def test_the_terminal_tells_luck_from_skill():
+def test_the_terminal_separates_luck_from_skill():
     trace, out = decoded(), io.StringIO()
     view = TerminalView(Console(file=out, force_terminal=True, soft_wrap=True))
     for event in trace:

@@ -18,7 +18,7 @@ def drawn(svg: str) -> list[str]:
     return [node.text or "" for node in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_it_tells_the_round_as_the_events_do():
+def test_it_states_the_round_as_the_events_do():
     trace = Trace.load(SPECULATIVE)
     for step in range(trace.metrics.num_spec_steps):
         words = drawn(trace.to_svg(step))
@@ -46,7 +46,7 @@ def test_it_tells_the_round_as_the_events_do():
     assert f"u = {judged.uniform:.3f}" in words
 
 
-def test_the_rules_are_told_in_their_own_terms():
+def test_the_rules_are_reported_in_their_own_terms():
     draft = token(EventKind.PROPOSED, " king", draft_prob=0.4)
     kept = {"draft_prob": 0.4, "target_prob": 0.3, "accept_prob": 1.0}
     said = {

@@ -43,7 +43,7 @@ def test_a_long_run_with_wide_windows_costs_a_few_lines_an_event():
     assert len(m.acceptance_rate_per_position) == 1024
 
 
-def test_a_summary_tells_the_figures_at_any_time_without_looking_back():
+def test_a_summary_states_the_figures_at_any_time_without_looking_back():
     summary, told = Summary(), []
     events = steps([(4, number % 5) for number in range(1000)])
 
@@ -78,7 +78,7 @@ def test_the_rate_of_a_place_is_kept_among_those_that_reached_it(windows):
 
 @settings(deadline=None, max_examples=40)
 @given(WINDOWS)
-def test_later_events_do_not_change_figures_that_were_told_before(windows):
+def test_later_events_do_not_change_figures_that_were_reported_before(windows):
     summary, events = Summary(row=0), steps(windows)
     told = []
     for event in events:

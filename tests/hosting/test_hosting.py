@@ -31,15 +31,32 @@ from ui.page import open_queue
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_without_anything_said_smollm2_comes_first_and_is_loaded_later():
-    usual = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
-    assert read_configuration({}, {}) == read_configuration({"NAIVE_SPECULATE_PAIRS": ""}, {}) == Configuration(usual)
+USUAL = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
+LISTED = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one; Both = a/b + c/d + e/f"
+FOUR = (PairChoice(BUNDLED), PairChoice("Qwen 3", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"), PairChoice("Alone", "/models/one"))
+FOUR += (PairChoice("Both", "a/b", "c/d", "e/f"),)
 
 
-def test_smollm2_that_the_operator_asks_for_is_loaded_before_the_page_answers():
-    assert read_configuration({}, {"target": "smollm2"}).pairs == (PairChoice("smollm2", "smollm2"),)
-    listed = {"NAIVE_SPECULATE_PAIRS": "bundled; Chat = smollm2"}
-    assert read_configuration(listed, {}).pairs == (PairChoice(BUNDLED), PairChoice("Chat", "smollm2"))
+@pytest.mark.parametrize(
+    ("environ", "options", "pairs"),
+    [
+        ({}, {}, USUAL),
+        ({"PAIRS": ""}, {}, USUAL),
+        ({}, {"target": "smollm2"}, (PairChoice("smollm2", "smollm2"),)),  # at once, since the operator wants it
+        ({"PAIRS": "bundled; Chat = smollm2"}, {}, (PairChoice(BUNDLED), PairChoice("Chat", "smollm2"))),
+        ({"HEAD": "/a/head"}, {}, (PairChoice(BUNDLED, head="/a/head"),)),
+        ({}, {"target": "a/b", "head": "c/d"}, (PairChoice("b", "a/b", None, "c/d"),)),
+        ({"PAIRS": LISTED}, {}, FOUR),
+    ],
+)
+def test_pairs_are_those_of_the_environment_and_the_options(environ, options, pairs):
+    named = {f"NAIVE_SPECULATE_{name}": value for name, value in environ.items()}
+    assert read_configuration(named, options) == Configuration(pairs)
+
+
+def test_pairs_are_listed_or_given_as_options():
+    with pytest.raises(ValueError, match="NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both"):
+        read_configuration({"NAIVE_SPECULATE_PAIRS": "bundled"}, {"head": "c/d"})
 
 
 def test_the_environment_decides_and_options_win():
@@ -82,42 +99,14 @@ def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys, small_pair)
     assert "Traceback" not in said
 
 
-def test_a_head_may_be_the_bundled_targets_or_anothers():
-    assert read_configuration({"NAIVE_SPECULATE_HEAD": "/a/head"}, {}).pairs == (PairChoice(BUNDLED, head="/a/head"),)
-    assert read_configuration({}, {"target": "a/b", "head": "c/d"}).pairs == (PairChoice("b", "a/b", None, "c/d"),)
-    with pytest.raises(ValueError, match="NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both"):
-        read_configuration({"NAIVE_SPECULATE_PAIRS": "bundled"}, {"head": "c/d"})
-
-
-def test_several_pairs_can_be_listed():
-    listed = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one; Both = a/b + c/d + e/f"
-    assert read_configuration({"NAIVE_SPECULATE_PAIRS": listed}, {}).pairs == (
-        PairChoice(BUNDLED),
-        PairChoice("Qwen 3", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),
-        PairChoice("Alone", "/models/one"),
-        PairChoice("Both", "a/b", "c/d", "e/f"),
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("MAX_TOKENS", "0"),
-        ("MAX_TOKENS", "many"),
-        ("MAX_TOKENS", "2049"),
-        ("MAX_PROMPT_TOKENS", "-5"),
-        ("QUEUE_SIZE", "1.5"),
-        ("QUEUE_SIZE", "9" * 30),
-        ("CONCURRENCY", "٣"),
-        ("DEVICE", "toaster"),
-        ("DTYPE", "float12"),
-        ("FILTER_WORDS", "some"),
-        ("DRAFT", "only/a-draft"),
-        ("PAIRS", "a; b"),
-        ("PAIRS", "A=x+y; A=z+w"),
-        ("PAIRS", ";"),
+        ("MAX_TOKENS", "0"), ("MAX_TOKENS", "many"), ("MAX_TOKENS", "2049"), ("MAX_PROMPT_TOKENS", "-5"), ("QUEUE_SIZE", "1.5"),
+        ("QUEUE_SIZE", "9" * 30), ("CONCURRENCY", "٣"), ("DEVICE", "toaster"), ("DTYPE", "float12"), ("FILTER_WORDS", "some"),
+        ("DRAFT", "only/a-draft"), ("PAIRS", "a; b"), ("PAIRS", "A=x+y; A=z+w"), ("PAIRS", ";"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_value_is_named(name, value):
     with pytest.raises(ValueError, match=f"NAIVE_SPECULATE_{name}"):
         read_configuration({f"NAIVE_SPECULATE_{name}": value}, {})
@@ -188,7 +177,7 @@ def endless_engine():
     engine.close()
 
 
-def test_every_run_is_told_to_the_observers(endless_engine, caplog):
+def test_every_run_is_reported_to_the_observers(endless_engine, caplog):
     records: list[RunRecord] = []
     counters = Counters(endless_engine.load)
     engine = ObservedEngine(endless_engine, [records.append, counters.observe, log_runs()])
@@ -222,7 +211,7 @@ def test_every_run_is_told_to_the_observers(endless_engine, caplog):
     assert f"{accepted} {float(first.accepted_at[0])}" in text
 
 
-def test_prompts_are_logged_where_the_operator_asked_for_them(tiny_engine, caplog):
+def test_prompts_are_logged_where_the_operator_wanted_them(tiny_engine, caplog):
     engine = ObservedEngine(tiny_engine, [log_runs(prompts=True)])
     with caplog.at_level("INFO"):
         list(engine.submit(Request([7, 8], SamplingParams(max_tokens=2))))
@@ -268,21 +257,13 @@ def test_gradios_queue_leaves_the_interpreter_to_the_decoder(monkeypatch):
     assert 1 <= page._queue.looks <= 11
 
 
-def test_the_server_tells_its_health_its_counters_and_each_run(server):
+def test_the_server_states_its_health_its_counters_and_each_run(server):
     url = server.url
     health = json.loads(get(url + "health"))
     seconds = health.pop("run_seconds")
     assert seconds is None or seconds > 0, "none before the first run has ended"
-    assert health == {
-        "status": "ok",
-        "ready": True,
-        "running": 0,
-        "waiting": 0,
-        "capacity": 32,
-        "replicas": 2,
-        "reason": "",
-        "stuck": False,
-    }
+    quiet = {"running": 0, "waiting": 0, "capacity": 32, "replicas": 2, "reason": "", "stuck": False}
+    assert health == {"status": "ok", "ready": True} | quiet
     before = generated(url)
     job = Client(url, verbose=False).submit("Once upon a time", max_tokens=12, seed=1213, api_name="/generate")
     events = [event for some in job for event in some]  # the README's example

@@ -2,14 +2,13 @@
 
 import json
 import time
-import urllib.request
 from typing import Any
 
 import psutil
 import pytest
 
 from benchmarks.server import Server
-from tests.hosting.http import get
+from tests.hosting.http import get, post
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES
 
 MEGABYTE = 2**20
@@ -21,10 +20,10 @@ def resident(server: Server) -> int:
     return psutil.Process(server.process.pid).memory_info().rss
 
 
-def post(url: str, body: Any) -> Any:
-    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, sent, {"Content-Type": "application/json"}), timeout=120) as answer:
-        return json.load(answer)
+def posted(url: str, body: Any) -> Any:
+    status, answer = post(url, body)
+    assert status == 200, answer
+    return json.loads(answer)
 
 
 def long_trace(texts: int, letter: str = "a", characters: int = 3_900_000) -> bytes:
@@ -43,9 +42,9 @@ def event_of(url: str, target: str) -> tuple[int, int]:
 def opened(server: Server, session: str, trace: bytes) -> dict[str, Any]:
     """What the page gets that opens a trace: the message for its stage, or the toast."""
     number, _ = event_of(server.url, "open")
-    answer = post(f"{server.url}trace?name=long.jsonl", trace)
+    answer = posted(f"{server.url}trace?name=long.jsonl", trace)
     call = {"data": [], "event_data": answer, "fn_index": number, "session_hash": session}
-    post(server.url + "gradio_api/queue/join", call)
+    posted(server.url + "gradio_api/queue/join", call)
     said = get(f"{server.url}gradio_api/queue/data?session_hash={session}")
     messages = [json.loads(line.removeprefix("data: ")) for line in said.splitlines() if line.startswith("data: ")]
     if toasts := [message["log"] for message in messages if message["msg"] == "log"]:
@@ -56,7 +55,7 @@ def opened(server: Server, session: str, trace: bytes) -> dict[str, Any]:
 
 def of_stage(server: Server, function: str, data: Any, session: str) -> str:
     body = {"data": data, "fn_name": function, "component_id": event_of(server.url, "open")[1], "session_hash": session}
-    return post(server.url + "gradio_api/component_server", body)
+    return posted(server.url + "gradio_api/component_server", body)
 
 
 def settled(server: Server, most: int) -> int:

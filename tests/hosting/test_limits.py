@@ -17,24 +17,15 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
 from benchmarks.server import Server
-from tests.hosting.http import get
+from tests.hosting.http import get, post
 from ui.host.limits import MAX_BODY_BYTES, MAX_TRACE_BYTES
 
 MEGABYTE = 2**20
 
 
-def post(url: str, path: str, body: bytes) -> tuple[int, str]:
-    request = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
 def call(url: str, name: str, body: object) -> str:
     """What a program is answered that calls an endpoint and reads on to the end."""
-    status, answer = post(url, f"gradio_api/call/{name}", json.dumps(body).encode())
+    status, answer = post(f"{url}gradio_api/call/{name}", body)
     return get(f"{url}gradio_api/call/{name}/{json.loads(answer)['event_id']}") if status == 200 else answer
 
 
@@ -115,8 +106,7 @@ def by_the_page(url: str, session: str, kind: str, wrong: object) -> str:
     """What the page is answered whose first input of this kind is wrong."""
     number, kinds, data = fields_of(url)
     data[kinds.index(kind)] = wrong
-    body = {"data": data, "fn_index": number, "session_hash": session}
-    status, answer = post(url, "gradio_api/queue/join", json.dumps(body).encode())
+    status, answer = post(url + "gradio_api/queue/join", {"data": data, "fn_index": number, "session_hash": session})
     return get(f"{url}gradio_api/queue/data?session_hash={session}") if status == 200 else answer
 
 
@@ -136,38 +126,27 @@ def by_a_language_model(url: str, arguments: dict[str, object]) -> str:
 
 def unreadable_to_mcp(url: str, text: str) -> str:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "generate", "arguments": text}}
-    request = urllib.request.Request(
-        url + "gradio_api/mcp/",
-        json.dumps(message).encode(),
-        {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"},
-    )
-    try:
-        return urllib.request.urlopen(request, timeout=60).read().decode()
-    except urllib.error.HTTPError as error:
-        return error.read().decode()
+    return post(url + "gradio_api/mcp/", message, Accept="application/json, text/event-stream")[1]
 
 
 WRONG = {
     "too few inputs": lambda url, text: call(url, "generate", {"data": [text]}),
-    "too few inputs, past the queue": lambda url, text: post(
-        url, "gradio_api/run/generate", json.dumps({"data": [text]}).encode()
-    )[1],
+    "too few inputs, past the queue": lambda url, text: post(url + "gradio_api/run/generate", {"data": [text]})[1],
     "a text where the list should be": lambda url, text: call(url, "generate", {"data": text}),
     "no list": lambda url, text: call(url, "generate", {"prompt": text}),
     "no field's name": lambda url, text: call(url, "v2/generate", {text: 1}),
-    "no JSON": lambda url, text: post(url, "gradio_api/call/generate", b'{"data": ["' + text.encode())[1],
-    "no endpoint": lambda url, text: post(url, f"gradio_api/call/{quote(text[:60])}", b'{"data": []}')[1],
+    "no JSON": lambda url, text: post(url + "gradio_api/call/generate", b'{"data": ["' + text.encode())[1],
+    "no endpoint": lambda url, text: post(f"{url}gradio_api/call/{quote(text[:60])}", {"data": []})[1],
     "a number that is none": lambda url, text: call(url, "generate", {"data": ["Once", text, 0.7, 1.0, 1, 3, "greedy_match"]}),
     "a strategy that is none": lambda url, text: call(url, "generate", {"data": ["Once", 8, 0.7, 1.0, 1, 3, text]}),
     "a choice that is none": lambda url, text: by_the_page(url, "choice", "dropdown", text),
     "a slider that is none": lambda url, text: by_the_page(url, "slider", "slider", text),
     "too few inputs, by the page": lambda url, text: post(
-        url, "gradio_api/queue/join", json.dumps({"data": [text], "fn_index": "none", "session_hash": text}).encode()
+        url + "gradio_api/queue/join", {"data": [text], "fn_index": "none", "session_hash": text}
     )[1],
     "no component": lambda url, text: post(
-        url,
-        "gradio_api/component_server",
-        json.dumps({"data": [text], "component_id": text, "session_hash": "mine", "fn_name": "resync"}).encode(),
+        url + "gradio_api/component_server",
+        {"data": [text], "component_id": text, "session_hash": "mine", "fn_name": "resync"},
     )[1],
     "a wrong kind, by a language model": lambda url, text: by_a_language_model(url, {"prompt": "Once", "max_tokens": text}),
     "no arguments, by a language model": unreadable_to_mcp,

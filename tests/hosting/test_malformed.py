@@ -1,16 +1,13 @@
 """A call that cannot be is answered 4xx, in one line of the log, whatever is wrong with it."""
 
 import json
-import urllib.error
-import urllib.request
 from typing import Any
 
 import pytest
 
 from benchmarks.server import Server
-from tests.hosting.http import get
+from tests.hosting.http import generate, get, post
 
-JSON = {"Content-Type": "application/json"}
 DATA: dict[str, Any] = {"data": ["Once", 3], "session_hash": "mine"}
 SERVER: dict[str, Any] = {"data": "recorded", "component_id": 1, "fn_name": "trace", "session_hash": "mine"}
 MALFORMED: dict[str, tuple[str, Any]] = {
@@ -65,19 +62,12 @@ READING = {
 
 def answer(server: Server, path: str, body: Any = None) -> tuple[int, str]:
     """The status of a call, and what it is answered."""
-    sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-    request = urllib.request.Request(f"{server.url}gradio_api/{path}", sent, JSON)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as given:
-            return given.status, given.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+    return post(f"{server.url}gradio_api/{path}", body)
 
 
 def logged(server: Server, before: int) -> list[str]:
     """The lines that the log has since it had so many characters, but for those of runs."""
-    mark = json.dumps({"data": ["Once", 1, 0, 1, before]}).encode()  # once the log has this run, it has what came before
-    urllib.request.urlopen(urllib.request.Request(f"{server.url}gradio_api/call/generate", mark, JSON)).read()
+    generate(server.url, "Once", 1, 0, 1, before)  # once the log has this run, it has what came before
     server.wait_for(f'"seed": {before}', 60)
     lines = [line for line in server.log[before:].splitlines() if '"outcome"' not in line]
     return [line.removeprefix("WARNING:naive_speculate.server:") for line in lines]  # the MCP library's way of logging

@@ -49,7 +49,7 @@ def test_no_header_reaches_the_address_that_scripts_come_from(server, path, head
     assert "::::" not in said
 
 
-def test_the_page_s_own_address_is_told_where_its_name_is_known(server):
+def test_the_page_s_own_address_is_reported_where_its_name_is_known(server):
     assert json.loads(get(server.url + "config"))["root"] == server.url.rstrip("/")
     assert json.loads(ask(server.url + "config", Host="lan.example")[1])["root"] == ""
 
@@ -64,7 +64,7 @@ def test_every_answer_says_what_a_browser_may_do_with_it(server, path):
     assert "'unsafe-inline'" not in found["content-security-policy"].split("style-src")[0]
 
 
-def test_anybody_s_slides_may_frame_an_embedded_page_and_no_other(server):
+def test_any_site_s_slides_may_frame_an_embedded_page_and_no_other(server):
     framed = {query: ask(f"{server.url}?{query}")[2]["content-security-policy"] for query in ("embed=1", "embed=", "a=embed=1")}
     assert ["frame-ancestors" in said for said in framed.values()] == [False, True, True]
 

@@ -3,7 +3,6 @@
 import json
 import signal
 import socket
-import urllib.request
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
@@ -11,19 +10,11 @@ import pytest
 from gradio_client import Client
 
 from benchmarks.server import Server
-from tests.hosting.http import get
+from tests.hosting.http import generate, get
 
 CALLS = 60
 FEW = 12
 PATIENCE = 60.0  # seconds; the page takes 8 at most, a busy machine more
-
-
-def call(url: str, tokens: int, seed: int) -> str:
-    """Ask for a run without a session; where its events are to be read."""
-    body = json.dumps({"data": ["Once upon a time", tokens, 1.0, 1.0, seed]}).encode()
-    request = urllib.request.Request(f"{url}gradio_api/call/generate", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return f"{url}gradio_api/call/generate/{json.load(answer)['event_id']}"
 
 
 def opened(address: str) -> socket.socket:
@@ -40,7 +31,7 @@ def test_another_visitor_is_served_before_the_calls_of_one_with_many_end_and_sig
     with Server(NAIVE_SPECULATE_MEASURING="off") as server, ExitStack() as stack:
         for first_seed, streams in ((10**6, "not opened"), (2 * 10**6, "opened")):
             for seed in range(first_seed, first_seed + CALLS):
-                address = call(server.url, 2000, seed)
+                address = generate(server.url, "Once upon a time", 2000, 1.0, 1.0, seed)  # without a session
                 if streams == "opened":
                     stack.enter_context(opened(address))
             job = Client(server.url, verbose=False).submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")

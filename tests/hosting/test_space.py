@@ -84,7 +84,7 @@ def test_decoding_is_wrapped_by_the_package_of_zero_gpu(tiny_decoder):
     assert trace.token_ids == tiny_decoder.generate([1, 2], SamplingParams(max_tokens=9, seed=1)).token_ids
 
 
-def test_what_zero_gpu_tells_a_visitor_arrives_as_plain_words():
+def test_what_zero_gpu_says_to_a_visitor_arrives_as_plain_words():
     def refused(request, flag):
         yield from ()
         raise gradio.Error("No GPU &amp; no time: <a href='x'>subscribe</a>", title="ZeroGPU quota exceeded")

@@ -94,7 +94,7 @@ def test_cores_are_shared_with_a_browser_only_where_one_runs_on_them(monkeypatch
 
 
 @pytest.mark.usefixtures("small_page")
-def test_whoever_ends_the_page_while_it_warms_up_sees_no_traceback(monkeypatch, capsys):
+def test_a_visitor_who_ends_the_page_while_it_warms_up_sees_no_traceback(monkeypatch, capsys):
     def interrupted(catalog: Catalog) -> None:
         raise KeyboardInterrupt
 
@@ -123,7 +123,7 @@ def test_warming_up_is_no_run_and_makes_way_for_a_visitor(small_decoder):
     catalog.close()
 
 
-def test_a_pair_that_cannot_decode_is_told_at_the_start(small_pair, small_decoder):
+def test_a_pair_that_cannot_decode_is_reported_at_the_start(small_pair, small_decoder):
     model = AutoModelForCausalLM.from_pretrained(small_pair[0])
     broken = TransformersLanguageModel(model)
     model.lm_head.weight.data.fill_(float("nan"))

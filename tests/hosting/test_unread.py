@@ -3,8 +3,6 @@
 import json
 import socket
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 
 import gradio as gr
@@ -13,7 +11,7 @@ from gradio.queueing import Event as QueuedEvent
 from gradio.server_messages import EstimationMessage
 
 from naive_speculate.events import Event
-from tests.hosting.http import get
+from tests.hosting.http import generate, get, post
 from ui.host.catalog import load_catalog
 from ui.host.configuration import read_configuration
 from ui.host.queue import CROWDED, UNREAD
@@ -55,14 +53,11 @@ def test_events_that_a_program_has_not_read_are_not_written(page, monkeypatch):
 
     monkeypatch.setattr(Event, "to_dict", counted)
     monkeypatch.setattr(page._queue, "process_events", watched)
-    url = f"{page.local_url}gradio_api/call/generate"
-    body = json.dumps({"data": ["Once upon a time", TOKENS, 0.7, 1.0, 1]}).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"})) as answer:
-        name = json.load(answer)["event_id"]
+    address = generate(page.local_url, "Once upon a time", TOKENS, 0.7, 1.0, 1)
     assert over.wait(120)
     assert not written, "the run is over, and nobody has read of it"
 
-    told = [line.removeprefix("data: ") for line in get(f"{url}/{name}").splitlines() if line.startswith("data: ")]
+    told = [line.removeprefix("data: ") for line in get(address).splitlines() if line.startswith("data: ")]
     *lists, last = [events for (events,) in map(json.loads, told)]
     trace = [event for events in lists for event in events]
     assert [event["kind"] for event in trace][:: len(trace) - 1] == ["started", "finished"]
@@ -70,16 +65,8 @@ def test_events_that_a_program_has_not_read_are_not_written(page, monkeypatch):
     assert len(written) == len(trace) + len(last)
 
 
-def generate(page: gr.Blocks, tokens: int) -> str:
-    """Where the events of a call are to be read."""
-    url = f"{page.local_url}gradio_api/call/generate"
-    body = json.dumps({"data": ["Once upon a time", tokens, 0.7, 1.0, 1]}).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"})) as answer:
-        return f"{url}/{json.load(answer)['event_id']}"
-
-
 @pytest.mark.parametrize("bound", ["visitor_bytes", "total_bytes"])
-def test_a_call_whose_events_nobody_reads_is_ended_where_they_take_too_many_bytes(page, monkeypatch, bound):
+def test_a_call_whose_events_no_one_reads_is_ended_where_they_take_too_many_bytes(page, monkeypatch, bound):
     queue, over = page._queue, threading.Event()
     process = queue.process_events
 
@@ -90,7 +77,7 @@ def test_a_call_whose_events_nobody_reads_is_ended_where_they_take_too_many_byte
     monkeypatch.setattr(queue, "process_events", watched)
     monkeypatch.setattr("ui.host.queue.COUNT_BYTES", 0)
     monkeypatch.setattr(queue, bound, 60_000)
-    address = generate(page, 500)
+    address = generate(page.local_url, "Once upon a time", 500, 0.7, 1.0, 1)
     assert over.wait(120)
     assert sum(messages.size for messages in queue.pending_messages_per_session.values()) < 60_000
     assert not queue.active_jobs[0]
@@ -101,9 +88,10 @@ def test_a_call_whose_events_nobody_reads_is_ended_where_they_take_too_many_byte
 
 def test_a_call_that_would_wait_with_too_many_bytes_is_refused(page, monkeypatch):
     monkeypatch.setattr(page._queue, "visitor_bytes", 1000)
-    with pytest.raises(urllib.error.HTTPError, match="503") as refused:
-        generate(page, 10**2000)
-    assert CROWDED in refused.value.read().decode()
+    data = ["Once upon a time", 10**2000, 0.7, 1.0, 1]
+    status, answer = post(f"{page.local_url}gradio_api/call/generate", {"data": data})
+    assert status == 503
+    assert CROWDED in answer
 
 
 def test_the_bytes_of_a_value_are_those_of_all_that_it_refers_to_but_no_more():

@@ -4,42 +4,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    LlamaConfig,
-    MistralConfig,
-    PreTrainedModel,
-    Qwen2Config,
-    Qwen3Config,
-)
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config, Qwen3Config
 
 from naive_speculate.infer import BatchLanguageModel, TransformersLanguageModel
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import rotary_of, shape_of, weights_of
+from tests.tiny import shape
 
 VOCAB = 97
 TOLERANCE = 1e-4
-SHAPE: dict[str, Any] = {
-    "vocab_size": VOCAB,
-    "hidden_size": 64,
-    "intermediate_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 640,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 1e4,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
+SHAPE = shape(hidden_size=64, intermediate_size=48, max_position_embeddings=640, pad_token_id=None)
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 |= {"original_max_position_embeddings": 64}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128}
 FAMILIES: dict[str, Callable[[], Any]] = {
     "llama": lambda: LlamaConfig(**SHAPE),

@@ -2,24 +2,8 @@
 
 import pytest
 import torch
-from transformers import (
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    Gemma3ForCausalLM,
-    Gemma3TextConfig,
-    GemmaConfig,
-    GemmaForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MambaConfig,
-    MambaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+from transformers import AutoModelForCausalLM, MambaConfig, MambaForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from naive_speculate.infer import (
     BasicInferencer,
@@ -32,40 +16,26 @@ from naive_speculate.infer import (
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.speculate.drafter import Drafter
 from tests.infer.gguf.files import loaded
+from tests.tiny import shape
 
-COMMON = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "eos_token_id": 1,
-    "bos_token_id": 0,
-    "pad_token_id": 0,
-    "initializer_range": 0.2,
-}
+COMMON = shape(max_position_embeddings=64, initializer_range=0.2)
 GPT2 = {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "eos_token_id": 1, "bos_token_id": 0}
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
 FAMILIES = {
-    "llama": lambda **more: LlamaForCausalLM(LlamaConfig(**COMMON | more)),
-    "qwen3": lambda **more: Qwen3ForCausalLM(Qwen3Config(**COMMON | {"head_dim": 8} | more)),
-    "mistral": lambda **more: MistralForCausalLM(MistralConfig(**COMMON | {"sliding_window": 5} | more)),
-    "gemma": lambda **more: GemmaForCausalLM(GemmaConfig(**COMMON | {"head_dim": 8} | more)),
-    "gemma2": lambda **more: Gemma2ForCausalLM(
-        Gemma2Config(**COMMON | {"head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 8} | more)
-    ),
-    "gemma3": lambda **more: Gemma3ForCausalLM(
-        Gemma3TextConfig(**COMMON | {"head_dim": 8, "sliding_window": 5, "layer_types": MIXED} | more)
-    ),
-    "gpt2": lambda **more: GPT2LMHeadModel(GPT2Config(**GPT2 | more)),
+    "llama": COMMON,
+    "qwen3": COMMON | {"head_dim": 8},
+    "mistral": COMMON | {"sliding_window": 5},
+    "gemma": COMMON | {"head_dim": 8},
+    "gemma2": COMMON | {"head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 8},
+    "gemma3": COMMON | {"head_dim": 8, "sliding_window": 5, "layer_types": MIXED},
+    "gpt2": GPT2,
 }
 
 
 def build(family: str, **more):
     torch.manual_seed(0)
-    return FAMILIES[family](**more).eval()
+    config = CONFIG_MAPPING["gemma3_text" if family == "gemma3" else family](**FAMILIES[family] | more)
+    return AutoModelForCausalLM.from_config(config).eval()
 
 
 MODELS = {name: (lambda name=name, **more: TransformersLanguageModel(build(name, **more))) for name in FAMILIES}
@@ -192,7 +162,7 @@ def test_rows_of_different_lengths_get_what_they_get_alone(model):
     torch.testing.assert_close(found[1], expected[1][0, 5:], atol=1e-4, rtol=1e-4)
 
 
-def test_only_the_last_logits_can_be_asked_for(model):
+def test_only_the_last_logits_can_be_requested(model):
     ids = tokens(2, 7)
     every = model.forward(ids, model.new_cache(2))
     torch.testing.assert_close(model.forward(ids, model.new_cache(2), num_logits=2), every[:, -2:], atol=1e-5, rtol=1e-5)
@@ -249,7 +219,7 @@ def test_prefill_gives_one_token_and_all_logits(inferencer):
     assert cache.get_num_tokens() == 5
 
 
-def test_decode_generates_up_to_its_limit_and_keeps_the_cache_one_behind(inferencer):
+def test_decode_generates_up_to_its_limit_and_keeps_the_cache_one_token_short(inferencer):
     prompt, cache = tokens(1, 5, seed=4), DynamicKVCache()
     first = inferencer.prefill(prompt, cache, "greedy").token_ids
     out = inferencer.decode(first, cache, 6, SampleStrategy.GREEDY)

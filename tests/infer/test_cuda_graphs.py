@@ -10,14 +10,7 @@ import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
-from tests.infer.llamas import (
-    FAMILIES,
-    Rows,
-    compute_again,
-    made,
-    random_model,
-    tokens,
-)
+from tests.infer.llamas import FAMILIES, Rows, compute_again, made, random_model, tokens
 
 
 def test_captured_windows_follow_a_cache_that_grows_and_serves_again() -> None:
@@ -114,7 +107,7 @@ def test_decoding_with_captured_windows_gives_the_same_tokens() -> None:
     plain, graphs = (
         SpeculativeDecoder(ModelPair(*(made(model, executor) for model in pair))) for executor in ("torch", "graphs")
     )
-    params = [SamplingParams(max_tokens=16, seed=seed, temperature=0.7, ignore_eos=True) for seed in range(3)]
+    params = [SamplingParams(max_tokens=8, seed=seed, temperature=0.7, ignore_eos=True) for seed in range(3)]
     prompts = [[5, 6, 7], [8, 9], [10]]
     expected = plain.generate(prompts, params, num_draft_tokens=3)
     for _ in range(2):  # the second time with what the first has captured
@@ -122,3 +115,35 @@ def test_decoding_with_captured_windows_gives_the_same_tokens() -> None:
         assert [result.token_ids for result in got] == [result.token_ids for result in expected]
         alone = [graphs.generate(prompt, one, num_draft_tokens=3) for prompt, one in zip(prompts, params, strict=True)]
         assert [result.token_ids for result in alone] == [result.token_ids for result in expected]
+
+
+def test_captured_windows_give_hidden_states_with_their_logits() -> None:
+    source = random_model(FAMILIES["llama"]())
+    graphs, lean = made(source, "graphs"), made(source, "torch")
+    captured: list[object] = []
+    assert isinstance(graphs._forward, GraphLlama)
+    graphs._forward._capture = lambda compute: (captured.append(compute), compute_again(compute))[1]
+    caches = [model.new_cache(2) for model in (graphs, lean)]
+    for number, layers in enumerate([(3, 1), (3, 1), (), (3, 1), (), (0,), (3, 1), (0,)]):
+        query = tokens(2, 4)
+        found, expected = (
+            model.forward(query, cache, layers=layers) for model, cache in zip((graphs, lean), caches, strict=True)
+        )
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+        for cache in caches:
+            cache.crop([number % 4, 1])
+    assert len(captured) == 3  # once for each choice of layers
+    states = graphs.forward(tokens(2, 4), caches[0], layers=(3, 1))[1].clone()
+    kept = states.clone()
+    graphs.forward(tokens(2, 4), caches[0], layers=(3, 1))
+    torch.testing.assert_close(states, kept, rtol=0, atol=0)  # later windows write elsewhere
+
+
+def test_where_not_all_logits_are_wanted_nothing_is_captured() -> None:
+    graphs = made(random_model(FAMILIES["llama"]()), "graphs")
+    cache = graphs.new_cache(1)
+    for _ in range(3):
+        logits, features = graphs.forward(tokens(1, 5), cache, layers=(1,), num_logits=1)
+        assert logits.shape[1] == 1
+        assert features.shape == (1, 5, 64)
+    assert not any(windows.captured for windows in graphs._forward._caches.values())

@@ -71,7 +71,7 @@ WINDOWS = [{"num_draft_tokens": 4}, {"num_draft_tokens": "auto"}, {"num_draft_to
     ],
 )
 def test_the_same_seed_gives_the_same_run_either_way(pairs, temperature, detail, window):
-    params = [SamplingParams(temperature=temperature, max_tokens=n, seed=n) for n in (20, 9, 14)]
+    params = [SamplingParams(temperature=temperature, max_tokens=n, seed=n) for n in (14, 7, 10)]
     prompts = [[1, 2, 3], [7, 8, 9, 10, 11, 3], [5]]
     check_alike(*(outputs(pair, prompts, params, detail=detail, drafter="model", **window) for pair in pairs))
 
@@ -101,15 +101,15 @@ def test_a_window_is_made_in_one_call_where_nothing_must_be_looked_at(pairs, mon
     assert not made
 
 
-@pytest.mark.parametrize("stop", range(0, 64, 13))
+@pytest.mark.parametrize("stop", [0, 26, 52])
 def test_draws_after_a_stop_token_are_not_taken(pairs, stop):
     """A row's later draws must not depend on how far others' windows went."""
-    params = SamplingParams(temperature=1.0, max_tokens=24, seed=stop, stop_token_ids=[stop], min_tokens=0)
+    params = SamplingParams(temperature=1.0, max_tokens=15, seed=stop, stop_token_ids=[stop], min_tokens=0)
     fast, slow = (outputs(pair, [[1, 2, 3], [4, 5]], params, num_draft_tokens=5, drafter="model") for pair in pairs)
     assert [tokens for tokens, _ in fast] == [tokens for tokens, _ in slow]
 
 
-def test_a_model_keeps_few_windows_and_a_large_one_none(monkeypatch):
+def test_a_model_keeps_few_windows_and_a_larger_model_none(monkeypatch):
     monkeypatch.setattr(onnx_window, "MAX_WINDOWS", 2)
     model = executed(1)
     cache, tokens = model.new_cache(1), torch.tensor([[1, 2, 3]])
@@ -167,10 +167,10 @@ def test_a_draft_with_padded_logits_never_drafts_the_padding():
 
 
 def test_what_a_drafter_puts_in_the_place_of_such_a_window_is_what_the_target_reads(pairs, monkeypatch):
-    decoder, params = SpeculativeDecoder(pairs[0]), SamplingParams(temperature=0, max_tokens=20)
+    decoder, params = SpeculativeDecoder(pairs[0]), SamplingParams(temperature=0, max_tokens=12)
     known = decoder.generate([1, 2, 3], params, num_draft_tokens=0).token_ids
 
-    class Knows(ModelDrafter):
+    class Foreseeing(ModelDrafter):
         """Drafts what the target will write."""
 
         def propose(self, rows, limits):
@@ -179,7 +179,7 @@ def test_what_a_drafter_puts_in_the_place_of_such_a_window_is_what_the_target_re
             token_ids = torch.tensor([(known + [0] * 20)[done : done + made.token_ids.shape[1]]])
             return made._replace(token_ids=token_ids)
 
-    monkeypatch.setitem(DRAFTERS, "knows", Knows)
-    result = decoder.generate([1, 2, 3], params, num_draft_tokens=4, drafter="knows", detail="none")
+    monkeypatch.setitem(DRAFTERS, "foreseeing", Foreseeing)
+    result = decoder.generate([1, 2, 3], params, num_draft_tokens=4, drafter="foreseeing", detail="none")
     assert result.token_ids == known
     assert result.metrics.draft_acceptance_rate == 1

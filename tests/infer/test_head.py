@@ -252,7 +252,7 @@ def spoiled(**changes):
         (spoiled(state_proj__weight=torch.ones(32, 32)), "hidden_norm.weight is missing"),
     ],
 )
-def test_a_checkpoint_that_does_not_fit_together_is_told_in_one_line(tmp_path, target, spoil, message):
+def test_a_checkpoint_that_does_not_fit_together_is_reported_in_one_line(tmp_path, target, spoil, message):
     config = head_config()
     tensors = head_tensors(config)
     spoil(tensors)
@@ -270,7 +270,7 @@ def test_a_checkpoint_that_does_not_fit_together_is_told_in_one_line(tmp_path, t
         ({}, {"speculators_model_type": "dflash"}, "speculators_model_type is 'dflash', not 'eagle3'"),
     ],
 )
-def test_a_head_of_another_kind_is_told_in_one_line(tmp_path, target, changes, more, message):
+def test_a_head_of_another_kind_is_reported_in_one_line(tmp_path, target, changes, more, message):
     config = head_config()
     folder = save_head(tmp_path, "speculators", config | changes, head_tensors(config), **more)
     with pytest.raises(ValueError, match=rf"^head='.*' cannot be loaded: {message}"):
@@ -284,30 +284,23 @@ def test_a_residual_that_an_adding_head_has_not_is_refused(tmp_path, target):
         loaded(folder, target)
 
 
-def test_broken_files_are_told_in_one_line(tmp_path, target):
+def test_broken_files_are_reported_in_one_line(tmp_path, target):
     config = head_config()
     folder = save_head(tmp_path, "eagle", config, head_tensors(config))
     weights = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(weights[:300])
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: model.safetensors is damaged"):
-        loaded(folder, target)
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: it has no model.safetensors$"):
-        loaded(folder, target)
-    torch.save({}, folder / "pytorch_model.bin")
-    with pytest.raises(ValueError, match=r"it has no model.safetensors \(pytorch_model.bin is not read"):
-        loaded(folder, target)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"fc.weight": "model-1.safetensors"}}))
-    with pytest.raises(
-        ValueError, match=r"^head='.*' cannot be loaded: it has no model-1.safetensors, which model.saf.* names$"
+    index, missing = folder / "model.safetensors.index.json", {"weight_map": {"fc.weight": "model-1.safetensors"}}
+    for change, message in (
+        (lambda: None, "model.safetensors is damaged"),
+        ((folder / "model.safetensors").unlink, "it has no model.safetensors$"),
+        (lambda: torch.save({}, folder / "pytorch_model.bin"), r"it has no model.safetensors \(pytorch_model.bin is not read"),
+        (lambda: index.write_text(json.dumps(missing)), "it has no model-1.safetensors, which model.saf.* names$"),
+        (lambda: index.write_text("["), "model.safetensors.index.json is damaged"),
+        (lambda: (folder / "config.json").write_text("{"), "config.json is damaged"),
     ):
-        loaded(folder, target)
-    (folder / "model.safetensors.index.json").write_text("[")
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: model.safetensors.index.json is damaged"):
-        loaded(folder, target)
-    (folder / "config.json").write_text("{")
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: config.json is damaged"):
-        loaded(folder, target)
+        change()
+        with pytest.raises(ValueError, match=f"^head='.*' cannot be loaded: {message}"):
+            loaded(folder, target)
     with pytest.raises(ValueError, match=r"^head='/no/such' cannot be loaded: there is no such folder"):
         loaded("/no/such", target)
 

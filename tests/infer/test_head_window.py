@@ -100,7 +100,7 @@ WINDOWS = [{"num_draft_tokens": 4}, {"num_draft_tokens": "auto"}, {"num_draft_to
     ],
 )
 def test_the_same_seed_gives_the_same_run_either_way(pairs, made, prompts, temperature, window):
-    params = [SamplingParams(temperature=temperature, max_tokens=n, seed=n) for n in (20, 9, 14)][: len(prompts)]
+    params = [SamplingParams(temperature=temperature, max_tokens=n, seed=n) for n in (14, 7, 10)][: len(prompts)]
     check_both(pairs, prompts, params, **window)
     assert made
 
@@ -132,9 +132,9 @@ def test_heads_of_other_kinds(other_pairs, made, temperature):
     assert made
 
 
-@pytest.mark.parametrize("stop", range(0, 97, 32))
+@pytest.mark.parametrize("stop", [0, 64])
 def test_draws_after_a_stop_token_are_not_taken(pairs, made, stop):
-    params = [SamplingParams(temperature=1.0, max_tokens=24, seed=stop + n, stop_token_ids=[stop]) for n in range(2)]
+    params = [SamplingParams(temperature=1.0, max_tokens=16, seed=stop + n, stop_token_ids=[stop]) for n in range(2)]
     check_both(pairs, PROMPTS[:2], params, num_draft_tokens=5)
     assert made
 
@@ -165,7 +165,7 @@ def test_several_answers_to_one_prompt_go_on_from_its_states(pairs, begun):
 def test_auto_decides_the_length_of_calls_from_what_they_cost(pairs, made):
     """Rows of a batch have the windows that they have alone, whatever lengths the batch's calls have."""
     pair = ModelPair(pairs[0].target, None, head=pairs[0].head, measured_head_costs=COSTS)
-    params = [SamplingParams(temperature=(0.0, 0.8, 0.8)[n], max_tokens=30, seed=n, ignore_eos=True) for n in range(3)]
+    params = [SamplingParams(temperature=(0.0, 0.8, 0.8)[n], max_tokens=20, seed=n, ignore_eos=True) for n in range(3)]
     options = {"drafter": "head", "num_draft_tokens": "auto"}
     together = without_times(outputs(pair, PROMPTS, params, **options))
     alone = [without_times(outputs(pair, [prompt], [own], **options))[0] for prompt, own in zip(PROMPTS, params, strict=True)]
@@ -179,7 +179,7 @@ def test_one_call_makes_a_window_and_long_ones_take_several(pairs, made):
     decoder.generate([1, 2, 3], SamplingParams(temperature=0.7, seed=1), num_draft_tokens=5, drafter="head")
     assert set(made) == {5}
     made.clear()
-    wide = decoder.generate([1, 2, 3], SamplingParams(temperature=0, max_tokens=60), num_draft_tokens=20, drafter="head")
+    wide = decoder.generate([1, 2, 3], SamplingParams(temperature=0, max_tokens=40), num_draft_tokens=20, drafter="head")
     assert set(made) == {16}
     assert max(event.num_draft or 0 for event in wide.trace) == 20
     made.clear()
@@ -187,7 +187,7 @@ def test_one_call_makes_a_window_and_long_ones_take_several(pairs, made):
     assert not made
 
 
-def test_a_head_that_knows_fewer_tokens_drafts_one_by_one(tmp_path, made):
+def test_a_head_of_fewer_tokens_drafts_one_by_one(tmp_path, made):
     pair = pair_with(tmp_path, known=60)
     assert not pair.head.drafts_windows
     result = SpeculativeDecoder(pair).generate([1, 2, 3], SamplingParams(max_tokens=12, seed=1), drafter="head")

@@ -1,6 +1,7 @@
 """Hidden states of chosen layers, in every executor: those of transformers, with the same logits as without them."""
 
 import threading
+from functools import lru_cache
 from typing import Any
 
 import pytest
@@ -41,15 +42,16 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found, expected, atol=2e-4, rtol=2e-4)
 
 
-def num_layers(source: PreTrainedModel, token_ids: torch.Tensor) -> int:
+@lru_cache
+def num_layers(source: PreTrainedModel) -> int:
     with torch.no_grad():
-        return len(source(input_ids=token_ids, use_cache=False, output_hidden_states=True).hidden_states) - 1
+        return len(source(input_ids=tokens(1, 2), use_cache=False, output_hidden_states=True).hidden_states) - 1
 
 
-def test_features_are_those_of_transformers_in_the_order_asked_for(pair):
+def test_features_are_those_of_transformers_in_the_given_order(pair):
     model, source = pair
     ids = tokens(2, 14)
-    last = num_layers(source, ids)
+    last = num_layers(source)
     for layers, cache in (((last - 1, 0, 1), model.new_cache(2)), ((1, 1), DynamicKVCache())):
         found = []
         for part in ids.split([9, 1, 4], dim=1):
@@ -63,7 +65,7 @@ def test_features_are_those_of_transformers_in_the_order_asked_for(pair):
 def test_the_last_layer_is_what_the_final_norm_is_given(pair):
     model, source = pair
     ids = tokens(1, 6)
-    last, inner = num_layers(source, ids), source.base_model
+    last, inner = num_layers(source), source.base_model
     norms = {name: child for name, child in inner.named_children() if name in ("norm", "ln_f")}
     if not norms:  # others norm each layer's output itself, or keep their norm deeper inside
         assert model.forward(ids, model.new_cache(1), layers=[last])[1].shape == (1, 6, source.config.hidden_size)
@@ -77,7 +79,7 @@ def test_the_last_layer_is_what_the_final_norm_is_given(pair):
 
 def test_ragged_rows_have_the_features_they_have_alone(pair):
     model, source = pair
-    layers = (0, num_layers(source, tokens(1, 2)))
+    layers = (0, num_layers(source))
     long, short = tokens(1, 30, seed=1), tokens(1, 12, seed=2)
     expected = [model.forward(row, model.new_cache(1), layers=layers)[1] for row in (long, short)]
     cache = model.new_cache(4)
@@ -105,12 +107,12 @@ def test_logits_and_cache_are_the_same_with_features_and_without(pair):
     assert plain.lengths == asked.lengths
 
 
-@pytest.mark.parametrize("layer", [-1, 99])
-def test_a_layer_that_is_not_there_is_refused(pair, layer):
+def test_a_layer_that_is_not_there_is_refused(pair):
     model, source = pair
-    last = num_layers(source, tokens(1, 2))
-    with pytest.raises(ValueError, match=rf"layers must be between 0 \(the embeddings\) and {last}, got {layer}"):
-        model.forward(tokens(1, 2), model.new_cache(1), layers=(0, layer))
+    last = num_layers(source)
+    for layer in (-1, 99):
+        with pytest.raises(ValueError, match=rf"layers must be between 0 \(the embeddings\) and {last}, got {layer}"):
+            model.forward(tokens(1, 2), model.new_cache(1), layers=(0, layer))
     assert model.forward(tokens(1, 2), model.new_cache(1)).shape == (1, 2, 97)
 
 
@@ -167,7 +169,7 @@ class Silent(TransformersLanguageModel):
         return super().forward(query_token_ids, kv_cache, num_logits=num_logits)
 
 
-def test_a_model_that_returns_none_where_they_are_asked_for_is_refused():
+def test_a_model_that_returns_none_where_they_are_wanted_is_refused():
     pool = SlotPool(Silent(random_model(FAMILIES["llama"]())))
     view = pool.view([pool.allocate()])
     message = r"Silent.forward must return logits and hidden states .* \[1, 3, 2 \* hidden_size\], got None"

@@ -1,22 +1,14 @@
 """The MTP layer in a checkpoint drafts: each layout against an eager computation, losslessly, and broken ones in one line."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import (
-    AutoModelForCausalLM,
-    DeepseekV3Config,
-    Glm4MoeConfig,
-    MellumConfig,
-    MiMoV2FlashConfig,
-    Qwen3_5TextConfig,
-    Qwen3NextConfig,
-)
+from transformers import AutoModelForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, watch
 from naive_speculate.events import OUTPUT_KINDS
@@ -24,29 +16,15 @@ from naive_speculate.infer.head.mtp import mtp_tensors
 from naive_speculate.models import wrap
 from naive_speculate.testing import prove_lossless
 from tests.heads import rms
-from tests.tiny import tiny_llama
+from tests.speculate.rows import same_alone, same_as_plain
+from tests.tiny import shape, tiny_llama
 
-SIZES = {
-    "vocab_size": 24,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 64,
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "pad_token_id": None,
-    "initializer_range": 0.4,
-}
+SIZES = shape(vocab_size=24, hidden_size=16, intermediate_size=24, num_attention_heads=2, max_position_embeddings=64)
+SIZES |= {"head_dim": 8, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None, "initializer_range": 0.4}
+del SIZES["num_hidden_layers"]
 MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 8}
-LINEAR = {
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 2,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-    "layer_types": ["linear_attention", "full_attention"],
-}
+LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+LINEAR |= {"layer_types": ["linear_attention", "full_attention"]}
 ROUTED = {**MOE, "n_routed_experts": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}
 LATENT = {"kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
 DEEPSEEK = {"": "", "eh_proj": "eh_proj", "enorm": "enorm", "hnorm": "hnorm", "norm": "shared_head.norm"}
@@ -54,34 +32,24 @@ QWEN = {"": "layers.0.", "eh_proj": "fc", "enorm": "pre_fc_norm_embedding", "hno
 MIMO = {"": "", "eh_proj": "eh_proj", "enorm": "enorm", "hnorm": "hnorm", "norm": "final_layernorm"}
 KINDS = ["full_attention", "sliding_attention"]
 ROPE = {kind: {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5} for kind in KINDS}
+WINDOW = {"n_routed_experts": 2, "sliding_window": 4}
 SWA = {"layer_types": KINDS, "mlp_layer_types": ["sparse", "dense"], "v_head_dim": 8, "rope_parameters": ROPE}
 LAYOUTS = {
-    "deepseek": (partial(DeepseekV3Config, **SIZES | {"head_dim": None}, **ROUTED, **LATENT), "model.layers.2.", DEEPSEEK),
-    "glm": (partial(Glm4MoeConfig, **SIZES, **ROUTED), "model.layers.2.", DEEPSEEK),
-    "qwen3-next": (
-        partial(Qwen3NextConfig, **SIZES, **MOE, **LINEAR, num_experts=2, shared_expert_intermediate_size=8),
-        "mtp.",
-        QWEN,
-    ),
-    "qwen3.5": (partial(Qwen3_5TextConfig, **SIZES, **LINEAR), "mtp.", QWEN),
-    "mimo": (
-        partial(MiMoV2FlashConfig, **SIZES | {"num_key_value_heads": 1}, **MOE, **SWA, n_routed_experts=2, sliding_window=4),
-        "model.mtp.layers.0.",
-        MIMO,
-    ),
-    "mellum": (
-        partial(MellumConfig, **SIZES, **MOE, num_experts=2, num_mtp_layers=1, mtp_layer_types=["full_attention"]),
-        "mtp.",
-        QWEN,
-    ),
+    "deepseek": ("deepseek_v3", {"head_dim": None} | ROUTED | LATENT, "model.layers.2.", DEEPSEEK),
+    "glm": ("glm4_moe", ROUTED, "model.layers.2.", DEEPSEEK),
+    "qwen3-next": ("qwen3_next", MOE | LINEAR | {"num_experts": 2, "shared_expert_intermediate_size": 8}, "mtp.", QWEN),
+    "qwen3.5": ("qwen3_5_text", LINEAR, "mtp.", QWEN),
+    "mimo": ("mimo_v2_flash", MOE | SWA | {"num_key_value_heads": 1} | WINDOW, "model.mtp.layers.0.", MIMO),
+    "mellum": ("mellum", MOE | {"num_experts": 2, "num_mtp_layers": 1} | {"mtp_layer_types": KINDS[:1]}, "mtp.", QWEN),
 }
 
 
 def build(layout: str, folder: Path, **more) -> tuple[Path, nn.Module, dict[str, torch.Tensor]]:
     """A checkpoint with an MTP layer: its folder, a model whose last layer is that layer, and the other tensors of it."""
-    make, prefix, names = LAYOUTS[layout]
+    kind, changes, prefix, names = LAYOUTS[layout]
     torch.manual_seed(3)
-    model, donor = (AutoModelForCausalLM.from_config(make(num_hidden_layers=2, **more)) for _ in range(2))
+    config = SIZES | changes | {"num_hidden_layers": 2} | more
+    model, donor = (AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**config)) for _ in range(2))
     with torch.no_grad():
         for norm in (each for one in (model, donor) for each in one.modules() if "RMSNorm" in type(each).__name__):
             norm.weight.add_(0.3 * torch.randn_like(norm.weight))
@@ -155,9 +123,8 @@ def test_every_draft_is_drawn_as_an_eager_computation_says(made):
 
 
 def test_greedy_output_is_that_of_plain_decoding(made):
-    decoder, params = SpeculativeDecoder(made[1]), SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
-    plain = decoder.generate([1, 2, 3], params, num_draft_tokens=0)
-    assert decoder.generate([1, 2, 3], params, drafter="mtp", num_draft_tokens=2).token_ids == plain.token_ids
+    params = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
+    same_as_plain(SpeculativeDecoder(made[1]), [1, 2, 3], params, drafter="mtp", num_draft_tokens=2)
 
 
 @pytest.fixture(scope="module")
@@ -176,13 +143,8 @@ def test_the_output_distribution_is_the_target_s(toy, params):
 
 
 def test_a_batch_row_equals_the_row_alone(toy):
-    decoder = SpeculativeDecoder(toy)
-    prompts = [[1, 1, 0, 1], [0, 1]]
     params = [SamplingParams(max_tokens=8, seed=seed, ignore_eos=True) for seed in (1, 2)]
-    options = {"drafter": "mtp", "num_draft_tokens": 2}
-    together = decoder.generate(prompts, params, **options)
-    for prompt, each, found in zip(prompts, params, together, strict=True):
-        assert found.token_ids == decoder.generate(prompt, each, **options).token_ids
+    same_alone(SpeculativeDecoder(toy), [[1, 1, 0, 1], [0, 1]], params, drafter="mtp", num_draft_tokens=2)
 
 
 BROKEN = {

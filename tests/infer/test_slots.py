@@ -118,7 +118,7 @@ class Interleaved(RotaryTable):
             self.thread.join()
 
 
-def test_a_rotary_table_is_as_long_as_asked_though_another_thread_asked_for_less() -> None:
+def test_a_rotary_table_is_as_long_as_asked_though_another_thread_wanted_less() -> None:
     table = Interleaved()
     table.thread.start()
     table.computing.wait()

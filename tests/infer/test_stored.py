@@ -64,28 +64,21 @@ def _with_tokenizer(folder: Path) -> Path:
         (folder / name).write_bytes((BUNDLED_PAIR / "target" / name).read_bytes())
     told = json.loads((folder / "tokenizer.json").read_text())
     told["model"]["vocab"] = {token: number for token, number in told["model"]["vocab"].items() if number < SIZES["vocab_size"]}
-    told["model"]["merges"], told["added_tokens"] = (
-        [],
-        [token for token in told["added_tokens"] if token["id"] < SIZES["vocab_size"]],
-    )
+    told["added_tokens"] = [token for token in told["added_tokens"] if token["id"] < SIZES["vocab_size"]]
+    told["model"]["merges"] = []
     (folder / "tokenizer.json").write_text(json.dumps(told))
     return folder
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"num_key_value_heads": None},
-        {"max_position_embeddings": None},
-        {"rms_norm_eps": None},
-        {"hidden_size": 32.0},
-        {"num_attention_heads": 0},
-    ],
-)
-def test_a_value_that_is_null_or_no_size_is_left_to_transformers_to_refuse(tmp_path: Path, told: dict[str, object]) -> None:
+NO_SIZES = {"num_key_value_heads": None, "max_position_embeddings": None, "rms_norm_eps": None, "hidden_size": 32.0}
+NO_SIZES |= {"num_attention_heads": 0}
+
+
+@pytest.mark.parametrize("name", NO_SIZES)
+def test_a_value_that_is_null_or_no_size_is_left_to_transformers_to_refuse(tmp_path: Path, name: str) -> None:
     folder = saved(tmp_path)
     config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | told))
+    (folder / "config.json").write_text(json.dumps(config | {name: NO_SIZES[name]}))
     assert read_llama(folder, CPU, torch.float32) is None
     with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: "):
         load_pair(_with_tokenizer(folder))

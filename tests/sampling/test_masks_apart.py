@@ -46,13 +46,8 @@ def test_a_limit_changes_no_text(bounded, small_decoder, guide, k):
 
 
 def test_a_grammar_whose_first_mask_takes_too_long_is_refused_by_name(bounded):
-    with pytest.raises(ValueError, match=r"^guided_decoding regex takes too much time or memory to follow, got '\(\(\[a-z"):
+    with pytest.raises(GuideTooCostly, match=r"^guided_decoding regex takes too much time or memory to follow, got '\(\(\[a-z"):
         bounded.generate("Once", guided(ENDLESS))
-
-
-def test_one_that_takes_too_long_later_ends_there(bounded):
-    with pytest.raises(GuideTooCostly, match="takes too much time"):
-        bounded.generate("Once", guided(LATER))
 
 
 def test_runs_in_the_same_batch_lose_nothing(bounded, small_decoder):
@@ -86,7 +81,7 @@ def test_what_cannot_be_compiled_is_said_as_without_a_limit(small_decoder, monke
     assert said[0] == said[1]
 
 
-def test_a_new_process_is_started_where_the_old_one_has_gone(bounded):
+def test_a_new_process_is_started_where_the_old_one_has_ended(bounded):
     masks = bounded.admission._grammar(guided(ORDINARY[0]))
     text = bounded.generate("Once", guided(ORDINARY[0])).text
     masks._server.shutdown(2)  # it ends as where its machine has no memory left

@@ -93,7 +93,7 @@ def test_llama_cpp_s_server_is_lossless_with_drafts_and_without(gguf, drafts, pr
     assert found["greedy"]["num_differing"] == 0
 
 
-def test_transformers_server_samples_only_where_it_is_told_to(prove):
+def test_transformers_server_samples_only_where_it_is_asked_to(prove):
     """It takes a temperature, but decodes greedily unless the generation configuration says `do_sample`."""
     with serving(sys.executable, *TRANSFORMERS) as url:
         status, found = prove(url, DRAFT, 60, "--reference", DRAFT)

@@ -1,13 +1,14 @@
 """Ray is started once for all tests that need it, with two replicas of a tiny pair."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from naive_speculate import SpeculativeDecoder, load_pair
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.serving import Engine, Request
 from naive_speculate.serving.ray import cluster as ray_cluster
 from naive_speculate.serving.ray.app import DecoderArgs
 from tests.tiny import save_model, tiny_llama
@@ -21,7 +22,7 @@ APP = "tiny"
 def saved_pair(tmp_path_factory) -> Path:
     """A tiny pair in folders, as replicas load it; its sequences may go on for as long as a test wants."""
     folder = tmp_path_factory.mktemp("pair")
-    target, draft = tiny_llama(2, seed=0, positions=2 * 10**6), tiny_llama(2, seed=0, positions=2 * 10**6)
+    target, draft = (tiny_llama(1, seed=0, positions=2 * 10**6) for _ in range(2))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in draft.parameters():
@@ -41,6 +42,21 @@ def saved_decoder(saved_pair) -> SpeculativeDecoder:
 def patient_decoder(saved_pair) -> SpeculativeDecoder:
     """The same again, without threads that a forked process would miss."""
     return SpeculativeDecoder(load_pair(saved_pair / "target", saved_pair / "draft", executor="torch"))
+
+
+@pytest.fixture
+def alone_decoder(patient_decoder) -> SpeculativeDecoder:
+    return patient_decoder
+
+
+@pytest.fixture
+def all_free() -> Callable[[Engine], bool]:
+    def free(engine: Engine) -> bool:
+        """A run that wants all places begins once all are free."""
+        list(engine.submit(Request([1], SamplingParams(n=engine.load().capacity, max_tokens=1))))
+        return engine.load().running == 0
+
+    return free
 
 
 @pytest.fixture(scope="session")

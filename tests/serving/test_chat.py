@@ -32,7 +32,7 @@ def engine(request, tiny_pair, tokenizer):
     made.close()
 
 
-def test_the_wrapped_prompt_is_decoded_and_the_given_one_is_told(engine, tiny_decoder):
+def test_the_wrapped_prompt_is_decoded_and_the_given_one_is_reported(engine, tiny_decoder):
     trace = joined(engine, Request("w3 w4", PARAMS, chat=True))
     started = [event for event in trace if event.kind == "started"]
     assert [event.prompt for event in started] == ["w3 w4", "w3 w4"]

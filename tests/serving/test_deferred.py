@@ -8,7 +8,7 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.serving import About, LocalEngine, Request, Unavailable
 from naive_speculate.serving.protocol import STOPPING
-from tests.serving.contract import PATIENCE, EngineContract, joined
+from tests.serving.contract import PATIENCE, EngineContract
 from ui.host.deferred import DeferredEngine
 
 ABOUT = About({"target": "awaited"}, "cpu", chat=True, capacity=4)
@@ -27,25 +27,11 @@ def engine(patient_decoder):
     made.close()
 
 
-@pytest.fixture
-def alone_decoder(patient_decoder):
-    return patient_decoder
-
-
-@pytest.fixture
-def all_free():
-    def free(engine: DeferredEngine) -> bool:
-        joined(engine, Request([1], SamplingParams(n=engine.load().capacity, max_tokens=1)))
-        return engine.load().running == 0
-
-    return free
-
-
 class TestDeferredEngine(EngineContract):
     pass
 
 
-def test_what_is_asked_for_before_begins_when_the_pair_is_loaded(tiny_decoder):
+def test_what_is_requested_before_begins_when_the_pair_is_loaded(tiny_decoder):
     engine = deferred(lambda: LocalEngine(tiny_decoder))
     assert (engine.about, engine.loading, engine.load().ready) == (ABOUT, True, False)
     assert engine.load().reason == "Awaited is loading. Its runs start as soon as it is ready."

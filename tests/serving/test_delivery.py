@@ -101,7 +101,7 @@ def test_a_reader_that_fails_ends_its_own_run_only(engine):
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("way", ["delivered", "read"])
-def test_whose_decoding_thread_dies_is_told(patient_decoder, monkeypatch, way):
+def test_whose_decoding_thread_dies_is_reported(patient_decoder, monkeypatch, way):
     def dies(*args):
         raise SystemExit
 

@@ -20,21 +20,6 @@ def engine(patient_decoder):
     made.close()
 
 
-@pytest.fixture
-def alone_decoder(patient_decoder):
-    return patient_decoder
-
-
-@pytest.fixture
-def all_free():
-    def free(engine: LocalEngine) -> bool:
-        """A run that wants all places begins once all are free."""
-        joined(engine, Request([1], SamplingParams(n=engine.load().capacity, max_tokens=1)))
-        return engine.load().running == 0
-
-    return free
-
-
 class TestLocalEngine(EngineContract):
     pass
 
@@ -182,7 +167,7 @@ def test_who_waits_for_an_engine_that_breaks_is_not_kept_waiting(breaking):
 
 
 @pytest.mark.parametrize("chunk", [4, 512])
-def test_sequences_of_one_prompt_share_its_prefill_beside_others(tiny_pair, monkeypatch, chunk):
+def test_sequences_of_one_prompt_share_its_prefill_with_others(tiny_pair, monkeypatch, chunk):
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", chunk)
     decoder = SpeculativeDecoder(tiny_pair)
     engine = LocalEngine(decoder, max_rows=8)

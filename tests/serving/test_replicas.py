@@ -194,7 +194,7 @@ def test_bad_input_is_one_line_at_the_start(cluster):
         ray_cluster.wait_until_ready("nowhere")
 
 
-def test_the_page_offers_the_cluster_and_tells_who_must_wait(engine):
+def test_the_page_offers_the_cluster_and_says_who_must_wait(engine):
     catalog = join_catalog(Configuration(queue_size=9), {APP: engine})
     assert (catalog.concurrency, catalog.load().replicas) == (engine.about.capacity + 9, engine.load().replicas)
     assert catalog.queue(APP) == ""

@@ -1,14 +1,10 @@
-"""An engine that is observed does what it does unobserved."""
+"""An engine that reports its runs is an engine: it does what its engine does."""
 
 import pytest
 
 from naive_speculate.serving import LocalEngine
 from naive_speculate.serving.run_records import ObservedEngine
-from tests.serving import test_local
 from tests.serving.contract import EngineContract
-
-all_free = test_local.all_free
-alone_decoder = test_local.alone_decoder
 
 
 @pytest.fixture

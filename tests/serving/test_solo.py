@@ -77,11 +77,6 @@ def engine(patient_decoder, watched):
 
 
 @pytest.fixture
-def alone_decoder(patient_decoder):
-    return patient_decoder
-
-
-@pytest.fixture
 def all_free(watched):
     def free(engine: SoloEngine) -> bool:
         try:

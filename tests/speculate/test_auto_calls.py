@@ -6,8 +6,8 @@ from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDec
 from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.speculate.window import MAX_AUTO_WINDOW, AutoWindow
-from naive_speculate.testing import ToyModel, enumerate_outputs, largest_difference
 from tests.infer.test_draft_window import OneByOne, executed
+from tests.speculate.toys import ToyModel, check_lossless
 
 COSTS = CostTable(0.08, (1.0, 1.35, 1.4, 1.52, 1.61, 1.67, 1.74, 1.81, 1.85), 0.06)
 
@@ -56,7 +56,7 @@ def test_calls_are_as_long_as_was_decided_and_the_run_is_that_of_a_model_without
 
     monkeypatch.setattr(LlamaLanguageModel, "draft_window", watched)
     monkeypatch.setattr(LearnedCosts, "learn", lambda *_: None)  # seconds differ between the two
-    params = SamplingParams(temperature=temperature, max_tokens=60, seed=4, ignore_eos=True)
+    params = SamplingParams(temperature=temperature, max_tokens=36, seed=4, ignore_eos=True)
     runs = []
     for kind in (LlamaLanguageModel, OneByOne):
         pair = ModelPair(executed(0), executed(0, kind), measured_costs=COSTS)  # the target drafts for itself: all is kept
@@ -67,7 +67,7 @@ def test_calls_are_as_long_as_was_decided_and_the_run_is_that_of_a_model_without
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_what_a_call_drafted_behind_a_window_s_end_is_not_verified(temperature: float) -> None:
+def test_what_a_call_drafted_after_a_window_s_end_is_not_verified(temperature: float) -> None:
     widths: list[int] = []
 
     class Watched(LlamaLanguageModel):
@@ -76,7 +76,7 @@ def test_what_a_call_drafted_behind_a_window_s_end_is_not_verified(temperature: 
             return super().forward(token_ids, *given, **named)
 
     decoder = SpeculativeDecoder(ModelPair(executed(0, Watched), executed(1), measured_costs=COSTS))
-    params = SamplingParams(temperature=temperature, max_tokens=40, seed=4, ignore_eos=True)
+    params = SamplingParams(temperature=temperature, max_tokens=24, seed=4, ignore_eos=True)
     for window in ({"num_draft_tokens": "auto"}, {"num_draft_tokens": 6, "draft_confidence": 0.02}, {"num_draft_tokens": 6}):
         widths.clear()
         result = decoder.generate([1, 2, 3], params, drafter="model", detail="none", **window)
@@ -88,15 +88,12 @@ def test_what_a_call_drafted_behind_a_window_s_end_is_not_verified(temperature: 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
 def test_windows_of_calls_are_lossless(strategy: str) -> None:
     pair = ModelPair(ToyModel(3, 1), ToyModel(3, 2), measured_costs=CostTable(0.01, (1.0, 1.2), 0.01))
-    params = SamplingParams(max_tokens=3)
-    found = enumerate_outputs(pair, [1, 2], params, num_draft_tokens="auto", verify_strategy=strategy, detail="probs")
-    plain = enumerate_outputs(pair, [1, 2], params, num_draft_tokens=0, detail="probs")
-    assert largest_difference(found, plain) < 1e-12
+    check_lossless(pair, SamplingParams(max_tokens=3), "auto", verify_strategy=strategy)
 
 
 def test_a_row_that_draws_token_by_token_takes_none_for_paid() -> None:
     """Under top-k the host looks at every draft, so that none is there before it is wanted."""
-    params, runs = SamplingParams(top_k=5, max_tokens=60, seed=4, ignore_eos=True), []
+    params, runs = SamplingParams(top_k=5, max_tokens=36, seed=4, ignore_eos=True), []
     for costs in (COSTS, CostTable(COSTS.draft, COSTS.verify)):
         pair = ModelPair(executed(0), executed(1), measured_costs=costs)
         result = SpeculativeDecoder(pair).generate([1, 2, 3], params, num_draft_tokens="auto", drafter="model")
@@ -104,7 +101,7 @@ def test_a_row_that_draws_token_by_token_takes_none_for_paid() -> None:
     assert runs[0] == runs[1]
 
 
-def test_beside_windows_of_other_lengths_calls_keep_to_the_lengths_that_have_graphs() -> None:
+def test_with_windows_of_other_lengths_calls_keep_to_the_lengths_that_have_graphs() -> None:
     """A call is as long as the batch's longest wants it, and leaves the others some way into their next one."""
     window = AutoWindow(COSTS)
     window.max_drafts()

@@ -9,7 +9,7 @@ import pytest
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.speculate.window import AutoWindow, FixedWindow, Window
-from naive_speculate.testing import ToyModel, enumerate_outputs, largest_difference
+from tests.speculate.toys import ToyModel, check_lossless
 
 TABLES = {
     "a CPU": CostTable(0.24, (1.0, 1.26, 1.31, 1.38, 1.48, 1.55, 1.72, 1.79, 1.88)),
@@ -104,17 +104,13 @@ def test_auto_learns_the_costs_of_a_machine_that_the_table_was_not_measured_on(m
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
 @pytest.mark.parametrize("window", [3, "auto"])
-def test_a_window_that_ends_behind_a_doubtful_draft_is_lossless(strategy, window):
+def test_a_window_that_ends_after_a_doubtful_draft_is_lossless(strategy, window):
     pair = ModelPair(ToyModel(3, 1), ToyModel(3, 2), measured_costs=CostTable(0.01, (1.0, 1.01)))
-    params = SamplingParams(max_tokens=3)
-    options = {"num_draft_tokens": window, "draft_confidence": 0.6, "verify_strategy": strategy, "detail": "probs"}
-    found = enumerate_outputs(pair, [1, 2], params, **options)
-    plain = enumerate_outputs(pair, [1, 2], params, num_draft_tokens=0, detail="probs")
-    assert largest_difference(found, plain) < 1e-12
+    check_lossless(pair, SamplingParams(max_tokens=3), window, draft_confidence=0.6, verify_strategy=strategy)
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
-def test_draft_confidence_ends_a_window_behind_the_first_token_below_it(tiny_decoder, temperature):
+def test_draft_confidence_ends_a_window_after_the_first_token_below_it(tiny_decoder, temperature):
     params = SamplingParams(max_tokens=40, seed=1, temperature=temperature, ignore_eos=True)
     wide = tiny_decoder.generate([1, 2], params, num_draft_tokens=4, detail="probs")
     drawn = sorted(e.draft_prob for e in wide.trace if e.kind == EventKind.PROPOSED)

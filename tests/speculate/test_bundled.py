@@ -13,6 +13,7 @@ from naive_speculate import EventKind, SamplingParams, Trace
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.goodness import LEAST_EXPECTED, g_test, smallest_bias
 from naive_speculate.infer.ragged_cache import RaggedKVCache
+from tests.speculate.rows import same_as_plain
 
 OPENINGS = [
     "Once upon a time",
@@ -24,7 +25,7 @@ OPENINGS = [
 ]
 ENDINGS = ["", " there was", " a little", " who had", " and", " never", " the", " of", " said"]
 PROMPTS = [opening + ending for opening in OPENINGS for ending in ENDINGS][:50]
-NEW_TOKENS = 12  # a window of the largest size that is kept whole is followed by another
+NEW_TOKENS = 10  # a window of the largest size that is kept whole is followed by another
 TEXT = "The children went into the garden, where"
 
 
@@ -62,38 +63,34 @@ def test_greedy_equals_transformers_for_50_prompts_under_every_window(small_deco
         eos = reference.generation_config.eos_token_id
         expected += [row[: row.index(eos) + 1] if eos in row else row for row in output[:, length:].tolist()]
     params = SamplingParams(temperature=0, max_tokens=NEW_TOKENS)
-    for k in range(1, 9):
-        results = small_decoder.generate(prompts, params, num_draft_tokens=k, detail="none")
-        wrong = [
-            prompt
-            for prompt, theirs, ours in zip(prompts, expected, results, strict=True)
-            if not same_or_near_tie(reference, prompt, theirs, ours.token_ids)
-        ]
-        assert wrong == [], f"k = {k}"
+    for k in range(1, 9):  # each prompt under two windows
+        results = small_decoder.generate(prompts[k % 4 :: 4], params, num_draft_tokens=k, detail="none")
+        for prompt, theirs, ours in zip(prompts[k % 4 :: 4], expected[k % 4 :: 4], results, strict=True):
+            assert same_or_near_tie(reference, prompt, theirs, ours.token_ids), f"k = {k}: {prompt}"
 
 
 def pairs_of_tokens(folder, prompt):
-    """The probability of every two tokens that may follow, each among the eight most probable ones."""
+    """The probability of every two tokens that may follow, each among the four most probable ones."""
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
 
-    def top_eight(tokens):
+    def top_four(tokens):
         with torch.no_grad():
-            best = model(torch.tensor([tokens])).logits[0, -1].topk(8)
+            best = model(torch.tensor([tokens])).logits[0, -1].topk(4)
         return zip(best.indices.tolist(), torch.softmax(best.values, -1).tolist(), strict=True)
 
-    return {(a, b): p * q for a, p in top_eight(prompt) for b, q in top_eight([*prompt, a])}
+    return {(a, b): p * q for a, p in top_four(prompt) for b, q in top_four([*prompt, a])}
 
 
 def test_sampled_two_token_continuations_pass_a_chi_square_test(small_decoder, small_pair):
-    """750 samples find a bias (total variation) of 0.14 with 90% power; the draft's own distribution is 0.41 away."""
-    prompt, count = small_decoder.admission.encode("In the"), 750
+    """500 samples find a bias (total variation) of 0.16 with 90% power; the draft is more than twice that away."""
+    prompt, count = small_decoder.admission.encode("In the"), 500
     expected, of_draft = (pairs_of_tokens(folder, prompt) for folder in small_pair)
     distance = sum(abs(expected.get(pair, 0) - of_draft.get(pair, 0)) for pair in expected.keys() | of_draft.keys()) / 2
-    assert smallest_bias(count, sum(p * count >= LEAST_EXPECTED for p in expected.values()), 0.001) < 0.14 < distance / 2
+    assert smallest_bias(count, sum(p * count >= LEAST_EXPECTED for p in expected.values()), 0.001) < 0.16 < distance / 2
     for strategy in ("speculative_sampling", "block_verification"):
         seen: collections.Counter[tuple[int, ...]] = collections.Counter()
         for seed in range(count // 125):  # more rows at once take gigabytes of cache
-            params = SamplingParams(n=125, max_tokens=2, top_k=8, seed=seed, ignore_eos=True)
+            params = SamplingParams(n=125, max_tokens=2, top_k=4, seed=seed, ignore_eos=True)
             result = small_decoder.generate(prompt, params, num_draft_tokens=2, verify_strategy=strategy, detail="none")
             seen.update(tuple(output.token_ids) for output in result.outputs)
         assert seen.keys() <= expected.keys()
@@ -103,7 +100,7 @@ def test_sampled_two_token_continuations_pass_a_chi_square_test(small_decoder, s
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification", "typical_acceptance", "greedy_match"])
 def test_events_carry_the_numbers_that_decided(small_decoder, strategy):
-    params = SamplingParams(max_tokens=40, seed=4, temperature=0.8)
+    params = SamplingParams(max_tokens=24, seed=4, temperature=0.8)
     result = small_decoder.generate(TEXT, params, num_draft_tokens=4, verify_strategy=strategy)
     events = result.trace.events
     assert [events[0].kind, events[-1].kind] == [EventKind.STARTED, EventKind.FINISHED]
@@ -153,20 +150,19 @@ def test_joined_texts_are_the_text_even_inside_characters(small_decoder, token_s
     assert "".join(e.text for e in result.trace if e.kind in OUTPUT_KINDS) == tokenizer.decode(result.token_ids)
 
 
-def test_a_stop_string_cuts_the_text_exactly_and_nothing_behind_it_appears(small_decoder):
+def test_a_stop_string_cuts_the_text_exactly_and_nothing_after_it_appears(small_decoder):
     free = small_decoder.generate(TEXT, SamplingParams(max_tokens=24, temperature=0, ignore_eos=True), num_draft_tokens=0)
     for begin in (9, 41):
         stop = free.text[begin : begin + 7]
         at = free.text.find(stop)
-        for k in (0, 1, 8):
-            for include in (False, True):
-                params = SamplingParams(
-                    max_tokens=24, temperature=0, stop=[stop], include_stop_str_in_output=include, ignore_eos=True
-                )
-                result = small_decoder.generate(TEXT, params, num_draft_tokens=k)
-                assert result.text == free.text[: at + (len(stop) if include else 0)]
-                assert result.finish_reason == "stop"
-                assert result.token_ids == free.token_ids[: len(result.token_ids)]
+        for k, include in ((0, False), (1, True), (8, False), (8, True)):
+            params = SamplingParams(
+                max_tokens=24, temperature=0, stop=[stop], include_stop_str_in_output=include, ignore_eos=True
+            )
+            result = small_decoder.generate(TEXT, params, num_draft_tokens=k)
+            assert result.text == free.text[: at + (len(stop) if include else 0)]
+            assert result.finish_reason == "stop"
+            assert result.token_ids == free.token_ids[: len(result.token_ids)]
 
 
 def test_events_are_held_back_while_a_stop_string_may_be_forming(small_decoder):
@@ -183,9 +179,7 @@ def test_events_are_held_back_while_a_stop_string_may_be_forming(small_decoder):
 
 def test_a_grammar_holds_under_speculation_and_equals_plain_decoding(small_decoder):
     params = SamplingParams(max_tokens=60, temperature=0, guided_decoding={"regex": r"[A-Z][a-z]{3,8}( [a-z]{2,7}){2,5}\."})
-    plain = small_decoder.generate(TEXT, params, num_draft_tokens=0)
-    for k in (2, 5):
-        assert small_decoder.generate(TEXT, params, num_draft_tokens=k).token_ids == plain.token_ids
+    same_as_plain(small_decoder, TEXT, params, num_draft_tokens=4)
     chosen = SamplingParams(max_tokens=20, seed=3, guided_decoding={"choice": ["north", "south", "east"]})
     assert small_decoder.generate(TEXT, chosen).text in {"north", "south", "east"}
 
@@ -198,11 +192,10 @@ def test_without_detokenization_there_are_tokens_and_no_text(small_decoder):
 
 
 def test_bad_words_never_appear(small_decoder):
-    free = small_decoder.generate(TEXT, SamplingParams(max_tokens=40, temperature=0)).text
+    free = small_decoder.generate(TEXT, SamplingParams(max_tokens=24, temperature=0)).text
     words = sorted({word.strip('.,"') for word in free.split() if len(word) > 3})[:5]
-    params = SamplingParams(max_tokens=40, temperature=0, bad_words=words)
-    plain, fast = (small_decoder.generate(TEXT, params, num_draft_tokens=k) for k in (0, 5))
-    assert fast.token_ids == plain.token_ids
+    assert len(words) > 2
+    fast = same_as_plain(small_decoder, TEXT, SamplingParams(max_tokens=24, temperature=0, bad_words=words), num_draft_tokens=5)
     assert not any(f" {word} " in fast.text for word in words)
 
 

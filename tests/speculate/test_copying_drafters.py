@@ -1,18 +1,17 @@
 """Drafters that copy: lossless, in batches, with cancelled, failed and repeated steps; and the positions copied from."""
 
-import threading
+from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
 
-from naive_speculate import Event, EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
-from naive_speculate.events import FinishReason
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.draft.proposal import Proposal, check_proposal, merge
 from naive_speculate.speculate.request import Request
 from tests.speculate.rows import admitted
-from tests.speculate.toys import ToyModel, enumerate_outputs, largest_difference
+from tests.speculate.toys import ToyModel, check_lossless
 from tests.tiny import tiny_llama
 
 COPYING = ["suffix", "prompt_lookup"]
@@ -23,43 +22,30 @@ SETS = {"as it is": {}, "many": {"temperature": 0.8, "top_k": 3, "frequency_pena
 @pytest.fixture(scope="module")
 def decoder() -> SpeculativeDecoder:
     """A target alone; much of what it writes it has written before."""
-    return SpeculativeDecoder(ModelPair(TransformersLanguageModel(tiny_llama(2, seed=0))))
+    return SpeculativeDecoder(ModelPair(TransformersLanguageModel(tiny_llama(1, seed=0))))
 
 
 def greedy(max_tokens: int) -> SamplingParams:
     return SamplingParams(temperature=0, max_tokens=max_tokens)
 
 
-STRATEGIES = [s for s in VerifyStrategy if s != VerifyStrategy.TYPICAL_ACCEPTANCE]
-
-
 @pytest.mark.parametrize(
     ("drafter", "strategy", "name"),  # every two of them together
-    [(drafter, s, [*SETS][(i + j) % 2]) for i, drafter in enumerate(COPYING) for j, s in enumerate(STRATEGIES)],
+    [(drafter, s, [*SETS][(i + j) % 2]) for i, drafter in enumerate(COPYING) for j, s in enumerate(VerifyStrategy)],
 )
 def test_every_path_through_the_decoder_gives_the_targets_distribution(drafter, strategy, name):
+    """Of typical acceptance, a distribution."""
     pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=4, **SETS[name])
-    options = {"verify_strategy": strategy, "detail": "probs"}
-    plain = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=0, **options)
-    found = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=2, drafter=drafter, **options)
-    assert sum(plain.values()) == pytest.approx(1, abs=1e-6)
-    assert largest_difference(found, plain) < 1e-12
-
-
-@pytest.mark.parametrize("drafter", COPYING)
-def test_typical_acceptance_of_what_was_copied_is_a_distribution(drafter):
-    pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=3)
-    options = {"verify_strategy": "typical_acceptance", "detail": "probs"}
-    found = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=2, drafter=drafter, **options)
-    assert sum(found.values()) == pytest.approx(1, abs=1e-9)
+    if strategy == VerifyStrategy.GREEDY_MATCH:
+        params = replace(params, temperature=0)
+    within = 1.0 if strategy == VerifyStrategy.TYPICAL_ACCEPTANCE else 1e-12
+    check_lossless(pair, params, prompt=[1, 2, 1, 2], drafter=drafter, verify_strategy=strategy, within=within)
 
 
 @pytest.mark.parametrize("drafter", COPYING)
 def test_an_adaptive_window_over_copies_is_lossless(drafter):
     pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=4)
-    plain = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens=0, detail="probs")
-    found = enumerate_outputs(pair, [1, 2, 1, 2], params, num_draft_tokens="auto", drafter=drafter, detail="probs")
-    assert largest_difference(found, plain) < 1e-12
+    check_lossless(pair, params, "auto", [1, 2, 1, 2], drafter=drafter)
 
 
 @pytest.mark.parametrize("drafter", COPYING)
@@ -74,7 +60,7 @@ def test_greedy_output_is_plain_decoding_s_on_real_text(small_decoder, drafter):
 
 @pytest.mark.parametrize(("drafter", "k"), zip(COPYING, (4, "auto"), strict=True))
 def test_a_row_of_a_batch_gives_what_it_gives_alone(decoder, drafter, k):
-    params = [SamplingParams(max_tokens=20, seed=n, temperature=(0.0, 0.3)[n % 2]) for n in range(len(PROMPTS))]
+    params = [SamplingParams(max_tokens=12, seed=n, temperature=(0.0, 0.3)[n % 2]) for n in range(len(PROMPTS))]
     options = {"num_draft_tokens": k, "drafter": drafter}
     together = decoder.generate(PROMPTS, params, **options)
     alone = [decoder.generate(prompt, one, **options) for prompt, one in zip(PROMPTS, params, strict=True)]
@@ -86,12 +72,9 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(decoder, drafter, k):
 
 @pytest.mark.parametrize("drafter", COPYING)
 def test_sequences_of_one_prompt_each_follow_their_own_text(decoder, drafter):
-    params = SamplingParams(n=3, max_tokens=20, seed=5, temperature=0.6)
-    found = decoder.generate(PROMPTS[3], params, drafter=drafter)
-    plain = [decoder.generate(PROMPTS[3], greedy(20), drafter=drafter).token_ids for _ in range(2)]
-    again = decoder.generate(PROMPTS[3], params, drafter=drafter)
+    params = SamplingParams(n=3, max_tokens=12, seed=5, temperature=0.6)
+    found, again = (decoder.generate(PROMPTS[3], params, drafter=drafter) for _ in range(2))
     assert [output.token_ids for output in found.outputs] == [output.token_ids for output in again.outputs]
-    assert plain[0] == plain[1]
     for output in found.outputs:
         check_sources(output.trace, drafter)
 
@@ -117,7 +100,7 @@ def check_sources(trace: Trace, drafter: str) -> None:
 
 
 @pytest.mark.parametrize(("drafter", "detail"), zip(COPYING, ("full", "none"), strict=True))
-def test_proposed_events_tell_where_the_token_was_copied_from(decoder, drafter, detail):
+def test_proposed_events_say_where_the_token_was_copied_from(decoder, drafter, detail):
     trace = decoder.generate(PROMPTS[3], greedy(20), drafter=drafter, detail=detail).trace
     check_sources(trace, drafter)
     assert None not in sources(trace)
@@ -130,7 +113,7 @@ def test_what_a_model_drafts_was_copied_from_nowhere(tiny_decoder):
     assert all("copied_from" not in event.to_dict() for event in trace)
 
 
-def test_rows_of_several_drafters_tell_their_own_sources(tiny_decoder):
+def test_rows_of_several_drafters_have_their_own_sources(tiny_decoder):
     batch = tiny_decoder.new_batch()
     rows = [
         admitted(tiny_decoder, batch, PROMPTS[3], greedy(12), drafter=name) for name in ("model", "suffix", "prompt_lookup")
@@ -154,36 +137,16 @@ def test_a_source_outside_the_text_is_refused(tiny_decoder, copied_from):
 
 
 @pytest.mark.parametrize("drafter", COPYING)
-def test_cancelling_ends_the_run_with_its_tokens_so_far(decoder, drafter):
-    cancel, seen = threading.Event(), list[Event]()
-    for event in decoder.stream(PROMPTS[3], greedy(60), drafter=drafter, cancel=cancel):
-        seen.append(event)
-        if event.position == 10:
-            cancel.set()
-    assert seen[-1].finish_reason == FinishReason.CANCELLED
-    whole = decoder.generate(PROMPTS[3], greedy(20), num_draft_tokens=0).token_ids
-    assert Trace(seen).token_ids == whole[: len(Trace(seen).token_ids)]
-
-
-@pytest.mark.parametrize("drafter", COPYING)
 def test_after_a_step_that_failed_drafting_goes_on_from_what_is_committed(decoder, drafter, monkeypatch):
-    undisturbed = decoder.generate(PROMPTS[3], greedy(30), drafter=drafter)
+    undisturbed = decoder.generate(PROMPTS[3], greedy(20), drafter=drafter)
     batch = decoder.new_batch()
-    row = admitted(decoder, batch, PROMPTS[3], greedy(30), drafter=drafter)
-    number = 0
+    row = admitted(decoder, batch, PROMPTS[3], greedy(20), drafter=drafter)
     while not row.ended:
-        number += 1
         with monkeypatch.context() as patched:
-            if number % 2:
-
-                def fail(*args):
-                    raise RuntimeError("no memory")
-
-                patched.setattr(batch, "score", fail)
-                with pytest.raises(RuntimeError, match="no memory"):
-                    batch.step([row])
-                batch.rewind([row])
-                continue
+            patched.setattr(batch, "score", lambda *args: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                batch.step([row])
+            batch.rewind([row])
         batch.step([row])
         index = batch.drafters[drafter].indexes[row]
         assert row.ended or index.num_tokens == len(row.token_ids)
@@ -202,7 +165,7 @@ def test_a_long_prompt_is_taken_in_by_chunks_and_gives_the_same(decoder, drafter
     assert sources(chunked.trace) == sources(whole.trace)
 
 
-def test_earlier_outputs_are_drafted_from_where_they_are_asked_for(decoder):
+def test_earlier_outputs_are_drafted_from_where_they_are_wanted(decoder):
     keeping = SpeculativeDecoder(decoder.pair, earlier_outputs=4)
     assert decoder.earlier is None
     prompt, params = [11, 12, 13, 14], greedy(40)

@@ -1,6 +1,7 @@
 """The decoder on random models: batches, caches, limits, stops, what results carry."""
 
 import itertools
+import json
 import threading
 
 import pytest
@@ -8,9 +9,11 @@ import torch
 from transformers import LlamaForCausalLM
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
+from naive_speculate.events import FinishReason
 from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.speculate.batch import Batch, PartialStepError
 from naive_speculate.speculate.request import Request
-from tests.speculate.rows import admitted
+from tests.speculate.rows import admitted, finish, same_alone, same_as_plain
 from tests.speculate.toys import ToyModel
 from tests.tiny import noisy_pair, tiny_llama
 
@@ -27,7 +30,7 @@ def decoder(request) -> SpeculativeDecoder:
 @pytest.fixture(scope="module")
 def source() -> LlamaForCausalLM:
     """The target in transformers."""
-    return tiny_llama(2, seed=0)
+    return tiny_llama(1, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -61,37 +64,34 @@ def test_greedy_match_ignores_temperature(tiny_decoder):
 
 
 PARAMS = [
-    SamplingParams(max_tokens=22, seed=7),
-    SamplingParams(max_tokens=15, seed=7, temperature=0),
-    SamplingParams(max_tokens=24, seed=8, temperature=0.7, top_k=10),
-    SamplingParams(max_tokens=18, seed=9, frequency_penalty=0.5, min_p=0.05),
+    SamplingParams(max_tokens=14, seed=7),
+    SamplingParams(max_tokens=11, seed=7, temperature=0),
+    SamplingParams(max_tokens=16, seed=8, temperature=0.7, top_k=10),
+    SamplingParams(max_tokens=12, seed=9, frequency_penalty=0.5, min_p=0.05),
     SamplingParams(max_tokens=8, seed=1, top_p=0.8),
 ]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_row_of_a_batch_gives_what_it_gives_alone(tiny_decoder, strategy):
-    batch = tiny_decoder.generate(PROMPTS, PARAMS, num_draft_tokens=3, verify_strategy=strategy)
-    for prompt, params, row in zip(PROMPTS[:3], PARAMS, batch, strict=False):
-        assert row.token_ids == tiny_decoder.generate(prompt, params, num_draft_tokens=3, verify_strategy=strategy).token_ids
+    batch = same_alone(tiny_decoder, PROMPTS, PARAMS, num_draft_tokens=3, verify_strategy=strategy)
     assert [row.trace.events[0].row for row in batch] == [0, 1, 2, 3, 4]
 
 
-def test_so_it_does_beside_rows_of_other_windows_and_strategies(tiny_decoder):
+def test_so_it_does_with_rows_of_other_windows_and_strategies(tiny_decoder):
     batch, rows = tiny_decoder.new_batch(), []
     every = list(zip(PROMPTS, PARAMS, (0, "auto", 3, "auto", 2), (*STRATEGIES, STRATEGIES[0]), strict=True))
     for prompt, params, k, strategy in every:
         rows.append(admitted(tiny_decoder, batch, prompt, params, num_draft_tokens=k, verify_strategy=strategy))
-    while not all(row.ended for row in rows):
-        batch.step([row for row in rows if not row.ended])
+    finish(batch, rows)
     for row, (prompt, params, k, strategy) in zip(rows, every, strict=True):
-        alone = tiny_decoder.generate(prompt, params, num_draft_tokens=k, verify_strategy=strategy)
+        alone = tiny_decoder.generate(prompt, params, num_draft_tokens=k, verify_strategy=strategy, detail="none")
         assert row.output_token_ids == alone.token_ids
 
 
 def test_sequences_join_and_leave_between_steps(decoder):
-    params = [SamplingParams(max_tokens=n, seed=n) for n in (30, 5, 12)]
-    alone = [decoder.generate(p, q).token_ids for p, q in zip(PROMPTS, params, strict=False)]
+    params = [SamplingParams(max_tokens=n, seed=n) for n in (16, 5, 9)]
+    alone = [decoder.generate(p, q, detail="none").token_ids for p, q in zip(PROMPTS, params, strict=False)]
     batch, running, done = decoder.new_batch(), [], {}
     waiting = list(enumerate(zip(PROMPTS, params, strict=False)))
     while waiting or running:
@@ -112,7 +112,7 @@ def test_after_a_step_no_cache_holds_an_uncommitted_token(decoder):
     """A row of each strategy."""
     batch, accepted = decoder.new_batch(), set()
     rows = [
-        admitted(decoder, batch, prompt, SamplingParams(max_tokens=24, seed=2), num_draft_tokens=3, verify_strategy=strategy)
+        admitted(decoder, batch, prompt, SamplingParams(max_tokens=16, seed=2), num_draft_tokens=3, verify_strategy=strategy)
         for prompt, strategy in zip(PROMPTS, STRATEGIES, strict=False)
     ]
     while not all(row.ended for row in rows):
@@ -145,7 +145,8 @@ class Plain:
 def test_a_plain_language_model_gives_the_same_as_a_batched_one(tiny_decoder):
     plain = SpeculativeDecoder(noisy_pair(Plain))
     params = [SamplingParams(max_tokens=15, seed=3), SamplingParams(max_tokens=9, temperature=0)]
-    for ours, theirs in zip(plain.generate(PROMPTS[:2], params), tiny_decoder.generate(PROMPTS[:2], params), strict=True):
+    pairs = (decoder.generate(PROMPTS[:2], params, detail="none") for decoder in (plain, tiny_decoder))
+    for ours, theirs in zip(*pairs, strict=True):
         assert ours.token_ids == theirs.token_ids
     several = SamplingParams(n=3, seed=1, max_tokens=6)
     assert [o.token_ids for o in plain.generate(PROMPTS[2], several).outputs] == [
@@ -237,12 +238,10 @@ def test_a_draft_with_fewer_positions_stops_drafting_but_not_decoding():
     target, draft = (TransformersLanguageModel(tiny_llama(1, seed=3, positions=p)) for p in (60, 16))
     decoder = SpeculativeDecoder(ModelPair(target, draft))
     params = SamplingParams(max_tokens=40, temperature=0)
-    result = decoder.generate(PROMPTS[0], params)
-    assert result.token_ids == decoder.generate(PROMPTS[0], params, num_draft_tokens=0).token_ids
-    assert len(result.token_ids) == 40
+    assert len(same_as_plain(decoder, PROMPTS[0], params).token_ids) == 40
 
 
-def test_a_stop_token_in_a_window_ends_the_output_behind_it(tiny_decoder):
+def test_a_stop_token_in_a_window_ends_the_output_after_it(tiny_decoder):
     free = tiny_decoder.generate(PROMPTS[0], SamplingParams(temperature=0, max_tokens=30)).token_ids
     stop = free[12]
     for k in (0, 1, 8):
@@ -264,12 +263,6 @@ def test_cancelling_ends_the_run_with_its_tokens_so_far(tiny_decoder):
     assert [e.step for e in seen if e.kind == EventKind.STEP] == [0, 1, 2]
 
 
-def collect(decoder, params, seen):
-    """Put a run's events into `seen` one by one, so that those before a failure are kept."""
-    for event in decoder.stream(PROMPTS[0], params):
-        seen.append(event)
-
-
 def test_a_failing_step_ends_the_trace_with_error_and_is_raised(tiny_decoder):
     def fail(output_token_ids, logits):
         if len(output_token_ids) >= 3:
@@ -278,7 +271,7 @@ def test_a_failing_step_ends_the_trace_with_error_and_is_raised(tiny_decoder):
 
     seen = []
     with pytest.raises(RuntimeError, match="no more"):
-        collect(tiny_decoder, SamplingParams(logits_processors=[fail], seed=1), seen)
+        seen.extend(tiny_decoder.stream(PROMPTS[0], SamplingParams(logits_processors=[fail], seed=1)))
     assert seen[-1].kind == EventKind.FINISHED
     assert seen[-1].finish_reason == "error"
     assert "no more" in seen[-1].message
@@ -337,9 +330,7 @@ def test_a_pair_without_draft_model_needs_prompt_lookup(tiny_pair):
     with pytest.raises(ValueError, match="no draft model; use 'prompt_lookup'"):
         decoder.generate([1], drafter="model")
     params = SamplingParams(temperature=0, max_tokens=9)
-    looked_up = decoder.generate([1, 2, 3, 1, 2], params, drafter="prompt_lookup")
-    assert looked_up.metrics.num_draft_tokens > 0
-    assert looked_up.token_ids == decoder.generate([1, 2, 3, 1, 2], params, num_draft_tokens=0).token_ids
+    same_as_plain(decoder, [1, 2, 3, 1, 2], params, drafter="prompt_lookup")
 
 
 def test_where_the_draft_finds_no_place_the_target_s_is_given_back(tiny_decoder, monkeypatch):
@@ -357,3 +348,101 @@ def test_where_the_draft_finds_no_place_the_target_s_is_given_back(tiny_decoder,
             batch.admit([second])
     batch.admit([second])
     assert (target[second].row, draft.slots[second].row) == (1, 1)
+
+
+@pytest.mark.parametrize("best_of", [3, 4])
+def test_a_result_of_several_sequences_can_be_written_as_json(tiny_decoder, best_of):
+    params = SamplingParams(n=3, best_of=best_of, max_tokens=4, seed=2, logprobs=1)
+    result = tiny_decoder.generate([3, 4], params)
+    told = json.loads(json.dumps(result.to_dict()))
+    assert [output["token_ids"] for output in told["outputs"]] == [output.token_ids for output in result.outputs]
+    assert told["outputs"][0] == told | {"outputs": []}
+    assert told["outputs"][1] == json.loads(json.dumps(result.outputs[1].to_dict()))
+
+
+def test_a_result_of_one_sequence_lists_no_others(tiny_decoder):
+    assert tiny_decoder.generate([3, 4], SamplingParams(max_tokens=4, seed=2)).to_dict()["outputs"] == []
+
+
+PROMPT = "Once upon a time there was a hen"
+
+
+@pytest.fixture(scope="module")
+def plain(small_decoder: SpeculativeDecoder):
+    return small_decoder.generate(PROMPT, SamplingParams(max_tokens=24, temperature=0, ignore_eos=True))
+
+
+@pytest.mark.parametrize("k", [0, 1, 4])
+def test_the_stop_string_or_token_that_ended_a_run_is_named(small_decoder, plain, k):
+    def ended(**params):
+        settings = SamplingParams(temperature=0, **{"max_tokens": 24, "ignore_eos": True, **params})
+        trace = small_decoder.generate(PROMPT, settings, num_draft_tokens=k).trace
+        return Trace.from_jsonl(trace.to_jsonl()).finished
+
+    stop, token = plain.text[20:24], plain.token_ids[10]
+    assert ended(stop=["never written", stop]).stop_reason == stop
+    assert ended(stop_token_ids=[token]).stop_reason == token
+    ends = small_decoder.admission.eos_token_ids
+    own = {"logit_bias": {ends[0]: 100}, "stop_token_ids": list(ends)}
+    assert ended(**own).stop_reason == ends[0]
+    assert (ended(**own, ignore_eos=False).finish_reason, ended(**own, ignore_eos=False).stop_reason) == ("stop", None)
+    for other in (ended(), ended(stop=["never written"]), ended(max_tokens=3)):
+        assert (other.finish_reason, other.stop_reason) == ("length", None)
+
+
+class LateFailure(Batch):
+    """Fails once its caches and drafters have followed a step, as a lack of memory may."""
+
+    def _commit(self, rows, records, features):
+        super()._commit(rows, records, features)
+        raise torch.OutOfMemoryError("no memory is left")
+
+
+def test_rows_that_were_committed_are_reported_with_the_failure():
+    decoder = SpeculativeDecoder(ModelPair(ToyModel(5, 1), ToyModel(5, 2)))
+    run = decoder.prepare(Request([1, 2], SamplingParams(n=2, max_tokens=9, seed=1, ignore_eos=True)))
+    batch = LateFailure(decoder.pair, decoder.new_batch().vocabulary)
+    batch.admit(run.rows)
+    with pytest.raises(PartialStepError, match="committed for 2 rows") as failed:
+        batch.step(run.rows)
+    assert set(failed.value.records) == set(run.rows)
+    assert isinstance(failed.value.cause, torch.OutOfMemoryError)
+    assert all(row.output_token_ids for row in run.rows)
+
+
+def test_a_long_prompt_is_taken_in_with_others_and_can_be_stopped(tiny_pair, monkeypatch):
+    """Chunk by chunk: those who decode meanwhile wait for one chunk a step."""
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
+    prompt = [3 + number % 20 for number in range(60)]
+    decoder = SpeculativeDecoder(tiny_pair)
+    batch, cancel = decoder.new_batch(), threading.Event()
+    short = admitted(decoder, batch, [1, 2], SamplingParams(max_tokens=400, seed=1, ignore_eos=True))
+    batch.step([short])
+    long = admitted(decoder, batch, prompt, SamplingParams(max_tokens=9, seed=2))
+    given_up = admitted(decoder, batch, prompt, SamplingParams(max_tokens=9, seed=2), cancel)
+    for number in range(30):
+        batch.step([short, long, given_up])
+        if number == 5:
+            assert len(short.token_ids) > 7
+            assert len(long.token_ids) == len(given_up.token_ids) == 60
+            cancel.set()
+        if number == 6:
+            assert given_up.finish_reason == FinishReason.CANCELLED
+    assert long.token_ids[60:] == SpeculativeDecoder(tiny_pair).generate(prompt, long.params).token_ids
+
+
+def test_a_row_that_stops_while_another_s_prompt_is_taken_in_changes_nothing_for_it(tiny_pair, monkeypatch):
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
+    prompt, params = [3 + number % 20 for number in range(60)], SamplingParams(max_tokens=9, temperature=0)
+    decoder, cancel = SpeculativeDecoder(tiny_pair), threading.Event()
+    alone = decoder.generate(prompt, params).token_ids
+    batch = decoder.new_batch()
+    first = admitted(decoder, batch, [1, 2], SamplingParams(max_tokens=150, seed=3), cancel)
+    batch.step([first])
+    second = admitted(decoder, batch, prompt, params)
+    prefill = batch._prefill
+    monkeypatch.setattr(batch, "_prefill", lambda rows: (prefill(rows), cancel.set()))
+    while not second.ended:
+        batch.step([first, second])
+    assert first.finish_reason == FinishReason.CANCELLED
+    assert second.output_token_ids == alone

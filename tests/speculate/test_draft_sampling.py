@@ -4,50 +4,53 @@ import pytest
 import torch
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, VerifyStrategy
-from naive_speculate.speculate.request import Request
-from naive_speculate.testing import enumerate_outputs, largest_difference
 from naive_speculate.testing.toy_head import pair_with_head
-from tests.speculate.toys import ToyModel
+from tests.speculate.rows import admitted, finish
+from tests.speculate.toys import ToyModel, check_lossless, toys
 
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
 PARAMS = {
-    "plain": SamplingParams(max_tokens=3, ignore_eos=True),
+    "plain": SamplingParams(max_tokens=3),
     "warped": SamplingParams(max_tokens=3, temperature=1.6, top_k=2, presence_penalty=0.7, ignore_eos=True),
 }
 
 
-@pytest.mark.parametrize("name", PARAMS)
-@pytest.mark.parametrize("strategy", LOSSLESS)
-@pytest.mark.parametrize("drafter", ["model", "head"])
+@pytest.mark.parametrize(
+    ("drafter", "strategy", "name"),  # every two of them together
+    [
+        ("model", LOSSLESS[0], "plain"),
+        ("model", LOSSLESS[1], "warped"),
+        ("head", LOSSLESS[0], "warped"),
+        ("head", LOSSLESS[1], "plain"),
+    ],
+)
 def test_argmax_drafts_leave_the_output_distribution_as_it_is(drafter, strategy, name):
-    pair = pair_with_head(3, 3) if drafter == "head" else ModelPair(ToyModel(3, 1), ToyModel(3, 2))
-    options = {"num_draft_tokens": 2, "drafter": drafter, "verify_strategy": strategy, "detail": "probs"}
-    found = enumerate_outputs(pair, [1, 2], PARAMS[name], draft_sampling="argmax", **options)
-    plain = enumerate_outputs(pair, [1, 2], PARAMS[name], num_draft_tokens=0, detail="probs")
-    assert largest_difference(found, plain) < 1e-12
+    pair = pair_with_head(3, 3) if drafter == "head" else toys()
+    check_lossless(pair, PARAMS[name], draft_sampling="argmax", drafter=drafter, verify_strategy=strategy)
 
 
 def drafts(decoder, draft_sampling, **options):
-    params = SamplingParams(max_tokens=40, temperature=0.8, seed=4, ignore_eos=True)
+    params = SamplingParams(max_tokens=10, temperature=0.8, seed=4, ignore_eos=True)
     trace = decoder.generate("Once upon a time", params, draft_sampling=draft_sampling, **options).trace
     return [event for event in trace if event.kind == EventKind.PROPOSED]
 
 
 @pytest.mark.parametrize("drafter", ["model", "head"])
-def test_both_acceptance_rates_are_those_of_the_two_distributions(bundled_decoder, drafter):
-    """The bundled pair drafts whole windows in one call; token by token gives the same windows and rates."""
+def test_both_acceptance_rates_are_those_of_the_two_distributions(small_decoder, bundled_decoder, drafter):
+    """Both pairs draft whole windows in one call; token by token gives the same windows and rates."""
+    decoder = small_decoder if drafter == "model" else bundled_decoder
     for window in ({"num_draft_tokens": "auto"}, {"num_draft_tokens": 4}):
-        found = drafts(bundled_decoder, "argmax", drafter=drafter, **window)
+        found = drafts(decoder, "argmax", drafter=drafter, **window)
         assert all(event.draft_prob == 1 and event.draft_top[0].token_id == event.token_id for event in found)
         assert all(event.argmax_accept == event.target_prob == event.expected_accept for event in found)
-    unlike = SamplingParams(max_tokens=40, temperature=0.8, seed=4, ignore_eos=True, logit_bias={3: 0.0})
-    again = bundled_decoder.generate("Once upon a time", unlike, draft_sampling="argmax", drafter=drafter, num_draft_tokens=4)
+    unlike = SamplingParams(max_tokens=10, temperature=0.8, seed=4, ignore_eos=True, logit_bias={3: 0.0})
+    again = decoder.generate("Once upon a time", unlike, draft_sampling="argmax", drafter=drafter, num_draft_tokens=4)
     one_by_one = [event for event in again.trace if event.kind == EventKind.PROPOSED]
     paired = list(zip(found, one_by_one, strict=True))
     assert all(one.token_id == other.token_id for one, other in paired)
     assert [one.sampled_accept for one, _ in paired] == pytest.approx([other.sampled_accept for _, other in paired], abs=1e-4)
 
-    found = drafts(bundled_decoder, "sampled", drafter=drafter, num_draft_tokens=4)
+    found = drafts(decoder, "sampled", drafter=drafter, num_draft_tokens=4)
     assert [event.sampled_accept for event in found] == pytest.approx([event.expected_accept for event in found], abs=1e-6)
     best = [event for event in found if event.token_id == event.draft_top[0].token_id]
     assert best
@@ -59,7 +62,7 @@ def test_the_figures_say_which_would_have_been_better():
     target = ToyModel(5, 3)
     for draft_sampling in ("sampled", "argmax"):
         decoder = SpeculativeDecoder(ModelPair(target, target))
-        params = SamplingParams(max_tokens=60, temperature=2.0, seed=1, ignore_eos=True)
+        params = SamplingParams(max_tokens=36, temperature=2.0, seed=1, ignore_eos=True)
         trace = decoder.generate([1, 2], params, num_draft_tokens=2, draft_sampling=draft_sampling).trace
         rates, metrics = trace.draft_sampling_rates, trace.metrics
         assert metrics.sampled_acceptance_per_position == pytest.approx([1, 1])
@@ -74,13 +77,10 @@ def test_a_row_of_a_batch_drafts_as_it_does_alone(tiny_decoder):
         way: tiny_decoder.generate([1, 2, 3], params, draft_sampling=way, num_draft_tokens=3).token_ids
         for way in ("sampled", "argmax")
     }
-    engine = tiny_decoder.new_batch()
-    runs = [tiny_decoder.prepare(Request([1, 2, 3], params, 3, draft_sampling=way), first_row=n) for n, way in enumerate(alone)]
-    for run in runs:
-        engine.admit(run.rows)
-    while rows := [row for run in runs for row in run.going_on]:
-        engine.step(rows)
-    assert [run.rows[0].output_token_ids for run in runs] == list(alone.values())
+    batch = tiny_decoder.new_batch()
+    rows = [admitted(tiny_decoder, batch, [1, 2, 3], params, num_draft_tokens=3, draft_sampling=way) for way in alone]
+    finish(batch, rows)
+    assert [row.output_token_ids for row in rows] == list(alone.values())
 
 
 def test_where_nothing_is_drawn_there_is_no_choice(tiny_decoder):

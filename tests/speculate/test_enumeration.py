@@ -7,11 +7,11 @@ import torch
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.speculate.draft.copying import NOTHING
-from naive_speculate.speculate.draft.prompt_lookup import NgramIndex, PromptLookupDrafter
+from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import VERIFIERS, BlockVerifier, VerifyStrategy
-from tests.speculate.toys import ToyModel, enumerate_outputs, largest_difference
+from tests.speculate.toys import ToyModel, check_lossless, toys
 
 PROMPT = [1, 2]
 LOSSLESS = {VerifyStrategy.SPECULATIVE_SAMPLING: RejectionSampler, VerifyStrategy.BLOCK_VERIFICATION: BlockVerifier}
@@ -33,27 +33,15 @@ def test_a_verifier_that_compares_with_another_number_than_it_states_is_found_ou
 
     monkeypatch.setitem(VERIFIERS, strategy, Liar())
     with pytest.raises(AssertionError):
-        enumerate_outputs(
-            ModelPair(ToyModel(3, 1), ToyModel(3, 2)),
-            PROMPT,
-            SamplingParams(max_tokens=3),
-            num_draft_tokens=2,
-            verify_strategy=strategy,
-            detail="probs",
-        )
+        check_lossless(toys(), SamplingParams(max_tokens=3), verify_strategy=strategy)
 
 
 @pytest.mark.parametrize("strategy", LOSSLESS)
 def test_in_float32_draws_are_compared_as_exactly_as_in_float64(strategy):
     """Among the draws that enumeration tries is the largest number below 1, whose nearest float32 is 1."""
     target, draft = (ToyModel(3, seed, dtype=torch.float32) for seed in (5, 6))
-    params = SamplingParams(max_tokens=3)
-    plain = enumerate_outputs(ModelPair(target), PROMPT, params, num_draft_tokens=0, detail="probs")
     for drafter in (draft, target):
-        found = enumerate_outputs(
-            ModelPair(target, drafter), PROMPT, params, num_draft_tokens=2, verify_strategy=strategy, detail="probs"
-        )
-        assert largest_difference(found, plain) < 1e-6
+        check_lossless(ModelPair(target, drafter), SamplingParams(max_tokens=3), verify_strategy=strategy, within=1e-6)
 
 
 class AlmostOne:
@@ -86,27 +74,4 @@ def test_a_draft_that_is_certain_is_never_refused(strategy):
 def test_a_drafter_that_drafts_nothing_is_found_out(monkeypatch):
     monkeypatch.setattr(PromptLookupDrafter, "copy", lambda self, index, limit: NOTHING)
     with pytest.raises(AssertionError, match="nothing was drafted"):
-        enumerate_outputs(
-            ModelPair(ToyModel(3, 6)),
-            PROMPT,
-            SamplingParams(max_tokens=4),
-            num_draft_tokens=2,
-            drafter="prompt_lookup",
-            detail="probs",
-        )
-
-
-@pytest.mark.parametrize(
-    ("token_ids", "expected"),
-    [
-        ([5, 6, 7, 8, 5, 6, 7], [8, 5, 6, 7]),  # the longest n-gram that occurred before
-        ([1, 2, 3, 9, 2, 3, 4, 1, 2, 3], [9, 2, 3, 4, 1, 2, 3]),  # three tokens rather than the later two
-        ([4, 1, 4, 2, 4], [2, 4]),  # the latest occurrence
-        ([1, 2, 3], []),
-        ([1], []),
-    ],
-)
-def test_prompt_lookup_drafts_what_followed_the_longest_latest_n_gram(token_ids, expected):
-    index = NgramIndex(token_ids)
-    index.extend(len(token_ids))
-    assert index.look_up(limit=10).token_ids == expected
+        check_lossless(ModelPair(ToyModel(3, 6)), SamplingParams(max_tokens=4), drafter="prompt_lookup")

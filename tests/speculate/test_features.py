@@ -7,7 +7,7 @@ from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
 from tests.infer.llamas import made
-from tests.speculate.rows import admitted
+from tests.speculate.rows import admitted, finish
 from tests.speculate.toys import ToyModel
 from tests.tiny import tiny_llama
 
@@ -95,7 +95,7 @@ def check(recorder, prompt, token_ids):
 
 
 def test_a_drafter_sees_the_hidden_states_of_the_committed_text(pair, register):
-    decoder, params = SpeculativeDecoder(pair), [SamplingParams(max_tokens=count, temperature=0) for count in (23, 14)]
+    decoder, params = SpeculativeDecoder(pair), [SamplingParams(max_tokens=count, temperature=0) for count in (15, 10)]
     drafter = register("recorder", (3, 0, 2), futures(decoder, params))
     results = decoder.generate(PROMPTS, params, drafter="recorder", num_draft_tokens=4)
     (recorder,) = drafter.made
@@ -106,7 +106,7 @@ def test_a_drafter_sees_the_hidden_states_of_the_committed_text(pair, register):
 
 def test_each_drafter_of_a_batch_gets_its_own_rows_and_layers(pair, register):
     decoder = SpeculativeDecoder(pair)
-    params = SamplingParams(max_tokens=16, temperature=0)
+    params = SamplingParams(max_tokens=10, temperature=0)
     future = futures(decoder, [params, params])
     first, second = register("first", (1, 2), future), register("second", (3, 1), future)
     none = register("none", (), future)
@@ -118,15 +118,14 @@ def test_each_drafter_of_a_batch_gets_its_own_rows_and_layers(pair, register):
         admitted(decoder, batch, PROMPTS[1], params, drafter="second", num_draft_tokens=2),
         admitted(decoder, batch, PROMPTS[1], params, num_draft_tokens=0),
     ]
-    while not all(row.ended for row in rows):
-        batch.step(rows)
+    finish(batch, rows)
     check(first.made[0], PROMPTS[0], rows[1].output_token_ids)
     check(second.made[0], PROMPTS[1], rows[3].output_token_ids)
     assert none.made[0].given
     assert all(features is None for features in none.made[0].given)
 
 
-def test_who_wants_no_hidden_states_costs_none(pair, register, monkeypatch):
+def test_a_drafter_without_layers_costs_no_hidden_states(pair, register, monkeypatch):
     asked = []
     forward = type(pair.target).forward
 
@@ -148,7 +147,7 @@ def test_a_layer_that_the_target_does_not_have_is_refused_in_words(pair, registe
         SpeculativeDecoder(pair).generate([1, 2], SamplingParams(max_tokens=8, seed=1), drafter="recorder", num_draft_tokens=2)
 
 
-def test_a_forward_that_somebody_has_put_before_the_targets_own_is_called(pair, monkeypatch):
+def test_a_forward_put_before_the_targets_own_is_called(pair, monkeypatch):
     forward, calls = pair.target.forward, []
     monkeypatch.setattr(pair.target, "forward", lambda *args, **options: (calls.append(1), forward(*args, **options))[1])
     SpeculativeDecoder(pair).generate([1, 2, 3], SamplingParams(max_tokens=5, seed=1, ignore_eos=True), num_draft_tokens=0)

@@ -5,7 +5,7 @@ import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
-from tests.speculate.toys import ToyModel, enumerate_outputs, largest_difference
+from tests.speculate.toys import ToyModel, check_lossless
 
 VOCAB = 5
 PROMPT = [1, 2]
@@ -39,18 +39,12 @@ def scaled(proposal, factor):
 
 SPOILED = {
     "missing probs": (lambda p: p._replace(probs=None), "probs=None"),
-    "narrow probs": (
-        lambda p: p._replace(probs=p.probs[..., :-1]),
-        r"probs of shape \[1, 3, 5\], floating point, got \[1, 3, 4\]",
-    ),
+    "narrow probs": (lambda p: p._replace(probs=p.probs[..., :-1]), r"probs of shape \[1, 3, 5\], .* got \[1, 3, 4\]"),
     "whole numbers": (lambda p: p._replace(probs=p.probs.long()), "probs .* got .* torch.int64"),
     "too large a sum": (lambda p: scaled(p, 1.2), r"sum to \[1.2"),
     "logits": (lambda p: scaled(p, -1.0), "not probabilities"),
     "NaN": (lambda p: scaled(p, torch.nan), "not probabilities"),
-    "tokens of another width": (
-        lambda p: p._replace(token_ids=p.token_ids.repeat(2, 1)),
-        r"token_ids of shape \[1, 3\], int64",
-    ),
+    "another width": (lambda p: p._replace(token_ids=p.token_ids.repeat(2, 1)), r"token_ids of shape \[1, 3\], int64"),
     "tokens of another dtype": (lambda p: p._replace(token_ids=p.token_ids.int()), "int64, got .* torch.int32"),
     "tokens outside": (lambda p: p._replace(token_ids=p.token_ids + 4), "token 7, outside the vocabulary of 5"),
     "negative tokens": (lambda p: p._replace(token_ids=p.token_ids - 2), "token -1, outside the vocabulary of 5"),
@@ -93,10 +87,5 @@ def test_a_first_proposal_without_drafts_is_not_the_one_that_is_checked(foreign)
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
 def test_a_foreign_drafter_is_lossless(foreign, strategy):
-    decoder = foreign(lambda proposal: proposal)
-    params = SamplingParams(max_tokens=3)
-    plain = enumerate_outputs(decoder.pair, PROMPT, params, num_draft_tokens=0, detail="probs")
-    found = enumerate_outputs(
-        decoder.pair, PROMPT, params, num_draft_tokens=2, drafter="mine", verify_strategy=strategy, detail="probs"
-    )
-    assert largest_difference(found, plain) < 1e-6
+    pair = foreign(lambda proposal: proposal).pair
+    check_lossless(pair, SamplingParams(max_tokens=3), drafter="mine", verify_strategy=strategy, within=1e-6)

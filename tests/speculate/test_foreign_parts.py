@@ -1,19 +1,21 @@
 """Models, drafters and verifiers of others: what they may do wrong or differently concerns their own rows only."""
 
+from typing import Any
+
 import pytest
 import torch
 
-from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import FinishReason
 from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
 from naive_speculate.speculate.rules import Verdict
 from naive_speculate.speculate.samplers import RejectionSampler
-from naive_speculate.speculate.verify import VERIFIERS, Verifier
-from tests.speculate.rows import admitted
+from naive_speculate.speculate.verify import VERIFIERS, GreedyVerifier, Verifier
+from tests.speculate.rows import admitted, finish, same_alone
 from tests.speculate.toys import ToyModel
 
-LONG = SamplingParams(max_tokens=30, seed=1, ignore_eos=True)
+LONG = SamplingParams(max_tokens=10, seed=1, ignore_eos=True)
 
 
 class Watched(ToyModel):
@@ -35,12 +37,9 @@ def test_no_forward_keeps_gradients_and_no_plain_model_sees_a_position_that_it_d
     target, draft = Watched(9, 1), Watched(9, 2)
     decoder = SpeculativeDecoder(ModelPair(target, draft))
     prompts = [[1] * 21, [2, 3], [4] * 12]
-    params = SamplingParams(max_tokens=20, seed=3, ignore_eos=True)
-    together = decoder.generate(prompts, params, num_draft_tokens=6)
+    params = SamplingParams(max_tokens=12, seed=3, ignore_eos=True)
+    same_alone(decoder, prompts, params, num_draft_tokens=6)
     assert target.gradients == draft.gradients == {False}
-    assert [result.token_ids for result in together] == [
-        decoder.generate(prompt, params, num_draft_tokens=6).token_ids for prompt in prompts
-    ]
 
 
 class TooMany(RejectionSampler):
@@ -94,7 +93,7 @@ def test_a_verifier_that_keeps_more_than_there_is_ends_its_own_run_and_no_other(
 def test_a_drafter_that_fails_ends_its_own_run_and_no_other(tiny_pair, monkeypatch, at):
     monkeypatch.setitem(DRAFTERS, "failing", type("Failing", (Failing,), {"at": at}))
     engine = LocalEngine(SpeculativeDecoder(tiny_pair), max_rows=4)
-    fails_too = SamplingParams(max_tokens=60, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
+    fails_too = SamplingParams(max_tokens=18, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
     bad, good, other = read(engine, Request([3, 2], LONG, drafter="failing"), Request([5, 2], LONG), Request([7, 2], fails_too))
     assert other.finished.finish_reason == FinishReason.ERROR
     if at == "release":
@@ -118,15 +117,14 @@ class Decided(Verifier):
         return Verdict(torch.zeros_like(lengths), None, best, target_probs.new_zeros(draft_token_ids.shape))
 
 
-def test_a_verifier_that_draws_nothing_says_the_same_beside_one_that_does(tiny_pair, monkeypatch):
+def test_a_verifier_that_draws_nothing_says_the_same_with_one_that_does(tiny_pair, monkeypatch):
     monkeypatch.setitem(VERIFIERS, "decided", Decided())
     decoder = SpeculativeDecoder(tiny_pair)
     alone = decoder.generate([3, 2], LONG, verify_strategy="decided").token_ids
     batch = decoder.new_batch()
     row = admitted(decoder, batch, [3, 2], LONG, verify_strategy="decided")
-    beside = admitted(decoder, batch, [5, 2], LONG)
-    while not (row.ended and beside.ended):
-        batch.step([row, beside])
+    other = admitted(decoder, batch, [5, 2], LONG)
+    finish(batch, [row, other])
     assert row.output_token_ids == alone
 
 
@@ -147,6 +145,33 @@ def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
         batch.step(row for row in rows if not row.ended)
         batch.release(row for row in rows if row.ended)
     together = [view.contiguous for view in runs if len(view.indices) == len(rows)]  # at its end a row has nothing to draft
-    assert len(together) > 5
+    assert len(together) > 2
     assert all(together)
     assert [row.output_token_ids for row in rows] == alone
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_greedy_matching_takes_scores_of_every_type(dtype: torch.dtype) -> None:
+    scores = torch.tensor([[[0.0, 1.0, 0.5], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]]], dtype=dtype)
+    verdict = GreedyVerifier().judge(scores, None, torch.tensor([[1, 1]]), None, torch.tensor([2]))
+    assert (verdict.num_accepted.tolist(), verdict.next_token_ids.tolist()) == ([1], [0])
+    assert verdict.accept_probs.tolist() == [[1.0, 0.0]]
+    assert verdict.accept_probs.dtype == dtype
+
+
+class InBools(GreedyVerifier):
+    """Says of each draft whether it is kept, in bools."""
+
+    def judge(self, *given: Any) -> Verdict:
+        verdict = super().judge(*given)
+        return verdict._replace(accept_probs=verdict.accept_probs > 0)
+
+
+def test_what_a_verifier_says_in_bools_is_described_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(VERIFIERS, "greedy_match", InBools())
+    pair = ModelPair(ToyModel(5, 1), ToyModel(5, 2))
+    params = SamplingParams(temperature=0.0, max_tokens=12)
+    result = SpeculativeDecoder(pair).generate([1, 2], params, num_draft_tokens=3, detail="probs")
+    told = [event.accept_prob for event in result.trace if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)]
+    assert told
+    assert {type(value) for value in told} == {float}

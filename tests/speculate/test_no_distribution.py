@@ -5,7 +5,8 @@ import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.serving import Request
-from tests.speculate.toys import EOS, ToyModel, enumerate_outputs, largest_difference
+from tests.speculate.rows import same_alone
+from tests.speculate.toys import EOS, ToyModel, check_lossless
 
 PROMPT = [1, 2]
 TEXT = "The children went into the garden, where"
@@ -103,27 +104,18 @@ def test_a_target_that_fails_now_and_then_fails_where_plain_decoding_would(strat
     """Runs that end in an error count as outputs of their own."""
     target, draft = Faulty(3, seed, zeros=False), ToyModel(3, seed + 10)
     params = SamplingParams(max_tokens=3)
-    plain = enumerate_outputs(ModelPair(target), PROMPT, params, num_draft_tokens=0, detail="probs")
-    assert {tokens[-1] for tokens in plain} >= {-1, EOS}
     for k in (1, 3):
-        found = enumerate_outputs(
-            ModelPair(target, draft), PROMPT, params, num_draft_tokens=k, verify_strategy=strategy, detail="full"
-        )
-        assert largest_difference(found, plain) < 1e-6
+        found = check_lossless(ModelPair(target, draft), params, k, verify_strategy=strategy, detail="full")
+        assert {tokens[-1] for tokens in found} >= {-1, EOS}
 
 
 @pytest.mark.parametrize(("strategy", "value"), [("speculative_sampling", torch.nan), ("block_verification", torch.inf)])
 def test_a_draft_model_that_emits_no_numbers_changes_nothing(strategy, value):
-    target, draft = ToyModel(3, 1), Faulty(3, 2, value=value)
-    params = SamplingParams(max_tokens=3)
-    plain = enumerate_outputs(ModelPair(target), PROMPT, params, num_draft_tokens=0, detail="probs")
-    found = enumerate_outputs(
-        ModelPair(target, draft), PROMPT, params, num_draft_tokens=2, verify_strategy=strategy, detail="full"
-    )
-    assert largest_difference(found, plain) < 1e-6
+    pair = ModelPair(ToyModel(3, 1), Faulty(3, 2, value=value))
+    check_lossless(pair, SamplingParams(max_tokens=3), verify_strategy=strategy, detail="full", within=1e-6)
 
 
-def test_what_lies_behind_the_last_token_may_be_broken():
+def test_what_lies_after_the_last_token_may_be_broken():
     """The target would fail after the end of the sequence, which the draft crosses."""
 
     class FailsBehindTheEnd(ToyModel):
@@ -139,13 +131,11 @@ def test_what_lies_behind_the_last_token_may_be_broken():
 
 
 @pytest.mark.parametrize(("detail", "temperature"), zip(DETAILS, (0, 1, 0), strict=True))
-def test_rows_beside_a_broken_one_give_what_they_give_alone(tiny_decoder, temperature, detail):
+def test_rows_with_a_broken_one_give_what_they_give_alone(tiny_decoder, temperature, detail):
     good = SamplingParams(max_tokens=9, seed=4, temperature=temperature)
     bad = SamplingParams(max_tokens=9, seed=4, temperature=temperature, logits_processors=[nothing_from_the_third])
-    first, broken, last = tiny_decoder.generate([[5, 6], [7, 8, 9], [1]], [good, bad, good], detail=detail)
+    _, broken, _ = same_alone(tiny_decoder, [[5, 6], [7, 8, 9], [1]], [good, bad, good], detail=detail)
     assert (len(broken.token_ids), broken.finish_reason) == (2, "error")
-    assert first.token_ids == tiny_decoder.generate([5, 6], good, detail=detail).token_ids
-    assert last.token_ids == tiny_decoder.generate([1], good, detail=detail).token_ids
 
 
 def test_an_engine_s_row_that_has_no_token_to_choose_ends_alone(tiny_engine):

@@ -13,7 +13,7 @@ from tests.speculate.rows import admitted
 from tests.speculate.toys import ToyModel
 
 K = 4
-PARAMS = SamplingParams(max_tokens=40, temperature=0.9, seed=3, ignore_eos=True)
+PARAMS = SamplingParams(max_tokens=15, temperature=0.9, seed=3, ignore_eos=True)
 SAMPLED = ("speculative_sampling", "block_verification")
 
 
@@ -57,7 +57,7 @@ def test_each_strategy_keeps_what_it_was_said_to_keep_given_the_same_history_and
                     assert own.num_accepted == kept
                     told += 1
                     differing += kept != outcome.num_accepted
-    assert told > 10
+    assert told > 8
     assert differing
 
 
@@ -73,7 +73,7 @@ def test_typical_acceptance_is_as_far_from_the_target_as_all_its_verdicts_togeth
         torch.testing.assert_close(sampler.output_probs(p, q), output)
 
 
-def test_a_step_tells_the_distance_at_each_of_its_drafts(decoder):
+def test_a_step_states_the_distance_at_each_of_its_drafts(decoder):
     result = decoder.generate([0, 1], PARAMS, num_draft_tokens=K, verify_strategy="typical_acceptance")
     sampler = TypicalAcceptanceSampler()
     steps = [event for event in result.trace if event.kind == "step" and event.num_draft]
@@ -94,7 +94,7 @@ def _whole(top, size):
     return probs
 
 
-def test_in_a_batch_every_row_is_told_what_it_is_told_alone(decoder):
+def test_in_a_batch_every_row_has_what_it_has_alone(decoder):
     strategies = ["speculative_sampling", "typical_acceptance", "block_verification", "speculative_sampling"]
     batch = Batch(decoder.pair, decoder.admission.vocabulary)
     rows = [
@@ -102,7 +102,7 @@ def test_in_a_batch_every_row_is_told_what_it_is_told_alone(decoder):
         for place, strategy in enumerate(strategies)
     ]
     together = {row: [] for row in rows}
-    while any(not row.ended for row in rows):
+    while not all(row.ended for row in rows):
         for row, record in batch.step([row for row in rows if not row.ended]).items():
             together[row].append((record.outcome.others, record.outcome.typical_distances))
     for place, (row, strategy) in enumerate(zip(rows, strategies, strict=True)):
@@ -114,21 +114,16 @@ def test_in_a_batch_every_row_is_told_what_it_is_told_alone(decoder):
 
 
 @pytest.mark.parametrize(
-    ("detail", "temperature", "strategy", "k"),
-    [
-        ("probs", 0.9, "speculative_sampling", K),
-        ("full", 0.0, "speculative_sampling", K),
-        ("full", 0.9, "greedy_match", K),
-        ("full", 0.9, "speculative_sampling", 0),
-    ],
+    "change", [{"detail": "probs"}, {"temperature": 0.0}, {"verify_strategy": "greedy_match"}, {"num_draft_tokens": 0}]
 )
-def test_nothing_is_told_without_full_detail_drafts_or_sampling(decoder, detail, temperature, strategy, k):
-    params = SamplingParams(max_tokens=12, temperature=temperature, seed=1)
-    result = decoder.generate([0, 1], params, num_draft_tokens=k, verify_strategy=strategy, detail=detail)
+def test_nothing_is_reported_without_full_detail_drafts_or_sampling(decoder, change):
+    options = {"temperature": 0.9, "num_draft_tokens": K} | change
+    params = SamplingParams(max_tokens=12, temperature=options.pop("temperature"), seed=1)
+    result = decoder.generate([0, 1], params, **options)
     assert all(event.others is None and event.typical_distances is None for event in result.trace)
 
 
-def test_the_tokens_are_the_same_whether_it_is_told_or_not(decoder):
+def test_the_tokens_are_the_same_whether_it_is_reported_or_not(decoder):
     for strategy in (*SAMPLED, "typical_acceptance"):
         full, none = (
             decoder.generate([0, 1], PARAMS, num_draft_tokens=K, verify_strategy=strategy, detail=detail).token_ids

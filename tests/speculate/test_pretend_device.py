@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.costs import CostTable
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.device import on_device, to_lists
 from naive_speculate.infer.head.checkpoint import load_head
@@ -36,7 +37,7 @@ Decoders = dict[str, SpeculativeDecoder]
 @pytest.fixture(scope="module")
 def decoders_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Decoders]:
     """Decoders of one pair with a head, on the CPU and on the device, by executor."""
-    layers = {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}
+    layers = {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]}
     folder = save_head(tmp_path_factory.mktemp("head"), "speculators", head_config(), head_tensors(head_config()), **layers)
     made: dict[str, Decoders] = {}
 
@@ -46,7 +47,7 @@ def decoders_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Dec
             if isinstance(model, TransformersLanguageModel):
                 model.probe()
         head = load_head(folder, pair.target, torch.device(device), torch.float32, "torch")
-        return SpeculativeDecoder(ModelPair(pair.target, pair.draft, head=head))
+        return SpeculativeDecoder(ModelPair(pair.target, pair.draft, head=head, measured_head_costs=CostTable(0.5, (1.0, 1.1))))
 
     def decoders(executor: str) -> Decoders:
         if executor not in made:

@@ -192,40 +192,6 @@ def test_speculative_sampling_refuses_shapes_that_do_not_fit():
 # Block verification
 
 
-def expected_length(verifier, target, draft, k: int, vocab_size: int) -> float:
-    """Mean number of kept drafts, over all drafts; `target` and `draft` give distributions after any history."""
-    total = 0.0
-    for drafts in itertools.product(range(vocab_size), repeat=k):
-        q = torch.stack([draft[drafts[:place]] for place in range(k)])
-        p = torch.stack([target[drafts[:place]] for place in range(k + 1)])
-        probability = torch.tensor([q[place, token] for place, token in enumerate(drafts)]).prod().item()
-        if probability == 0:
-            continue
-        ids, lengths = torch.tensor([drafts]), torch.tensor([k])
-        h = verifier.judge(p[None], q[None], ids, torch.zeros(1, k, dtype=torch.float64), lengths).accept_probs[0]
-        if verifier.judges_all:
-            reached = 0.0
-            for place in range(k):  # kept up to the last place that passes
-                reached += (place + 1) * h[place].item() * torch.prod(1 - h[place + 1 :]).item()
-        else:
-            reached = torch.cumprod(h, 0).sum().item()
-        total += probability * reached
-    return total
-
-
-@pytest.mark.parametrize(("vocab_size", "k"), [(2, 1), (2, 3), (3, 2), (3, 3), (4, 2)])
-@pytest.mark.parametrize("seed", range(6))
-def test_block_verification_never_keeps_fewer_drafts_on_average(vocab_size, k, seed):
-    histories = [h for n in range(k + 1) for h in itertools.product(range(vocab_size), repeat=n)]
-    target = {h: random_probs(vocab_size, seed=1000 * seed + i) for i, h in enumerate(histories)}
-    draft = {h: random_probs(vocab_size, seed=1000 * seed + 500 + i) for i, h in enumerate(histories)}
-    block = expected_length(BlockVerifier(), target, draft, k, vocab_size)
-    token = expected_length(RejectionSampler(), target, draft, k, vocab_size)
-    assert block >= token - 1e-12
-    if k == 1:
-        assert block == pytest.approx(token)
-
-
 def accepted_with_each_number(verifier, p, q, drafts) -> list[float]:
     """Over all draws: the probability that a window's first 0, 1, 2 … draft tokens are accepted and no more. Each position's
     draw is once just below its acceptance probability, and once that itself."""
@@ -269,15 +235,11 @@ def test_the_expected_number_of_accepted_drafts_is_that_of_all_draws_and_all_dra
             if not block:  # then nothing after a position matters to it
                 assert expected == pytest.approx(sum(n * share for n, share in enumerate(numbers[h])))
         means[block] = sum(probability[h] * n * share for h in windows for n, share in enumerate(numbers[h]))
-    assert means[True] >= means[False] - 1e-12
-
-
-def test_block_verification_keeps_more_somewhere():
-    histories = [h for n in range(3) for h in itertools.product(range(3), repeat=n)]
-    target = {h: random_probs(3, seed=i) for i, h in enumerate(histories)}
-    draft = {h: random_probs(3, seed=50 + i) for i, h in enumerate(histories)}
-    gain = expected_length(BlockVerifier(), target, draft, 2, 3) - expected_length(RejectionSampler(), target, draft, 2, 3)
-    assert gain > 0.005
+    assert means[True] >= means[False] - 1e-12  # block verification never accepts fewer on average
+    if k == 1:
+        assert means[True] == pytest.approx(means[False])
+    if (vocab_size, k, zeros) == (3, 2, False):
+        assert means[True] > means[False] + 0.005
 
 
 @pytest.mark.parametrize("verifier", [RejectionSampler(), BlockVerifier(), TypicalAcceptanceSampler()], ids=type)

@@ -15,7 +15,8 @@ from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.serving import LocalEngine
 from naive_speculate.speculate.draft.translated import TranslatedDrafter
 from naive_speculate.speculate.request import Request
-from tests.speculate.toys import ToyModel, enumerate_outputs, largest_difference
+from tests.speculate.rows import same_alone, same_as_plain
+from tests.speculate.toys import ToyModel, check_lossless, enumerate_outputs
 from tests.tokenizers_of_tests import ODD, byte_level, legacy, letters, llama, shuffled, unigram
 
 TOKENIZERS = {
@@ -27,7 +28,7 @@ TOKENIZERS = {
 }
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
 PROMPTS = ["Once upon a time", "naïve 日本語🎉 the", "x"]
-STEPS = [SamplingParams(max_tokens=16, seed=3, ignore_eos=True), SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)]
+STEPS = [SamplingParams(max_tokens=10, seed=3, ignore_eos=True), SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)]
 WAYS = {
     "transformers": TransformersLanguageModel,
     "torch": lambda source: LlamaLanguageModel.from_transformers(source, "torch"),
@@ -62,7 +63,7 @@ def llamas(name, way="torch", **options):
     return ModelPair(*models, target, CostTable(0.05, (1.0, 1.05)), draft)
 
 
-def some_tokens(pair, prompt):
+def some_tokens(pair):
     """Few enough to walk every path: one in both vocabularies, one only in the target's, and the end."""
     shared = pair.translation.to_draft
     ordinary = [token for token in range(20, pair.vocab_size) if token in pair.translation.target_bytes]
@@ -80,12 +81,9 @@ SAMPLED = {"plain": {}, "warped and penalised": {"temperature": 0.7, "top_p": 0.
 )
 def test_outputs_have_exactly_the_target_s_distribution(name, params, strategy):
     pair = toys(name)
-    params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair, "a"), **SAMPLED[params])
-    plain = enumerate_outputs(pair, "The fox", params, num_draft_tokens=0, detail="probs")
-    found = enumerate_outputs(pair, "The fox", params, num_draft_tokens=2, verify_strategy=strategy, detail="probs")
-    assert sum(found.values()) == pytest.approx(1, abs=1e-9)
-    assert largest_difference(found, plain) < 1e-9
-    unknown = set(some_tokens(pair, "a")) - pair.translation.to_draft.keys()
+    params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair), **SAMPLED[params])
+    found = check_lossless(pair, params, prompt="The fox", verify_strategy=strategy, within=1e-9)
+    unknown = set(some_tokens(pair)) - pair.translation.to_draft.keys()
     assert any(unknown & set(tokens) for tokens in found)
 
 
@@ -95,22 +93,20 @@ def test_outputs_have_exactly_the_target_s_distribution(name, params, strategy):
 )
 def test_greedy_verifiers_have_one_output_and_typical_ones_a_distribution(name, strategy):
     pair = toys(name)
-    params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair, "a"))
+    params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair))
     found = enumerate_outputs(pair, "The fox", params, num_draft_tokens=2, verify_strategy=strategy, detail="probs")
     assert sum(found.values()) == pytest.approx(1, abs=1e-9)
     if strategy == VerifyStrategy.GREEDY_MATCH:
-        greedy = SamplingParams(max_tokens=3, temperature=0, allowed_token_ids=some_tokens(pair, "a"))
+        greedy = SamplingParams(max_tokens=3, temperature=0, allowed_token_ids=some_tokens(pair))
         assert list(found) == [tuple(SpeculativeDecoder(pair).generate("The fox", greedy, num_draft_tokens=0).token_ids)]
 
 
 @pytest.mark.parametrize(("k", "strategy"), [(1, LOSSLESS[0]), (2, LOSSLESS[1])])
 def test_every_token_of_a_small_vocabulary_keeps_its_probability(k, strategy):
     target, draft = letters("a", "b", "ab"), letters("ba", "a", "b")
-    pair, params = ModelPair(Toy(target, 3), Toy(draft, 4), target, draft_tokenizer=draft), SamplingParams(max_tokens=3)
-    plain = enumerate_outputs(pair, "ab", params, num_draft_tokens=0, detail="probs")
-    found = enumerate_outputs(pair, "ab", params, num_draft_tokens=k, verify_strategy=strategy, detail="probs")
+    pair, params = ModelPair(Toy(target, 3), Toy(draft, 4), target, draft_tokenizer=draft), SamplingParams(max_tokens=k + 1)
+    found = check_lossless(pair, params, k, "ab", verify_strategy=strategy, within=1e-9)
     assert {token for tokens in found for token in tokens} == set(range(4))
-    assert largest_difference(found, plain) < 1e-9
 
 
 def test_a_draft_that_shares_none_of_the_allowed_tokens_is_lossless():
@@ -118,9 +114,7 @@ def test_a_draft_that_shares_none_of_the_allowed_tokens_is_lossless():
     pair = ModelPair(Toy(target, 1), Toy(draft, 2), target, draft_tokenizer=draft)
     assert pair.translation.to_draft == {0: 0, 1: 2, 2: 3}
     params = SamplingParams(max_tokens=2, allowed_token_ids=[3, 4])
-    plain = enumerate_outputs(pair, "abba", params, num_draft_tokens=0, detail="probs")
-    found = enumerate_outputs(pair, "abba", params, num_draft_tokens=2, verify_strategy=LOSSLESS[1], detail="probs")
-    assert largest_difference(found, plain) < 1e-9
+    check_lossless(pair, params, prompt="abba", verify_strategy=LOSSLESS[1], within=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -130,21 +124,14 @@ def test_greedy_output_is_the_target_s_on_any_text(name, way):
     pair = llamas(name, way)
     decoder, params = SpeculativeDecoder(pair), SamplingParams(temperature=0, max_tokens=9, ignore_eos=True)
     first = list(TOKENIZERS).index(name)  # every text with some tokenizers, and every tokenizer with some texts
-    for text in ODD[first % 3 :: 3] if way == "torch" else ODD[first % 6 :: 6]:
-        plain = decoder.generate(text, params, num_draft_tokens=0)
-        for k in (4, "auto"):
-            found = decoder.generate(text, params, num_draft_tokens=k)
-            assert found.token_ids == plain.token_ids
-            assert k == "auto" or found.metrics.num_draft_tokens > 0
+    for number, text in enumerate(ODD[first % 3 :: 3] if way == "torch" else ODD[first % 6 :: 6]):
+        k = (4, "auto")[number % 2]
+        same_as_plain(decoder, text, params, k != "auto", num_draft_tokens=k)
 
 
 @pytest.mark.parametrize(("name", "k"), zip([*TOKENIZERS][::2], (3, "auto", 3), strict=True))
 def test_a_row_of_a_batch_gives_what_it_gives_alone(name, k):
-    decoder = SpeculativeDecoder(llamas(name))
-    every = [STEPS[0], STEPS[1], STEPS[0]]
-    together = decoder.generate(PROMPTS, every, num_draft_tokens=k)
-    for prompt, params, row in zip(PROMPTS, every, together, strict=True):
-        assert row.token_ids == decoder.generate(prompt, params, num_draft_tokens=k).token_ids
+    same_alone(SpeculativeDecoder(llamas(name)), PROMPTS, [STEPS[0], STEPS[1], STEPS[0]], num_draft_tokens=k)
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -152,7 +139,7 @@ def test_after_a_step_the_draft_s_cache_holds_what_a_fresh_one_would(name):
     """The cached rows of the draft model are those of its history, whatever was rolled back."""
     decoder = SpeculativeDecoder(toys(name))
     pair = decoder.pair
-    for params in (SamplingParams(max_tokens=16, seed=5, ignore_eos=True), SamplingParams(max_tokens=12, seed=6, top_k=3)):
+    for params in (SamplingParams(max_tokens=10, seed=5, ignore_eos=True), SamplingParams(max_tokens=12, seed=6, top_k=3)):
         batch, run = decoder.new_batch(), decoder.prepare(Request("The naïve fox", params, num_draft_tokens=3))
         batch.admit(run.rows)
         (row,) = run.rows
@@ -178,16 +165,13 @@ def test_a_tokenizer_with_other_ids_gives_step_by_step_what_the_same_tokens_give
             parameter += 0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
     moved = copy.deepcopy(same)
     with torch.no_grad():
-        for mine, theirs in (
-            (moved.model.embed_tokens, same.model.embed_tokens),
-            (moved.lm_head, same.lm_head),
-        ):
+        for mine, theirs in ((moved.model.embed_tokens, same.model.embed_tokens), (moved.lm_head, same.lm_head)):
             mine.weight[ids] = theirs.weight.clone()
     moved.generation_config.eos_token_id = other.eos_token_id
     models = [WAYS["torch"](model) for model in (target, same, moved)]
     plain = SpeculativeDecoder(ModelPair(models[0], models[1], tokenizer))
     translated = SpeculativeDecoder(ModelPair(models[0], models[2], tokenizer, draft_tokenizer=other))
-    for params in (SamplingParams(max_tokens=20, seed=1), SamplingParams(max_tokens=20, temperature=0)):
+    for params in (SamplingParams(max_tokens=12, seed=1), SamplingParams(max_tokens=12, temperature=0)):
         for prompt in ("Once upon a time", "x = [1, 2]"):
             expected, found = (one.generate(prompt, params, num_draft_tokens=4) for one in (plain, translated))
             assert found.token_ids == expected.token_ids
@@ -197,11 +181,11 @@ def test_a_tokenizer_with_other_ids_gives_step_by_step_what_the_same_tokens_give
 
 def test_several_sequences_of_one_prompt_share_what_was_taken_in():
     decoder = SpeculativeDecoder(llamas("legacy, byte-level"))
-    params = SamplingParams(max_tokens=20, seed=4, n=3, ignore_eos=True)
+    params = SamplingParams(max_tokens=12, seed=4, n=3, ignore_eos=True)
     found = decoder.generate(PROMPTS[0], params, num_draft_tokens=3)
     again = decoder.generate([PROMPTS[0], PROMPTS[1]], [params, STEPS[0]], num_draft_tokens=3)[0]
     assert [output.token_ids for output in found.outputs] == [output.token_ids for output in again.outputs]
-    one = decoder.generate(PROMPTS[0], SamplingParams(max_tokens=20, seed=4, ignore_eos=True), num_draft_tokens=3)
+    one = decoder.generate(PROMPTS[0], SamplingParams(max_tokens=12, seed=4, ignore_eos=True), num_draft_tokens=3)
     assert one.token_ids in [output.token_ids for output in found.outputs]
 
 
@@ -216,49 +200,44 @@ def test_a_prompt_of_token_ids_and_one_in_the_middle_of_a_character_are_drafted_
     decoder = SpeculativeDecoder(llamas("byte-level, legacy"))
     pieces = byte_level()("a 语").input_ids
     for prompt in (pieces[:-1], pieces[-1:], [byte_level().eos_token_id], pieces):
-        found = decoder.generate(prompt, STEPS[1], num_draft_tokens=3)
-        assert found.token_ids == decoder.generate(prompt, STEPS[1], num_draft_tokens=0).token_ids
-        assert found.metrics.num_draft_tokens > 0
+        same_as_plain(decoder, prompt, STEPS[1], num_draft_tokens=3)
 
 
 def test_drafting_ends_where_the_draft_s_own_positions_do():
     decoder = SpeculativeDecoder(llamas("byte-level, legacy", positions=24))
-    params = SamplingParams(max_tokens=60, temperature=0, ignore_eos=True)
-    found = decoder.generate("Once upon a time", params, num_draft_tokens=4)
-    assert found.token_ids == decoder.generate("Once upon a time", params, num_draft_tokens=0).token_ids
+    params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
+    found = same_as_plain(decoder, "Once upon a time", params, num_draft_tokens=4)
     last = max(event.position for event in found.trace if event.kind == EventKind.PROPOSED)
-    assert 0 < last < 40
+    assert 0 < last < 24
 
 
 def test_grammars_and_bad_words_are_the_target_s():
     decoder = SpeculativeDecoder(llamas("byte-level, unigram"))
     regex = {"guided_decoding": {"regex": "[a-z]{3,9} (the|fox)"}}
     for more in (regex, {"bad_words": ["the", "fox"], "logit_bias": {30: 4.0}}):
-        params = SamplingParams(max_tokens=16, temperature=0, **more)
-        found = decoder.generate("The king", params, num_draft_tokens=3)
-        assert found.token_ids == decoder.generate("The king", params, num_draft_tokens=0).token_ids
+        same_as_plain(decoder, "The king", SamplingParams(max_tokens=10, temperature=0, **more), False, num_draft_tokens=3)
 
 
 def test_a_run_can_be_cancelled_and_a_failed_step_goes_back_to_what_was_committed():
     pair = llamas("byte-level, unigram")
     decoder, cancel = SpeculativeDecoder(pair), threading.Event()
     seen = []
-    for event in decoder.stream("The king", SamplingParams(max_tokens=60, seed=1, ignore_eos=True), cancel=cancel):
+    for event in decoder.stream("The king", SamplingParams(max_tokens=36, seed=1, ignore_eos=True), cancel=cancel):
         seen.append(event)
         if event.step == 3:
             cancel.set()
     assert seen[-1].finish_reason == FinishReason.CANCELLED
     engine = LocalEngine(decoder, max_rows=4)
-    fails = SamplingParams(max_tokens=40, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
+    fails = SamplingParams(max_tokens=24, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
     streams = [engine.submit(Request("The king", fails)), engine.submit(Request(PROMPTS[1], STEPS[0]))]
     bad, good = ([event for events in stream for event in events] for stream in streams)
     assert bad[-1].finish_reason == FinishReason.ERROR
-    told = [event.token_id for event in good if event.kind in OUTPUT_KINDS]
-    assert told == decoder.generate(PROMPTS[1], STEPS[0]).token_ids
+    shown = [event.token_id for event in good if event.kind in OUTPUT_KINDS]
+    assert shown == decoder.generate(PROMPTS[1], STEPS[0]).token_ids
     engine.close()
 
 
-def test_events_tell_what_both_know_and_which_tokens_the_draft_does_not():
+def test_events_say_what_both_have_and_which_tokens_the_draft_does_not():
     pair = llamas("byte-level, unigram")
     decoder = SpeculativeDecoder(pair)
     trace = decoder.generate(PROMPTS[0], STEPS[0]).trace
@@ -278,7 +257,5 @@ def test_events_tell_what_both_know_and_which_tokens_the_draft_does_not():
 def test_auto_windows_are_lossless_too():
     target, draft = TOKENIZERS["legacy, byte-level"]
     pair = ModelPair(Toy(target, 1), Toy(draft, 2), target, CostTable(0.05, (1.0, 1.05)), draft)
-    params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair, "a"))
-    plain = enumerate_outputs(pair, "x", params, num_draft_tokens=0, detail="probs")
-    found = enumerate_outputs(pair, "x", params, num_draft_tokens="auto", detail="probs")
-    assert largest_difference(found, plain) < 1e-9
+    params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair))
+    check_lossless(pair, params, "auto", "x", within=1e-9)

@@ -58,9 +58,9 @@ def test_a_prompt_is_encoded_as_the_draft_s_own_tokenizer_does(ours, theirs, tex
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(text=TEXT, cuts=st.lists(st.integers(1, 6), min_size=1, max_size=30), first=st.integers(1, 8))
-def test_the_draft_reads_the_text_of_the_target_and_what_it_is_told_stands_stands(ours, theirs, text, cuts, first):
+def test_the_draft_reads_the_text_of_the_target_and_what_is_said_to_stand_stands(ours, theirs, text, cuts, first):
     target, draft, translation, history = history_of(ours, theirs)
     token_ids = target(text).input_ids
     place = 0
@@ -77,7 +77,7 @@ def test_the_draft_reads_the_text_of_the_target_and_what_it_is_told_stands_stand
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_tokens_at_all_can_be_followed(ours, theirs, data):
     target, draft, _, history = history_of(ours, theirs)
@@ -91,7 +91,7 @@ def test_any_tokens_at_all_can_be_followed(ours, theirs, data):
         assert all(0 <= token < len(draft) for token in history.token_ids)
 
 
-def test_a_token_that_the_draft_knows_is_appended_and_one_that_it_does_not_know_is_encoded_with_its_word():
+def test_a_token_that_the_draft_has_is_appended_and_one_that_it_does_not_know_is_encoded_with_its_word():
     target, _, translation, history = history_of("byte-level", "legacy")
     token_ids = target("The little fox was naïve about the castle.").input_ids
     history.follow(token_ids[:2])

@@ -53,7 +53,7 @@ def test_a_fixed_window_never_changes():
     assert window.should_continue(0.0)
 
 
-def test_verification_costs_go_on_as_they_grew_behind_the_first_draft():
+def test_verification_costs_go_on_as_they_grew_after_the_first_draft():
     costs = CostTable(0.1, (1.0, 1.1, 1.3))
     assert [costs.verify_cost(k) for k in (0, 2, 4)] == pytest.approx([1.0, 1.3, 1.7])
     assert CostTable(0.1, (1.0, 1.2, 1.3, 1.3)).verify_cost(5) == pytest.approx(1.4)  # no cost is flat but by chance

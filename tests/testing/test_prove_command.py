@@ -45,7 +45,7 @@ def prove(folder):
     return lambda *arguments: run_program("naive_speculate.__main__", ["prove", *arguments], folder=folder)
 
 
-def test_what_is_lossless_is_told_in_a_line(prove):
+def test_what_is_lossless_is_reported_in_a_line(prove):
     done = prove("mine:made")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("lossless, to 1e-12, over ")
@@ -58,7 +58,7 @@ def test_the_package_s_own_verifiers_have_names(prove):
     assert "at temperature 0 only" in done.stdout
 
 
-def test_a_counterexample_is_told_in_words_and_numbers(prove):
+def test_a_counterexample_is_reported_in_words_and_numbers(prove):
     done = prove("mine:Wrong")
     assert (done.returncode, done.stderr) == (1, "")
     assert "not lossless: at the first token the target's distribution is [" in done.stdout

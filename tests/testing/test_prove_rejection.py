@@ -32,7 +32,7 @@ def test_a_correct_sampler_passes_with_the_smallest_bias_that_would_have_been_fo
 
 @pytest.mark.parametrize("rejection", rejections.FAULTS)
 def test_a_fault_is_found_with_its_size_and_where_it_shows(rejection):
-    proof = prove_lossless(rejection=rejection, smallest_bias=0.05)
+    proof = prove_lossless(rejection=rejection, smallest_bias=0.06)
     assert not proof.lossless
     shown, fit = proof.counterexample, proof.fits[-1]
     assert 0 <= fit.interval[0] <= fit.bias <= fit.interval[1]
@@ -105,6 +105,5 @@ def test_small_cells_are_pooled_and_impossible_tokens_are_proof():
 
 
 def test_the_seed_repeats_the_result():
-    assert str(prove_rejection(rejections.one_noise, 0.1, 0.001, seed=3)) == str(
-        prove_rejection(rejections.one_noise, 0.1, 0.001, seed=3)
-    )
+    one, other = (str(prove_rejection(rejections.one_noise, 0.2, 0.001, seed=3)) for _ in range(2))
+    assert one == other

@@ -37,18 +37,8 @@ def run(windows: Sequence[tuple[int, int]], *, finished: bool = True, **settings
             event.time, event.position = clock, position + (event.index or 0)
         position += accepted + 1
         trace.events += events
-        trace.append(
-            Event(
-                EventKind.STEP,
-                step=step,
-                time=clock,
-                num_draft=drafted,
-                num_accepted=accepted,
-                draft_seconds=0.001 * drafted,
-                verify_seconds=0.010,
-                total_seconds=0.011 + 0.001 * drafted,
-            )
-        )
+        seconds = {"draft_seconds": 0.001 * drafted, "verify_seconds": 0.010, "total_seconds": 0.011 + 0.001 * drafted}
+        trace.append(Event(EventKind.STEP, step=step, time=clock, num_draft=drafted, num_accepted=accepted, **seconds))
     if finished:
         trace.append(Event(EventKind.FINISHED, time=clock, finish_reason=FinishReason.LENGTH))
     return trace

@@ -4,23 +4,13 @@ import pytest
 
 from ui.labels import apart, count, label, milliseconds, number, percent, visible
 
+SIGNS = {" king": "␣king", "a b": "a b", "two  ": "two␣␣", "  ": "␣␣", "\n": "⏎", "\t\r": "⇥␍", "\u202eabc": "⟨202E⟩abc"}
+SIGNS |= {"\u200b": "⟨200B⟩", "": "∅", None: "∅", "königin 👑": "königin 👑"}
+NUMBERS = {0.0: "0", 1.0: "1", 0.99999999: "1", 0.31: "0.31", 0.21818: "0.218", 0.9996: "0.9996", 0.00042: "0.00042"}
+NUMBERS |= {1e-7: "under 0.0001", 2.0: "2.00", 123.4: "123", float("inf"): "inf"}
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        (" king", "␣king"),
-        ("a b", "a b"),
-        ("two  ", "two␣␣"),
-        ("  ", "␣␣"),
-        ("\n", "⏎"),
-        ("\t\r", "⇥␍"),
-        ("\u202eabc", "⟨202E⟩abc"),
-        ("\u200b", "⟨200B⟩"),
-        ("", "∅"),
-        (None, "∅"),
-        ("königin 👑", "königin 👑"),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "shown"), SIGNS.items())
 def test_what_cannot_be_seen_gets_a_sign(text, shown):
     assert visible(text) == shown
 
@@ -34,22 +24,7 @@ def test_labels_are_escaped():
     assert label("<b>&'\"") == "&lt;b&gt;&amp;&#x27;&#34;"
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0.0, "0"),
-        (1.0, "1"),
-        (0.99999999, "1"),
-        (0.31, "0.31"),
-        (0.21818, "0.218"),
-        (0.9996, "0.9996"),
-        (0.00042, "0.00042"),
-        (1e-7, "under 0.0001"),
-        (2.0, "2.00"),
-        (123.4, "123"),
-        (float("inf"), "inf"),
-    ],
-)
+@pytest.mark.parametrize(("value", "shown"), NUMBERS.items())
 def test_numbers_are_short_and_never_falsely_certain(value, shown):
     assert number(value) == shown
 

@@ -32,7 +32,7 @@ def test_the_first_run_is_recorded_with_what_drafting_gained(catalog, tmp_path):
     assert found[-1].speedup.low <= found[-1].speedup.value <= found[-1].speedup.high
 
 
-def test_lessons_are_recorded_where_they_are_asked_for(catalog, tmp_path, monkeypatch):
+def test_lessons_are_recorded_where_they_are_wanted(catalog, tmp_path, monkeypatch):
     monkeypatch.setattr(record, "LESSONS", record.LESSONS[:1])
     assert list(record.record_learn(catalog, tmp_path, SETTINGS)) == [(0, 1), (1, 1)]
     assert set(json.loads((tmp_path / "lessons.json").read_text())) == {"1"}

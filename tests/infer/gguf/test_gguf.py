@@ -364,7 +364,7 @@ def test_llama_cpp_prints_nothing(files, capfd):
 
 
 @pytest.mark.parametrize("role", ["target", "draft"])
-def test_beside_a_gguf_file_the_other_model_is_on_the_cpu_where_llama_cpps_logits_are(files, tmp_path, monkeypatch, role):
+def test_with_a_gguf_file_the_other_model_is_on_the_cpu_where_llama_cpps_logits_are(files, tmp_path, monkeypatch, role):
     folder = save(llama(byte_level(), 0), byte_level(), tmp_path / "plain")
     models = {"target": files[0], "draft": files[1]} | {role: folder}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -374,7 +374,7 @@ def test_beside_a_gguf_file_the_other_model_is_on_the_cpu_where_llama_cpps_logit
         load_pair(**models, device="cuda")
 
 
-def test_a_map_of_devices_beside_a_gguf_file_is_refused(files, tmp_path):
+def test_a_map_of_devices_with_a_gguf_file_is_refused(files, tmp_path):
     folder = save(llama(byte_level(), 0), byte_level(), tmp_path / "plain")
     with pytest.raises(ValueError, match=r"^device_map='auto': a model paired with a GGUF file"):
         load_pair(folder, files[1], device_map="auto")

@@ -62,8 +62,8 @@ def test_the_map_has_a_column_for_every_size_and_says_where_it_stops():
     assert figure.layout.meta.startswith("Drafting stops paying off at 8 texts at once")
 
 
-def test_real_batches_are_measured(bundled_engine):
-    catalog = Catalog({"bundled": ServedPair(bundled_engine)})
+def test_real_batches_are_measured(small_engine):
+    catalog = Catalog({"bundled": ServedPair(small_engine)})
     assert sizes_for(catalog, "")[:2] == [1, 2]
     settings = Settings(max_tokens=24, temperature=0.0)
     places = list(sweep_batches(catalog, settings, ["Once upon a time", "The fox"], [2], [1, 3], threading.Event(), turns=1))
@@ -73,7 +73,7 @@ def test_real_batches_are_measured(bundled_engine):
     assert all(s.tokens_per_second > 0 for s in places[-1].samples)
 
 
-def test_a_batch_of_impossible_settings_is_refused(bundled_engine):
-    catalog = Catalog({"bundled": ServedPair(bundled_engine)})
+def test_a_batch_of_impossible_settings_is_refused(small_engine):
+    catalog = Catalog({"bundled": ServedPair(small_engine)})
     with pytest.raises(ValueError, match="temperature"):
         list(sweep_batches(catalog, Settings(temperature=-1.0), ["Once"], [2], [1], threading.Event()))

@@ -22,7 +22,7 @@ def test_the_examples_are_the_samples_of_the_tests():
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("cost", ["", "0.1", "0.6B / 8B"])
-def test_every_format_is_told_and_drawn(name, cost):
+def test_every_format_is_reported_and_drawn(name, cost):
     found = findings({"log": ALL[name], "draft_cost": cost, "verify_cost": "1, 1.02, 1.05" if cost else ""})
     assert read(ALL[name]).engine in found["words"]
     options = set(re.findall(r"--[a-z-]+", found["words"])) - {"--draft-p-min"}  # that one is llama.cpp's

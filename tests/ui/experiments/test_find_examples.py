@@ -76,7 +76,7 @@ def test_a_round_teaches_that_keeps_two_refuses_one_and_throws_one_away():
     assert full_step(trace_of(), followed_by=2) is None
 
 
-def test_the_share_of_replacements_is_what_kept_guesses_leave():
+def test_the_share_of_replacements_is_what_kept_drafts_leave():
     p = [TokenProb(1, "a", 0.5), TokenProb(2, "b", 0.5)]
     assert resampled_share(p, p) == 0
     assert resampled_share(p, [TokenProb(3, "c", 1.0)]) == 1

@@ -215,7 +215,7 @@ def test_recording_a_lesson_keeps_the_others_and_an_experiment_without_result_is
         record_lessons(catalog, Settings(prompt=" "), file, [verify.LESSON])
 
 
-def test_going_live_tells_of_errors_and_of_results_and_leaves_other_lessons_alone(catalog):
+def test_going_live_reports_errors_and_results_and_leaves_other_lessons_alone(catalog):
     values = tuple(getattr(Settings(prompt=PROMPT, temperature=0.0), name) for name in Settings.__dataclass_fields__)
     *_, last = learn.go_live(catalog, {"lesson": 2, "seen": []}, values)
     told = json.loads(last)
@@ -256,7 +256,7 @@ def _run(speed: float) -> dict[str, object]:
     }
 
 
-def test_the_best_k_is_the_fastest_and_what_cannot_be_told_from_it_is_said():
+def test_the_best_k_is_the_fastest_and_what_cannot_be_distinguished_from_it_is_said():
     data = known(k0=100, k1=120, k4=200, k6=195, k12=150)
     assert window_length.best(data) == 4
     assert window_length.alike(data) == [4, 6]
@@ -289,7 +289,8 @@ def test_the_70b_model_waits_for_memory_until_the_ridge_and_many_texts_use_it_up
     assert batch.calculated(1) > 2.5
 
 
-def test_temperature_has_two_effects_and_alpha_is_predicted(catalog):
+def test_temperature_has_two_effects_and_alpha_is_predicted(catalog, monkeypatch):
+    monkeypatch.setattr(temperature, "TOKENS", 48)
     *_, found = temperature.measure(trial(catalog))
     agree, differ = found.data["alpha"]["agree"], found.data["alpha"]["differ"]
     assert (agree[0], differ[0]) == (1, 0)

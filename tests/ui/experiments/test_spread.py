@@ -39,11 +39,11 @@ def test_choices_are_compared_sample_by_sample():
     assert not lies_above([*b.values()], 20.0)
 
 
-def test_what_differs_by_chance_cannot_be_told_apart():
+def test_what_differs_by_chance_cannot_be_distinguished():
     assert may_be_best({"a": {0: 1.0, 1: 2.0, 2: 1.0}, "b": {0: 1.1, 1: 1.9, 2: 1.2}}) == ["a", "b"]
 
 
-def test_a_single_sample_or_none_in_common_tells_nothing_apart():
+def test_a_single_sample_or_none_in_common_distinguishes_nothing():
     assert may_be_best({"a": {0: 1.0}, "b": {0: 9.0}}) == ["a", "b"]
     assert may_be_best({"a": {0: 1.0, 1: 1.0}, "b": {2: 9.0, 3: 9.0}}) == ["a", "b"]
     assert may_be_best({"a": {0: 1.0}}) == ["a"]
@@ -52,7 +52,7 @@ def test_a_single_sample_or_none_in_common_tells_nothing_apart():
 def test_the_truly_best_choice_is_kept_in_at_least_95_of_100_cases_even_among_equals():
     random = Random(2)
     lost = 0
-    for _ in range(1500):
+    for _ in range(600):
         scores = {k: {n: random.gauss(0.0, 1.0) for n in range(4)} for k in range(5)}  # all alike, so each is the best
         lost += 0 not in may_be_best(scores)
-    assert lost / 1500 < 0.06
+    assert lost / 600 < 0.07  # 5% and two standard deviations

@@ -103,7 +103,7 @@ def test_speedups_are_of_the_same_prompt_and_seed_and_seeds_of_a_prompt_are_aver
     assert (cell.prompts, cell.runs) == (1, 2)
 
 
-def test_the_best_k_is_named_where_it_can_be_told():
+def test_the_best_k_is_named_where_it_is_clear():
     assert best_ks(CLEAR, 0.0) == [4]
     assert finding(CLEAR, 0.0) == "k = 4 is the fastest"
     assert finding(CLEAR, 1.0) == "k = 1 and plain decoding are a statistical tie"
@@ -111,7 +111,7 @@ def test_the_best_k_is_named_where_it_can_be_told():
     assert finding(slow, 0.0) == "plain decoding is the fastest"
 
 
-def test_k_that_differ_by_chance_cannot_be_told_apart():
+def test_k_that_differ_by_chance_cannot_be_distinguished():
     close = samples_of({1: [120, 121, 122], 4: [200, 220, 190], 6: [210, 190, 215], 8: [195, 222, 189]})
     assert finding(close, 0.0) == "k = 4 to 8 are a statistical tie"
     assert [cell.best for cell in cells(close)] == [False, True, True, True]
@@ -179,7 +179,7 @@ def test_theory_says_nothing_of_windows_of_changing_length_or_without_plain_runs
     assert theory_of(varying, 0.0) is None
 
 
-def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_can_be_told():
+def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_is_clear():
     figure = drawn(speedup_curve(CLEAR, 0.0))
     plain, theory, slower, fastest = figure.data
     assert list(plain.y) == [1, 1]

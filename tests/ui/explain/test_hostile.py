@@ -12,19 +12,8 @@ from ui.explain.inspector import to_json
 NUMBERS = [0, 1, -1, -0.5, 0.5, 1e-300, 1e300, -1e300, 10**9, -(10**9), 0.9999999, None]
 TEXTS = ["", None, "<img src=x onerror=alert(1)>", "\u202e\x00", " ", "%{x}", "𝕏" * 5000, "</b><b>"]
 WHOLE = ("num_draft", "num_accepted", "step", "index", "position", "token_id")
-REAL = (
-    "draft_prob",
-    "target_prob",
-    "accept_prob",
-    "uniform",
-    "threshold",
-    "draft_entropy",
-    "target_entropy",
-    "draft_seconds",
-    "verify_seconds",
-    "total_seconds",
-    "time",
-)
+REAL = ("draft_prob", "target_prob", "accept_prob", "uniform", "threshold", "draft_entropy", "target_entropy")
+REAL += ("draft_seconds", "verify_seconds", "total_seconds", "time")
 
 
 def mangled(seed: int) -> Trace:
@@ -53,7 +42,7 @@ def _mangle(event: Event, chance: random.Random) -> None:
             setattr(event, name, tokens)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_nonsense_is_drawn_and_explained_without_an_error(seed):
     trace = mangled(seed)
     for number, event in enumerate(trace):

@@ -41,66 +41,6 @@ def said(trace: Trace, kind: EventKind) -> str:
     return " ".join(explain(trace, number).sentences)
 
 
-def test_a_rejected_draft_is_told_with_both_probabilities_the_draw_and_what_came_instead():
-    words = said(refused(), REJECTED)
-    assert "The draft gave “␣king” probability 0.55, the target only 0.12" in words
-    assert "0.12 ÷ 0.55 = 0.218" in words
-    assert "The draw 0.64 was not below 0.218: rejected." in words
-    assert "“␣queen” was drawn instead; the target gave it 0.31, the draft 0.2." in words
-
-
-def test_an_overrated_draft_may_be_kept_by_luck_of_the_draw():
-    words = said(step_of(token(PROPOSED, " king"), token(ACCEPTED, " king", **KING, uniform=0.1)), ACCEPTED)
-    assert "The draw 0.1 was below 0.218: accepted." in words
-
-
-def test_a_draft_that_is_not_overrated_is_always_kept():
-    numbers = {"draft_prob": 0.2, "target_prob": 0.31, "accept_prob": 1.0, "uniform": 0.97}
-    words = said(step_of(token(PROPOSED, " queen"), token(ACCEPTED, " queen", **numbers)), ACCEPTED)
-    assert "the target 0.31 – at least as much, so it is accepted for any draw: min(1, p/q) = 1" in words
-
-
-def test_a_close_call_is_shown_with_enough_digits_to_see_who_won():
-    assert "The draw 0.21819 was not below 0.21818: rejected." in said(refused(uniform=0.218190), REJECTED)
-
-
-def test_a_replacement_is_told_to_come_from_the_residual():
-    words = said(refused(), RESAMPLED)
-    assert "replaces the rejected “␣king”" in words
-    assert "max(0, p − q)" in words
-    assert "in the residual it had 0.48" in words
-
-
-def test_a_discarded_draft_names_what_it_followed():
-    words = said(refused(), DISCARDED)
-    assert "“␣sat” was drafted after the rejected “␣king”." in words
-    assert "without being judged" in words
-
-
-@pytest.mark.parametrize(("reason", "words"), [("stop", "end of the text"), ("length", "the limit of 9 tokens")])
-def test_a_token_cut_at_the_end_says_what_cut_it(reason, words):
-    trace = step_of(token(PROPOSED, " sat"), token(DISCARDED, " sat", reason=reason), max_tokens=9)
-    assert words in said(trace, DISCARDED)
-
-
-@pytest.mark.parametrize("settings", [{"verify_strategy": "greedy_match"}, {"temperature": 0.0}])
-def test_greedy_is_told_as_a_comparison_with_the_most_probable_token(settings):
-    numbers = {**KING, "accept_prob": 0.0}
-    trace = step_of(
-        token(PROPOSED, " king"), token(REJECTED, " king", **numbers), token(RESAMPLED, " queen", **QUEEN), **settings
-    )
-    words = said(trace, REJECTED)
-    assert "most probable token here is “␣queen” (0.31), while “␣king” has 0.12: rejected" in words
-    assert "draw" not in words
-    assert "It is the target's most probable token (0.31)." in said(trace, RESAMPLED)
-
-
-def test_greedy_keeps_the_same_token():
-    numbers = {"target_prob": 0.31, "accept_prob": 1.0, "draft_prob": 0.5}
-    trace = step_of(token(ACCEPTED, " queen", **numbers), verify_strategy="greedy_match")
-    assert "most probable token here is the same (0.31): accepted" in said(trace, ACCEPTED)
-
-
 def block(*judged: tuple[EventKind, float, float]) -> Trace:
     words = [" king", " sat", " on", " a"]
     events = [
@@ -110,73 +50,83 @@ def block(*judged: tuple[EventKind, float, float]) -> Trace:
     return step_of(*events, verify_strategy="block_verification")
 
 
-def test_block_verification_keeps_a_place_that_failed_for_a_later_one_that_passed():
-    words = said(block((ACCEPTED, 0.6, 0.9), (ACCEPTED, 0.5, 0.1), (REJECTED, 0.3, 0.8)), ACCEPTED)
-    assert "h = 0.6" in words
-    assert "it does not pass by itself, but position 2 does" in words
+def one(kind: EventKind = REJECTED, settings: dict | None = None, **numbers) -> Trace:
+    """A step with a token and nothing else."""
+    return step_of(token(kind, " king", **numbers), **settings or {})
 
 
-def test_block_verification_rejects_after_the_last_place_that_passed():
-    trace = block((ACCEPTED, 0.6, 0.2), (REJECTED, 0.5, 0.7), (DISCARDED, 0.3, 0.8))
-    assert "it does not pass, and the last position that did is 1" in said(trace, REJECTED)
-    assert "discarded, as all draft tokens after the rejected one" in said(trace, DISCARDED)
-    assert "no position did" in said(block((REJECTED, 0.5, 0.7)), REJECTED)
+def replaced(**settings) -> Trace:
+    return step_of(token(REJECTED, " king", **KING | {"accept_prob": 0.0}), token(RESAMPLED, " queen", **QUEEN), **settings)
 
 
-def test_typical_acceptance_is_told_by_its_threshold_and_marked_lossy():
-    numbers = {"target_prob": 0.12, "draft_prob": 0.55, "target_entropy": 2.0}
-    kept = step_of(token(ACCEPTED, " king", **numbers, accept_prob=1.0, threshold=0.09), verify_strategy="typical_acceptance")
-    words = said(kept, ACCEPTED)
-    assert "The target gives “␣king” probability 0.12, above the threshold 0.09: accepted." in words
-    assert "7.4 tokens of equal probability" in words
-    assert "lossy" in words
-    refused_ = step_of(
-        token(REJECTED, " king", **numbers, accept_prob=0.0, threshold=0.2), verify_strategy="typical_acceptance"
-    )
-    assert "not above the threshold 0.2: rejected" in said(refused_, REJECTED)
-    assert "lossy" in said(refused_, REJECTED)
+KEPT = {"draft_prob": 0.2, "target_prob": 0.31, "accept_prob": 1.0, "uniform": 0.97}
+CERTAIN = {"draft_prob": 1.0, "target_prob": 0.3, "accept_prob": 0.3, "uniform": 0.5}
+TYPICAL = {"target_prob": 0.12, "draft_prob": 0.55, "target_entropy": 2.0}
+LOSSY = {"verify_strategy": "typical_acceptance"}
+GREEDY = {"verify_strategy": "greedy_match"}
+AFTER = token(BONUS, " sat", 1, target_prob=0.4)
+BONUS_AFTER = step_of(token(PROPOSED, " king"), token(ACCEPTED, " king", **KING, uniform=0.1), AFTER)
+FAILED_FIRST = block((ACCEPTED, 0.6, 0.9), (ACCEPTED, 0.5, 0.1), (REJECTED, 0.3, 0.8))
+REJECTS = block((ACCEPTED, 0.6, 0.2), (REJECTED, 0.5, 0.7), (DISCARDED, 0.3, 0.8))
+INSTEAD = "“␣queen” was drawn instead; the target gave it 0.31, the draft 0.2."
+SAID = [  # the trace, the kind of its event that is explained, and what is said of it, among other words
+    (refused(), REJECTED, "The draft gave “␣king” probability 0.55, the target only 0.12"),
+    (refused(), REJECTED, "0.12 ÷ 0.55 = 0.218"),
+    (refused(), REJECTED, "The draw 0.64 was not below 0.218: rejected."),
+    (refused(), REJECTED, INSTEAD),
+    (one(ACCEPTED, **KING, uniform=0.1), ACCEPTED, "The draw 0.1 was below 0.218: accepted."),  # by luck of the draw
+    (one(ACCEPTED, **KEPT), ACCEPTED, "the target 0.31 – at least as much, so it is accepted for any draw: min(1, p/q) = 1"),
+    (refused(uniform=0.218190), REJECTED, "The draw 0.21819 was not below 0.21818: rejected."),  # digits enough to see who won
+    (refused(), RESAMPLED, "replaces the rejected “␣king”"),
+    (refused(), RESAMPLED, "max(0, p − q)"),
+    (refused(), RESAMPLED, "in the residual it had 0.48"),
+    (refused(), DISCARDED, "“␣sat” was drafted after the rejected “␣king”."),
+    (refused(), DISCARDED, "without being judged"),
+    (one(DISCARDED, reason="stop"), DISCARDED, "end of the text"),
+    (one(DISCARDED, {"max_tokens": 9}, reason="length"), DISCARDED, "the limit of 9 tokens"),
+    *((replaced(**way), REJECTED, "most probable token here is “␣queen” (0.31), while “␣king” has 0.12: rejected")
+      for way in (GREEDY, {"temperature": 0.0})),
+    *((replaced(**way), RESAMPLED, "It is the target's most probable token (0.31).") for way in (GREEDY, {"temperature": 0.0})),
+    (one(ACCEPTED, GREEDY, target_prob=0.31, accept_prob=1.0), ACCEPTED, "token here is the same (0.31): accepted"),
+    (FAILED_FIRST, ACCEPTED, "h = 0.6"),
+    (FAILED_FIRST, ACCEPTED, "it does not pass by itself, but position 2 does"),
+    (REJECTS, REJECTED, "it does not pass, and the last position that did is 1"),
+    (REJECTS, DISCARDED, "discarded, as all draft tokens after the rejected one"),
+    (block((REJECTED, 0.5, 0.7)), REJECTED, "no position did"),
+    (one(ACCEPTED, LOSSY, **TYPICAL, threshold=0.09), ACCEPTED, "0.12, above the threshold 0.09: accepted."),
+    (one(ACCEPTED, LOSSY, **TYPICAL, threshold=0.09), ACCEPTED, "7.4 tokens of equal probability"),
+    (one(ACCEPTED, LOSSY, **TYPICAL, threshold=0.09), ACCEPTED, "lossy"),
+    (one(REJECTED, LOSSY, **TYPICAL, threshold=0.2), REJECTED, "not above the threshold 0.2: rejected"),
+    (one(REJECTED, LOSSY, **TYPICAL, threshold=0.2), REJECTED, "lossy"),
+    (BONUS_AFTER, BONUS, "The one draft token was accepted."),
+    (BONUS_AFTER, BONUS, "this token is free"),
+    (BONUS_AFTER, BONUS, "where it had probability 0.4"),
+    (one(BONUS, target_prob=0.4), BONUS, "plain decoding"),
+    *((one(REJECTED, {"drafter": way}, **CERTAIN), REJECTED, words) for way in ("suffix", "prompt_lookup")
+      for words in ("was copied from similar earlier text", "q = 1")),
+    *((one(REJECTED, {"drafter": way}, **CERTAIN, forced=forced), REJECTED, words) for way in ("suffix", "head")
+      for forced, why in (("token", "allows no other token"), ("text", "requires the text"))
+      for words in (f"was forced: the guide {why}", "A forced token counts as certain (q = 1)")),
+    *((one(PROPOSED, {"drafter": "suffix+head"}, draft_prob=1.0, copied_from=source), PROPOSED, words)
+      for source, words in ((3, "was copied from similar earlier text"), (None, "The draft head proposed"))),
+    *((one(PROPOSED, {"drafter": way}, draft_prob=0.6), PROPOSED, f"The {who} proposed")
+      for way, who in (("model", "draft model"), ("head", "draft head"), ("mtp", "MTP layer"))),
+    (one(), REJECTED, NO_NUMBERS),
+]  # fmt: skip
 
 
-def test_a_bonus_token_is_free_after_kept_drafts_and_plain_without_any():
-    events = [token(PROPOSED, " king"), token(ACCEPTED, " king", **KING, uniform=0.1)]
-    words = said(step_of(*events, token(BONUS, " sat", 1, target_prob=0.4)), BONUS)
-    assert "The one draft token was accepted." in words
-    assert "this token is free" in words
-    assert "where it had probability 0.4" in words
-    words = said(step_of(token(BONUS, " sat", 0, target_prob=0.4)), BONUS)
-    assert "plain decoding" in words
+@pytest.mark.parametrize(("trace", "kind", "words"), SAID, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_token_is_explained_in_the_terms_of_its_rule_with_its_own_numbers(trace, kind, words):
+    assert words in said(trace, kind)
 
 
-@pytest.mark.parametrize("drafter", ["suffix", "prompt_lookup"])
-def test_a_copied_guess_is_told_as_certain(drafter):
-    numbers = {"draft_prob": 1.0, "target_prob": 0.3, "accept_prob": 0.3, "uniform": 0.5}
-    words = said(step_of(token(REJECTED, " king", **numbers), drafter=drafter), REJECTED)
-    assert "was copied from similar earlier text" in words
-    assert "q = 1" in words
-    assert "draft model" not in words
-
-
-@pytest.mark.parametrize(("forced", "why"), [("token", "allows no other token"), ("text", "requires the text")])
-def test_a_forced_draft_is_told_as_the_guide_s(forced, why):
-    numbers = {"draft_prob": 1.0, "target_prob": 0.3, "accept_prob": 0.3, "uniform": 0.5, "forced": forced}
-    for drafter in ("suffix", "head"):
-        words = said(step_of(token(REJECTED, " king", **numbers), drafter=drafter), REJECTED)
-        assert f"was forced: the guide {why}" in words
-        assert "A forced token counts as certain (q = 1)" in words
-
-
-@pytest.mark.parametrize(("source", "words"), [(3, "was copied from similar earlier text"), (None, "The draft head proposed")])
-def test_of_suffix_and_head_the_one_that_drafted_is_named(source, words):
-    drafted = token(PROPOSED, " king", draft_prob=1.0, copied_from=source)
-    assert words in said(step_of(drafted, drafter="suffix+head"), PROPOSED)
-    judged = step_of(drafted, token(ACCEPTED, " king", **KING, uniform=0.1), drafter="suffix+head")
-    assert ("was copied from similar earlier text" in said(judged, ACCEPTED)) == (source is not None)
-
-
-@pytest.mark.parametrize(("drafter", "who"), [("model", "draft model"), ("head", "draft head"), ("mtp", "MTP layer")])
-def test_who_guessed_is_said(drafter, who):
-    words = said(step_of(token(PROPOSED, " king", draft_prob=0.6), drafter=drafter), PROPOSED)
-    assert f"The {who} proposed" in words
+def test_what_does_not_apply_is_not_said():
+    assert "draw" not in said(replaced(**GREEDY), REJECTED)
+    assert "draft model" not in said(one(REJECTED, {"drafter": "suffix"}, **CERTAIN), REJECTED)
+    for source in (3, None):  # of suffix and head, the one that drafted is named
+        drafted = token(PROPOSED, " king", draft_prob=1.0, copied_from=source)
+        judged = step_of(drafted, token(ACCEPTED, " king", **KING, uniform=0.1), drafter="suffix+head")
+        assert ("was copied from similar earlier text" in said(judged, ACCEPTED)) == (source is not None)
 
 
 def test_a_proposal_is_explained_by_its_verdict_and_waits_while_there_is_none():
@@ -184,11 +134,6 @@ def test_a_proposal_is_explained_by_its_verdict_and_waits_while_there_is_none():
     waiting = Trace(refused().events[:3])
     assert case_of(waiting, 1).event.kind == PROPOSED
     assert "has not judged it yet" in " ".join(explain(waiting, 1).sentences)
-
-
-def test_without_recorded_numbers_the_words_say_so():
-    trace = step_of(token(PROPOSED, " king"), token(REJECTED, " king"))
-    assert NO_NUMBERS in said(trace, REJECTED)
 
 
 def test_details_are_the_events_own_numbers():
@@ -265,7 +210,7 @@ def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability():
     assert told["tokens"][2]["probs"][1] is None  # not recorded, which is not the same as zero
 
 
-def test_tokens_whose_bars_nobody_could_see_take_no_room_but_the_chosen_one_does():
+def test_tokens_whose_bars_no_one_could_see_take_no_room_but_the_chosen_one_does():
     unseen = {**KING, "target_top": top((" queen", 0.9999), ("the", 0.00009)), "draft_top": None, "target_prob": 0.00002}
     told = distributions(step_of(token(REJECTED, " king", **unseen)), 1)
     assert labels(told) == ["␣queen", "␣king"]

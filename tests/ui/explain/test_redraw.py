@@ -36,8 +36,8 @@ def test_the_bins_are_the_union_of_both_lists_and_other_closes_the_sums():
     assert redraw_data(rejected(), 3) is None
 
 
-def test_of_a_real_run_every_judged_draft_has_bins_that_sum_to_1(bundled_decoder):
-    trace = bundled_decoder.generate("Once upon a time", SamplingParams(max_tokens=40, seed=5), num_draft_tokens=4).trace
+def test_of_a_real_run_every_judged_draft_has_bins_that_sum_to_1(small_decoder):
+    trace = small_decoder.generate("Once upon a time", SamplingParams(max_tokens=40, seed=5), num_draft_tokens=4).trace
     judged = [(number, event) for number, event in enumerate(trace) if event.kind in JUDGED]
     assert len(judged) > 9
     for number, event in judged:

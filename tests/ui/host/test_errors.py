@@ -34,7 +34,7 @@ def page_that(function) -> Page:
     return page
 
 
-def test_a_failure_is_told_to_the_operator_without_its_words(caplog):
+def test_a_failure_is_reported_to_the_operator_without_its_words(caplog):
     error = answer_to(page_that(fails), SECRET)
     assert SECRET not in error.message
     assert "RuntimeError" in error.message
@@ -44,7 +44,7 @@ def test_a_failure_is_told_to_the_operator_without_its_words(caplog):
     assert 'return {"known": text}[text]' in caplog.text, "the line of code that failed"
 
 
-def test_a_refusal_is_told_to_the_caller_up_to_a_length(caplog):
+def test_a_refusal_is_reported_to_the_caller_up_to_a_length(caplog):
     error = answer_to(page_that(refuses), "prompt is empty")
     assert (error.message, error.title) == ("prompt is empty", "No")
     assert len(answer_to(page_that(refuses), SECRET * 1000).message) < MOST_CHARACTERS + 5

@@ -155,7 +155,7 @@ def test_a_run_is_measured_once_and_its_trace_keeps_it(ended, engine):
     assert speedup_of(reopened, asked=False) == said
 
 
-def test_a_stopped_run_is_measured_for_whoever_asks(ended):
+def test_a_stopped_run_is_measured_for_those_who_ask(ended):
     ended.events[-1].finish_reason = FinishReason.CANCELLED
     assert speedup_of(ended, asked=False) == {"reason": STOPPED, "again": True}
     assert "speedup" in speedup_of(ended, asked=True)

@@ -24,8 +24,8 @@ ASKED = Settings(prompt="Once upon a time there was a little fox who lived", max
 
 
 @pytest.fixture(scope="module")
-def catalog(bundled_engine) -> Catalog:
-    return Catalog({"bundled": ServedPair(bundled_engine, bundled_engine)})
+def catalog(small_engine) -> Catalog:
+    return Catalog({"bundled": ServedPair(small_engine, small_engine)})
 
 
 def decoded(catalog: Catalog, settings: Settings) -> Trace:
@@ -88,7 +88,7 @@ def test_judged_are_those_that_were_kept_and_the_first_that_was_not():
     assert acceptance(run([(3, 3), (3, 1), (2, 0), (0, 0)])) == Acceptance(4, 6)
 
 
-def test_a_run_without_its_guide_that_took_too_long_is_told_as_cut(catalog, monkeypatch):
+def test_a_run_without_its_guide_that_took_too_long_is_described_as_cut(catalog, monkeypatch):
     monkeypatch.setattr("ui.host.measuring.MOST_SECONDS", 0.0)
     assert acceptance(catalog.events("", ASKED.request())).cut
 
@@ -109,7 +109,7 @@ def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted(cat
     assert acceptance(guided).accepted == sum(event.kind == EventKind.ACCEPTED for event in guided)
 
 
-def test_the_page_is_told_the_figure_or_why_there_is_none():
+def test_the_page_is_given_the_figure_or_why_there_is_none():
     def busy() -> Acceptance:
         raise NotMeasured(BUSY)
 

@@ -91,10 +91,10 @@ def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_and
         catalog.stream("SmolLM2", request, threading.Event())
 
 
-def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default(bundled_engine):
-    for make, loaded in ((lambda: bundled_engine, False), (missing, True)):
+def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default(small_engine):
+    for make, loaded in ((lambda: small_engine, False), (missing, True)):
         first = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
-        tales = DeferredEngine("bundled", expected(None, 4), lambda: bundled_engine, 4, on_demand=True)
+        tales = DeferredEngine("bundled", expected(None, 4), lambda: small_engine, 4, on_demand=True)
         pairs = {"SmolLM2": ServedPair(first, first), "bundled": ServedPair(tales, tales)}
         catalog = Catalog(pairs, later={"SmolLM2": first}, on_demand={"bundled": tales})
         assert list(catalog.labels.values()) == ["SmolLM2", TALES]
@@ -108,7 +108,7 @@ def test_what_is_expected_of_the_bundled_pair_is_what_it_is(bundled_engine):
     assert expected(None, 4).chat == bundled_engine.about.chat
 
 
-def test_a_run_that_waited_for_it_is_told_why(bundled_engine):
+def test_a_run_that_waited_for_it_is_given_the_reason(bundled_engine):
     catalog, ended = awaiting(missing, bundled_engine), []
     over = threading.Event()
 

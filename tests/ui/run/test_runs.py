@@ -43,7 +43,7 @@ def test_batches_joined_are_the_run():
     assert [first for first, _ in batches] == [sum(len(e) for _, e in batches[:i]) for i in range(len(batches))]
 
 
-def test_a_failing_decoder_ends_the_batches_and_is_told():
+def test_a_failing_decoder_ends_the_batches_and_is_reported():
     def stream(cancel):
         yield Event(EventKind.STARTED)
         raise ValueError("prompt is empty")
@@ -65,18 +65,25 @@ def silent(cancel: threading.Event):
     yield from ()
 
 
-def test_cancelling_ends_the_decoder():
+@pytest.fixture
+def visit():
+    """A visitor's endless run, among the runs."""
     runs, run = Runs(), Run()
     run.start(decoding(endless))
     runs.add("visitor", run)
+    yield runs, run
+    run.cancel.set()
+    assert run.done.wait(60)
+
+
+def test_cancelling_ends_the_decoder(visit):
+    runs, run = visit
     runs.cancel("visitor")
     assert run.done.wait(60)
 
 
-def test_a_second_run_takes_the_first_one_s_place():
-    runs, first, second = Runs(), Run(), Run()
-    first.start(decoding(endless))
-    runs.add("visitor", first)
+def test_a_second_run_takes_the_first_one_s_place(visit):
+    (runs, first), second = visit, Run()
     runs.add("visitor", second)
     assert first.done.wait(60)
     assert not second.cancel.is_set()
@@ -94,24 +101,18 @@ def test_a_visitor_does_not_end_another_s_run():
     assert runs.get(mine.id) is None
 
 
-def test_a_visitor_who_leaves_is_forgotten():
-    runs, run = Runs(), Run()
-    run.start(decoding(endless))
-    runs.add("visitor", run)
+def test_a_visitor_who_leaves_is_forgotten(visit):
+    runs, run = visit
     runs._forget("visitor")
     assert run.done.wait(60)
     assert runs.get(run.id) is None
 
 
-def test_a_run_whose_visitor_s_connection_ends_goes_on_and_can_be_asked_about():
-    runs, run = Runs(), Run()
-    run.start(decoding(endless))
-    runs.add("visitor", run)
+def test_a_run_whose_visitor_s_connection_ends_goes_on_and_can_be_asked_about(visit):
+    runs, run = visit
     runs.leave("visitor")
     assert not run.cancel.is_set()
     assert runs.get(run.id) is run
-    run.cancel.set()
-    assert run.done.wait(60)
 
 
 def test_a_visitor_who_does_not_come_back_is_forgotten_in_the_end(monkeypatch):
@@ -138,7 +139,7 @@ def test_a_visitor_who_reads_on_is_not_forgotten(monkeypatch):
     assert not mine.cancel.is_set()
 
 
-def test_a_run_nobody_reads_is_ended(monkeypatch):
+def test_a_run_no_one_reads_is_ended(monkeypatch):
     monkeypatch.setattr("ui.run.runs.ABANDONED_SECONDS", 0.0)
     run = Run()
     run.start(decoding(endless))
@@ -154,7 +155,7 @@ def test_only_so_many_runs_are_kept_and_each_visitor_s_last_two():
     assert [runs.get(run.id) is not None for run in made] == [False, False, True, True, True]
 
 
-def test_what_a_visitor_opens_ends_nobody_s_run_and_is_itself_forgotten():
+def test_what_a_visitor_opens_ends_no_other_run_and_is_itself_forgotten():
     live, finished = Run(), Run(events_of(10))
     runs = Runs(total_bytes=10 * finished.size)
     live.start(decoding(silent))

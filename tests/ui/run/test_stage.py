@@ -77,15 +77,9 @@ def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
 
 
 def test_odd_questions_get_an_empty_answer():
-    resync, leave, trace, explain, _, _, plain, link, file = _server_functions(Runs())
+    every = _server_functions(Runs())
     for odd in (None, [], ["x"], ["no run", 0], ["no run", 1, 2], [None, None], [None, None, None], {"run": 1}, "text"):
-        assert explain(odd) == ""
-        assert resync(odd) == ""
-        assert trace(odd) == ""
-        assert leave(odd) == ""
-        assert link(odd) == ""
-        assert plain(odd) == ""
-        assert file(odd) == ""
+        assert [function(odd) for function in (*every[:4], *every[6:])] == [""] * 7
     runs, mine = Runs(), Run(run([(1, 1)]).events)
     runs.add("visitor", mine)
     resync, _, _, explain, *_ = _server_functions(runs)

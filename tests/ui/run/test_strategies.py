@@ -12,9 +12,9 @@ from ui.run.strategies import GREEDY, NO_DRAFTS, NOT_RECORDED, compared_steps, m
 
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification", "typical_acceptance"])
-def test_the_view_tells_the_rounds_as_the_events_do(bundled_decoder, strategy):
+def test_the_view_states_the_rounds_as_the_events_do(small_decoder, strategy):
     params = SamplingParams(max_tokens=40, temperature=1.0, seed=2)
-    trace = bundled_decoder.generate("Once upon a time", params, num_draft_tokens=4, verify_strategy=strategy).trace
+    trace = small_decoder.generate("Once upon a time", params, num_draft_tokens=4, verify_strategy=strategy).trace
     steps = [event for event in trace if event.kind == EventKind.STEP and event.num_draft]
     rounds = compared_steps(trace)
     assert [one.number for one in rounds] == [step.step for step in steps]
@@ -43,7 +43,7 @@ def test_the_view_tells_the_rounds_as_the_events_do(bundled_decoder, strategy):
     assert shown.count("data-same") == len(rounds) - parting
 
 
-def test_kept_is_counted_over_the_rounds_that_tell_it_and_what_is_left_out_is_said(monkeypatch):
+def test_kept_is_counted_over_the_rounds_that_state_it_and_what_is_left_out_is_said(monkeypatch):
     monkeypatch.setattr("ui.run.strategies.MOST_STEPS", 1)
     trace = run([(2, 1), (3, 3)])
     steps = [event for event in trace if event.kind == EventKind.STEP]
@@ -54,7 +54,7 @@ def test_kept_is_counted_over_the_rounds_that_tell_it_and_what_is_left_out_is_sa
     assert "1 later step is not shown." in shown
 
 
-def test_of_a_run_that_tells_nothing_it_says_why():
+def test_of_a_run_that_says_nothing_it_says_why():
     assert NOT_RECORDED in markup(run([(3, 1)]))
     assert NO_DRAFTS in markup(run([(0, 0), (0, 0)]))
     for settings in ({"temperature": 0}, {"verify_strategy": "greedy_match"}):

@@ -1,0 +1,466 @@
+"""Drafting with a head, a block drafter, or copies and a head: lossless, and drawn from what its definition says of a text."""
+
+import json
+import threading
+from functools import cache
+from itertools import chain, pairwise
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, VerifyStrategy, load_pair
+from naive_speculate.__main__ import main
+from naive_speculate.events import OUTPUT_KINDS, FinishReason
+from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.infer.head.checkpoint import load_head
+from naive_speculate.speculate.batch import PartialStepError
+from naive_speculate.speculate.draft import DRAFTERS, BlockDrafter, HeadDrafter
+from naive_speculate.speculate.draft.suffix import SuffixDrafter
+from naive_speculate.speculate.draft.suffix_head import MIN_MATCH
+from naive_speculate.speculate.request import Request
+from naive_speculate.testing import prove_lossless
+from naive_speculate.testing.toy_head import pair_with_head
+from tests import blocks
+from tests.heads import eager_window, head_config, head_tensors, save_head
+from tests.infer.llamas import made
+from tests.speculate.rows import admitted
+from tests.speculate.toys import ToyModel, enumerate_outputs
+from tests.tiny import save_model, tiny_llama
+
+WAYS = {
+    "transformers": (TransformersLanguageModel, "torch"),
+    "onnx": (lambda model: made(model, "onnx"), "onnx"),
+    "torch": (lambda model: made(model, "torch"), "torch"),
+    "graphs": (lambda model: made(model, "graphs"), "torch"),
+}
+BOTH = "suffix+head"
+EXECUTED = [*(("head", way) for way in WAYS), *(("block", way) for way in list(WAYS)[:3]), (BOTH, "transformers")]
+REPEATING = [50] + [60, 61, 62] * 6
+PROMPTS = ([5, 17, 80, 3], [9] * 11 + [4, 33], REPEATING, [61], [2, 90, 14, 14, 2, 90])
+DEPTH, LAYERS, BLOCK_LAYERS = 2, (0, 1, 2), (1, 2, 2)
+CONFIG = head_config()
+TENSORS = head_tensors(CONFIG)
+BLOCK_TENSORS = blocks.block_tensors(known=60)
+BLOCK_CONFIG = blocks.CONFIG | {"dflash_config": {"mask_token_id": 96, "target_layer_ids": [0, 1, 1]}}
+SAMPLED, BLOCK = VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    layers = {"eagle_aux_hidden_state_layer_ids": list(LAYERS)}
+    head = save_head(tmp_path_factory.mktemp("head"), "speculators", CONFIG, TENSORS, **layers)
+    block = blocks.save_block(tmp_path_factory.mktemp("block"), BLOCK_TENSORS, BLOCK_CONFIG)
+    return {"head": head, BOTH: head, "block": block}
+
+
+@pytest.fixture(scope="module")
+def decoder_of(folders):
+    """The decoder with a drafter in an executor."""
+
+    @cache
+    def found(drafter, way="torch"):
+        wrap, executor = WAYS[way]
+        target = wrap(source())
+        head = load_head(folders[drafter], target, target.device, torch.float32, executor)
+        return SpeculativeDecoder(ModelPair(target, head=head))
+
+    return found
+
+
+@pytest.fixture(scope="module")
+def one(decoder_of):
+    """A decoder in one executor, for what does not depend on it."""
+    return decoder_of("head")
+
+
+@cache
+def source():
+    """The target in transformers."""
+    return tiny_llama(DEPTH, seed=0)
+
+
+def check(events, prompt, drafter="head", count=2):
+    """Every window was drawn from what the definition gives for the committed tokens; there were some windows."""
+    steps: dict[int, list] = {}
+    for event in events:
+        if event.step is not None:
+            steps.setdefault(event.step, []).append(event)
+    committed = [[event.token_id for event in steps[step] if event.kind in OUTPUT_KINDS] for step in sorted(steps)]
+    text, place, windows = [*prompt, *chain(*committed)], len(prompt), 0
+    every = features_of(text, BLOCK_LAYERS if drafter == "block" else LAYERS)
+    embedding = source().model.embed_tokens.weight.detach()
+    for step, new in zip(sorted(steps), committed, strict=True):
+        proposed = [event for event in steps[step] if event.kind == EventKind.PROPOSED and event.copied_from is None]
+        if proposed:
+            windows += 1
+            tokens, features = text[:place], every[: place - 1]
+            drafts = [event.token_id for event in proposed]
+            if drafter == "block":
+                output = source().lm_head.weight.detach()
+                logits = blocks.eager_block(BLOCK_TENSORS, BLOCK_CONFIG, embedding, output, tokens[-1], features)
+            else:
+                logits = eager_window(TENSORS, CONFIG, embedding, tokens, features, drafts)
+            expected = logits.softmax(-1)[torch.arange(len(drafts)), drafts]
+            assert [event.draft_prob for event in proposed] == pytest.approx(expected.tolist(), rel=5e-3, abs=1e-5)
+        place += len(new)
+    assert windows >= count
+
+
+def features_of(tokens, layers):
+    """The hidden states that the head reads, a row for each token; each depends on the tokens up to its own."""
+    kept = []
+    hook = source().model.layers[-1].register_forward_hook(lambda _module, _input, output: kept.append(output))
+    with torch.no_grad():
+        states = source()(torch.tensor([tokens]), output_hidden_states=True).hidden_states
+    hook.remove()
+    last = kept[0][0] if isinstance(kept[0], tuple) else kept[0]
+    found = [last if layer == DEPTH else states[layer] for layer in layers]
+    return torch.cat([one.reshape(-1, one.shape[-1]) for one in found], dim=-1)
+
+
+def params(**more):
+    return SamplingParams(**{"max_tokens": 11, "seed": 3, "ignore_eos": True} | more)
+
+
+PLAIN = SamplingParams(max_tokens=3)
+# One token more, so that there is a second window, and two tokens at a time, so that paths stay few.
+WARPED = params(max_tokens=4, temperature=1.6, top_k=2, top_p=0.95, presence_penalty=0.7)
+SHORT = params(max_tokens=3, temperature=1.6, top_k=2, presence_penalty=0.7)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "kind", "prompt", "settings", "strategy"),  # every kind of drafter under both strategies
+    [
+        ("head", {}, [1, 2, 1], PLAIN, SAMPLED),
+        ("head", {}, [2], WARPED, BLOCK),
+        ("head", {"adds": True}, [2], PLAIN, BLOCK),
+        ("head", {"adds": True}, [1, 2, 1], SHORT, SAMPLED),
+        ("block", {"block": True}, [2], PLAIN, SAMPLED),
+        ("block", {"block": True}, [1, 2, 1], SHORT, BLOCK),
+        (BOTH, {}, [1, 2, 1, 2, 1], PLAIN, BLOCK),
+        (BOTH, {}, [1, 2, 1, 2, 1], WARPED, SAMPLED),
+    ],
+)
+def test_the_output_distribution_is_the_target_s(monkeypatch, drafter, kind, prompt, settings, strategy):
+    """The head has two of three tokens; after a prompt of one token, the first step has nothing to draft from."""
+    calls = []
+    for each, method in ((SuffixDrafter, "proposal"), (HeadDrafter, "propose")):
+        before = getattr(each, method)
+        monkeypatch.setattr(each, method, lambda *args, before=before, each=each: (calls.append(each), before(*args))[1])
+    given = {"pair": pair_with_head(3, 3, **kind), "prompt": prompt, "params": settings, "num_draft_tokens": 2}
+    proof = prove_lossless(drafter=drafter, verifier=strategy, **given)
+    assert proof.lossless, str(proof)
+    assert proof.max_difference < 1e-12
+    assert proof.num_paths > 20
+    assert drafter != BOTH or set(calls) == {SuffixDrafter, HeadDrafter}
+
+
+@pytest.mark.parametrize("drafter", [HeadDrafter, BlockDrafter, BOTH])
+def test_it_can_be_proven_without_models_of_one_s_own(drafter):
+    proof = prove_lossless(drafter=drafter, verifier="speculative_sampling", params=SamplingParams(max_tokens=2))
+    assert proof.lossless, str(proof)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "sampling", "strategy"),
+    [
+        *(("head", "sampled", strategy) for strategy in VerifyStrategy),
+        ("block", "sampled", BLOCK),
+        ("block", "argmax", SAMPLED),
+    ],
+)
+def test_greedy_decoding_has_one_output(drafter, sampling, strategy):
+    pair, greedy = pair_with_head(4, 5, block=drafter == "block"), params(max_tokens=8, temperature=0)
+    options = {"drafter": drafter, "verify_strategy": strategy, "draft_sampling": sampling, "num_draft_tokens": 3}
+    assert enumerate_outputs(pair, [1, 2], greedy, **options) == enumerate_outputs(pair, [1, 2], greedy, num_draft_tokens=0)
+
+
+@pytest.mark.parametrize(("drafter", "way"), EXECUTED)
+def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(decoder_of, drafter, way):
+    settings = [params(seed=number, max_tokens=10 + 2 * number) for number in range(3)]
+    decoder, options = decoder_of(drafter, way), {"drafter": drafter, "num_draft_tokens": "auto" if drafter == BOTH else 3}
+    together = decoder.generate(list(PROMPTS[:3]), settings, detail="probs", **options)
+    assert sum(result.metrics.num_accepted_draft_tokens for result in together) > 0
+    assert {place is None for found in together for place in copied(found)} == ({True, False} if drafter == BOTH else {True})
+    for prompt, own, result in zip(PROMPTS[:3], settings, together, strict=True):
+        check(result.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2)
+        alone = decoder.generate(prompt, own, **options)
+        assert result.token_ids == alone.token_ids
+        assert copied(result) == copied(alone)
+
+
+def copied(result) -> list[int | None]:
+    """Where each draft was copied from; None for the head's."""
+    return [event.copied_from for event in result.trace if event.kind == EventKind.PROPOSED]
+
+
+@pytest.mark.parametrize(("drafter", "way"), EXECUTED)
+def test_greedy_output_is_that_of_plain_decoding(decoder_of, drafter, way):
+    decoder, greedy = decoder_of(drafter, way), params(temperature=0, max_tokens=11)
+    plain = [result.token_ids for result in decoder.generate(list(PROMPTS), greedy, num_draft_tokens=0, detail="none")]
+    for k in (8, "auto") if way == "torch" or drafter == BOTH else (8,):
+        drafted = decoder.generate(list(PROMPTS), greedy, drafter=drafter, num_draft_tokens=k, detail="none")
+        assert [result.token_ids for result in drafted] == plain
+        windows = [event.num_draft for result in drafted for event in result.trace if event.kind == EventKind.STEP]
+        if drafter == "block":  # windows end with the block
+            assert 0 < max(windows) <= blocks.BLOCK - 1
+            assert k == "auto" or max(windows) == blocks.BLOCK - 1
+
+
+@pytest.mark.parametrize(("size", "prompt"), [(1, PROMPTS[1]), (5, PROMPTS[1]), (5, [11, 12, 13, 14, 15])])
+def test_prompts_are_taken_in_chunk_by_chunk(one, monkeypatch, size, prompt):
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", size)
+    result = one.generate(prompt, params(max_tokens=12), drafter="head", num_draft_tokens=3, detail="probs")
+    check(result.trace.events, prompt)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "way", "logprobs"),
+    [("head", "transformers", 2), ("head", "graphs", None), ("head", "onnx", 2), ("block", "torch", 2), (BOTH, "torch", None)],
+)
+def test_siblings_share_a_prompt_taken_in_by_chunks_and_go_their_own_ways(decoder_of, monkeypatch, drafter, way, logprobs):
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
+    several, prompt = params(n=2, prompt_logprobs=logprobs, max_tokens=10), REPEATING if drafter == BOTH else PROMPTS[1]
+    result = decoder_of(drafter, way).generate(prompt, several, drafter=drafter, num_draft_tokens=3, detail="probs")
+    assert len({tuple(output.token_ids) for output in result.outputs}) == 2
+    for output in result.outputs:
+        check(output.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2)
+
+
+def test_a_sibling_that_is_left_waiting_drafts_on(one):
+    """Its source has stepped alone, so that the state to begin from is gone: its first step is a plain one."""
+    batch = one.new_batch()
+    run = one.prepare(Request(PROMPTS[1], params(n=2), drafter="head", num_draft_tokens=3, detail="probs"))
+    batch.admit(run.rows)
+    events = []
+    for _ in range(3):
+        events += run.events(batch.step(run.rows[:1]))
+    while not run.over:
+        events += run.events(batch.step(run.rows))
+    for row in run.rows:
+        check([event for event in events if event.row == row.row], PROMPTS[1])
+
+
+def test_rows_join_and_leave_between_steps(one):
+    batch, cancel = one.new_batch(), threading.Event()
+    options = {"drafter": "head", "num_draft_tokens": 4}
+    first = admitted(one, batch, PROMPTS[0], params(max_tokens=20), **options)
+    second = admitted(one, batch, PROMPTS[1], params(seed=4, max_tokens=30), cancel, **options)
+    plain = admitted(one, batch, PROMPTS[3], params(seed=6, max_tokens=10), num_draft_tokens=0)
+    for _ in range(4):
+        batch.step([first, second, plain])
+    cancel.set()
+    third = admitted(one, batch, [7, 8], params(seed=5, max_tokens=10), **options)
+    while not (first.ended and third.ended and plain.ended):
+        batch.step([first, second, third, plain])
+    assert second.finish_reason == FinishReason.CANCELLED
+    batch.release([first, second, third, plain])
+    for row, prompt in ((first, PROMPTS[0]), (third, [7, 8])):
+        assert row.output_token_ids == one.generate(prompt, row.params, **options).token_ids
+
+
+@pytest.mark.parametrize(
+    ("drafter", "fails"), [("head", "score"), ("head", "propose"), ("head", "commit"), ("block", "score"), (BOTH, "score")]
+)
+def test_a_step_that_failed_is_made_again_as_if_it_had_not(decoder_of, monkeypatch, drafter, fails):
+    """Whether memory gave out in the target, in the head, or after some rows were committed."""
+    decoder, options = decoder_of(drafter), {"drafter": drafter, "num_draft_tokens": 3, "detail": "probs"}
+    batch, prompts = decoder.new_batch(), (PROMPTS[1], REPEATING)
+    runs = [decoder.prepare(Request(prompt, params(), **options)) for prompt in prompts]
+    rows, events = [row for run in runs for row in run.rows], [[], []]
+    for run in runs:
+        batch.admit(run.rows)
+    for number in range(40):
+        going_on = [row for row in rows if not row.ended]
+        if not going_on:
+            break
+        if number in (1, 4, 5):
+            saved = [row.save() for row in going_on]
+            with monkeypatch.context() as patch:
+                patched(patch, batch, fails, going_on[-1])
+                with pytest.raises((MemoryError, PartialStepError)) as failed:
+                    batch.step(going_on)
+            partial = isinstance(failed.value, PartialStepError)
+            assert partial == (fails == "commit" and len(going_on) > 1)
+            records = failed.value.records if partial else {}
+            assert list(records) == going_on[:-1] * partial
+            batch.rewind(going_on)
+            for row, state in zip(going_on, saved, strict=True):
+                row.restore(state)
+        else:
+            records = batch.step(going_on)
+        for run, seen in zip(runs, events, strict=True):
+            seen += run.events(records)
+    for run, seen, prompt in zip(runs, events, prompts, strict=True):
+        assert run.over
+        assert run.rows[0].output_token_ids == decoder.generate(prompt, params(), **options).token_ids
+        check(seen, prompt, drafter, count=0 if drafter == BOTH else 2)
+
+
+def patched(patch, batch, fails, row):
+    def fail(*_args, **_options):
+        raise MemoryError
+
+    head, calls, commit = batch.pair.head, [], type(row).commit
+    if fails == "score":
+        patch.setattr(batch.target, "compute", fail)
+    elif fails == "propose":
+        forward = head.forward
+        patch.setattr(head, "forward", lambda *args: fail() if len(calls) == 2 else (calls.append(1), forward(*args))[1])
+    else:
+        patch.setattr(type(row), "commit", lambda self, outcome: fail() if self is row else commit(self, outcome))
+
+
+def test_the_cache_of_the_head_holds_no_token_that_is_not_committed(one):
+    batch = one.new_batch()
+    rows = [admitted(one, batch, prompt, params(max_tokens=11), drafter="head", num_draft_tokens=5) for prompt in PROMPTS[:3]]
+    drafter = batch.drafters["head"]
+    while not all(row.ended for row in rows):
+        batch.step(rows)
+        for row in rows:
+            if not row.ended:
+                history = drafter.histories[row]
+                assert history.slot.num_tokens == history.start
+                assert history.end == len(row.token_ids) - 1
+    batch.release(rows)
+    assert drafter.histories == {}
+
+
+@pytest.mark.parametrize("num_draft_tokens", [4, "auto"])
+def test_windows_end_where_the_sequence_does(one, num_draft_tokens):
+    prompt = [3 + number % 90 for number in range(one.pair.target.max_positions - 6)]
+    result = one.generate(prompt, params(max_tokens=30), drafter="head", num_draft_tokens=num_draft_tokens)
+    assert len(result.token_ids) == 6
+
+
+def test_what_a_pair_lacks_is_said_in_one_line(one, decoder_of):
+    targets = ModelPair(one.pair.target), ModelPair(ToyModel(97, 1), head=one.pair.head)
+    block = decoder_of("block").pair
+    for pair, drafter, message in (
+        (targets[0], "head", r"^drafter is 'head', but this pair has no draft head$"),
+        (targets[0], BOTH, r"^drafter is 'suffix\+head', but this pair has no draft head$"),
+        (block, "head", "but this pair has no draft head$"),
+        (one.pair, "block", "but this pair has no block drafter$"),
+        (targets[1], "head", "but ToyModel returns no hidden states, which a head reads"),
+        (ModelPair(ToyModel(97, 1), head=block.head), "block", "but ToyModel returns no hidden states, which a head reads$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SpeculativeDecoder(pair).generate([1, 2], drafter=drafter)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 64}, "is for a target with hidden_size 32, this one's is 64"),
+        ({"vocab_size": 99}, "is for a target with vocab_size 97, this one's is 99"),
+        ({"num_hidden_layers": 1}, "reads layer 2 of its target, this one has 1"),
+    ],
+)
+def test_a_head_for_another_target_is_refused_in_words(one, decoder_of, changes, message):
+    config = source().config.to_dict() | changes
+    config.pop("head_dim")
+    other = TransformersLanguageModel(LlamaForCausalLM(LlamaConfig(**config)))
+    for decoder in (one, decoder_of("block")) if "num_hidden_layers" in changes else (one,):
+        with pytest.raises(ValueError, match=f"^head '.*' {message}$"):
+            ModelPair(other, head=decoder.pair.head)
+    with pytest.raises(ValueError, match=r"^head must be a DraftHead, which load_pair loads, got 3"):
+        ModelPair(other, head=3)
+
+
+def test_prompts_come_to_every_drafter_that_wants_to_see_them(one, monkeypatch):
+    """Registered from outside, with layers of its own, in a batch with the head."""
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
+    seen = []
+
+    class Watching(DRAFTERS["prompt_lookup"]):
+        layers = (1, 0)
+
+        def observe(self, rows, starts, features):
+            seen.extend((row.row, start, states) for row, start, states in zip(rows, starts, features, strict=True))
+
+    monkeypatch.setitem(DRAFTERS, "watching", Watching)
+    batch = one.new_batch()
+    watched = admitted(one, batch, PROMPTS[1], params(max_tokens=6), drafter="watching")
+    other = admitted(one, batch, PROMPTS[1], params(max_tokens=6), drafter="head")
+    while not (watched.ended and other.ended):
+        batch.step([watched, other])
+    with torch.no_grad():
+        states = source()(torch.tensor([PROMPTS[1]]), output_hidden_states=True).hidden_states
+    expected = torch.cat([states[1][0], states[0][0]], dim=-1)[:-1]
+    assert [start for _, start, _ in seen] == [0, 4, 8]
+    assert all(start + len(part) == following for (_, start, part), (_, following, _) in pairwise(seen))
+    torch.testing.assert_close(torch.cat([states for _, _, states in seen]), expected, atol=2e-4, rtol=2e-4)
+
+
+def test_the_command_line_drafts_with_a_block_drafter(folders, tmp_path, capsys):
+    """Given as the draft, it is recognised; it is the pair's own drafter."""
+    save_model(source(), tmp_path / "target")
+    folder = folders["block"]
+    pair = load_pair(tmp_path / "target", folder, device="cpu")
+    assert pair.names == {"target": "target", "block": folder.name}
+    assert pair.costs("block").verify[1] == pair.costs("suffix").verify[1] + pair._share(pair.head)
+    options = ["--target", str(tmp_path / "target"), "--head", str(folder), "--device", "cpu", "--max-tokens", "6", "--json"]
+    assert main(["generate", "w3 w5 w8", *options]) == 0
+    started, *events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert started["settings"]["drafter"] == "block"
+    assert started["models"]["block"] == folder.name
+    assert started["head_layers"] == list(BLOCK_LAYERS)
+    assert any(event["kind"] == "proposed" for event in events)
+
+
+def test_copies_and_a_head_give_the_bundled_pair_s_greedy_output(bundled_decoder):
+    prompts = ["apples, pears, plums, apples, pears, plums, apples,", "Once upon a time"]
+    greedy = SamplingParams(temperature=0, max_tokens=8)
+    plain = bundled_decoder.generate(prompts, greedy, num_draft_tokens=0, detail="none")
+    found = bundled_decoder.generate(prompts, greedy, num_draft_tokens=8, drafter=BOTH, detail="none")
+    assert [result.token_ids for result in found] == [result.token_ids for result in plain]
+    first, second = map(copied, found)
+    assert first[0] is not None
+    assert second[0] is None
+    assert found[0].trace.started.head_layers == list(bundled_decoder.pair.head.layers)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_row_copies_after_a_long_match_and_the_head_drafts_elsewhere(one, temperature):
+    result = one.generate(REPEATING, params(temperature=temperature, max_tokens=18), drafter=BOTH, detail="probs")
+    text, kinds = list(REPEATING), set()
+    for event in result.trace:
+        if event.kind == EventKind.PROPOSED and event.index == 0:
+            assert (event.copied_from is not None) == (num_shared_end(text) >= MIN_MATCH)
+            kinds.add(event.copied_from is None)
+        if event.kind in OUTPUT_KINDS:
+            text.append(event.token_id)
+    assert kinds == {True, False}
+    check(result.trace, REPEATING, BOTH, count=1)
+
+
+def num_shared_end(text: list[int]) -> int:
+    """The most tokens at the end of a text that occur before."""
+    ends = range(1, len(text))
+    return max((n for n in ends if any(text[at : at + n] == text[-n:] for at in range(len(text) - n))), default=0)
+
+
+def test_the_head_is_asked_again_after_more_copies_than_a_window_of_its_own_begins_with(one, monkeypatch):
+    """A row that copies for long is prefilled in between; then the head's first window is what its definition says."""
+    monkeypatch.setattr("naive_speculate.speculate.draft.head._MAX_QUERY", 6)
+    batch, settings = one.new_batch(), params(temperature=0, max_tokens=30)
+    row = admitted(one, batch, REPEATING, settings, drafter=BOTH, num_draft_tokens=4)
+    drafter = batch.drafters[BOTH]
+    while not row.ended:
+        batch.step([row])
+        if not row.ended:
+            history = drafter.head.histories[row]
+            assert history.end == len(row.token_ids) - 1
+            assert len(history.states) <= 6 + 4 + 1
+            assert drafter.suffix.indexes[row].num_tokens == len(row.token_ids)
+    assert row.output_token_ids == one.generate(REPEATING, settings, num_draft_tokens=0).token_ids
+    batch.release([row])
+    assert not drafter.head.histories
+    assert not drafter.suffix.indexes
+
+
+def test_copies_and_a_head_cost_what_the_head_costs_and_may_be_the_pair_s_fastest(one):
+    pair = one.pair
+    assert pair.costs(BOTH) == pair.costs("head") != pair.costs("suffix")
+    assert ModelPair(pair.target, head=pair.head, fastest_drafter=BOTH).default_drafter == BOTH
