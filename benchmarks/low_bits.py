@@ -53,9 +53,9 @@ def same_logits(model: Any) -> bool:
     """Whether the logits of nine tokens are the same in one pass and in nine."""
     tokens = torch.arange(CONTEXT + max(COUNTS))[None]
     together, apart = model.new_cache(1), model.new_cache(1)
-    found = model.forward(tokens, together).logits[:, CONTEXT:]
+    found = model.forward(tokens, together)[:, CONTEXT:]
     model.forward(tokens[:, :CONTEXT], apart)
-    singles = [model.forward(tokens[:, at : at + 1], apart).logits for at in range(CONTEXT, tokens.shape[1])]
+    singles = [model.forward(tokens[:, at : at + 1], apart) for at in range(CONTEXT, tokens.shape[1])]
     return torch.equal(found, torch.cat(singles, 1))
 
 
