@@ -28,7 +28,7 @@ from ui.run import controls as parts
 from ui.run.settings import Settings
 
 INTRO = (
-    "How many tokens should be drafted per step? Every field of these maps is measured: several prompts, each decoded "
+    "How many tokens should be drafted per step? Every cell of these maps is measured: several prompts, each decoded "
     "plainly and with k draft tokens per step. With five prompts or more, the 95% interval is below each mean. A star marks "
     "every k that may be the fastest."
 )

@@ -27,7 +27,7 @@ from ui.notify import QUIET, warn
 from ui.run import controls as parts
 from ui.run.settings import Settings
 
-RECORDED = "A recorded run of the bundled models."
+RECORDED = "Recorded with the bundled models, unless it says calculated."
 LIVE = "Live, on this machine, with your prompt."
 ANSWERS = "answers"
 MOST_SEEN = 100

@@ -24,7 +24,7 @@ class ModelDrafter(BatchDrafter):
     draft model's cache."""
 
     title = "Draft model"
-    about = "A smaller model writes ahead. For any text that it was taught, too."
+    about = "A smaller model drafts. Suits every kind of text that it was trained on."
 
     drafts_windows = True
 
