@@ -99,7 +99,7 @@ def main() -> None:
     for bits in (8, 4):
         GraphBuilder._linear = partialmethod(_linear, bits)  # type: ignore[method-assign, assignment]
         table.add_row(*row(f"{bits} bits", options.new_tokens))
-    output(120).print(table)
+    output(140).print(table)
 
 
 if __name__ == "__main__":
