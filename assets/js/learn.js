@@ -8,7 +8,7 @@ import { plot } from "./plot.js";
 
 const WAITING = "Waiting for the machine …";
 const STOPPED = "Stopped. The picture shows the results so far.";
-const TYPED_INTO = "input, textarea, select, [contenteditable], [role=slider], [role=listbox], [role=tab], dialog[open] *, .ns-token[data-step]";
+const TYPED_INTO = "input, textarea, select, [contenteditable], [role=slider], [role=listbox], dialog[open] *, .ns-token[data-step]";
 
 const EXERCISES = "Exercises";
 const [LARGEST, SMALLEST] = [30, 18]; // pixels of type in lecture mode
@@ -69,6 +69,7 @@ class Learn {
       if (this.lesson !== lesson) return;
     }
     this.draw();
+    this.root.querySelector("[data-chart]:not([hidden]) .ns-plot")?.classList.add("ns-late"); // until it is drawn
   }
 
   learn(content) {

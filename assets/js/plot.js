@@ -102,6 +102,7 @@ function draw(place) {
   const width = state.width = place.clientWidth;
   if (!width) return; // in a closed tab: drawn when that opens
   state.stale = false;
+  place.classList.remove("ns-late");
   const began = performance.now();
   const { data, layout } = colored(state.figure);
   const template = colored(TEMPLATE);
