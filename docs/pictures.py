@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from benchmarks.server import Server
 
 FOLDER = Path(__file__).resolve().parent
-QUESTION = "Explain gravity to a child."
+QUESTION = "Write a Python function that reverses a list."
 SIZES = {1440: 900, 1024: 768, 390: 844}
 PATIENCE = 180_000.0
 FRAMES, SECONDS_PER_FRAME = 44, 0.25
