@@ -100,6 +100,9 @@ def test_what_is_live_is_another_each_time_can_be_stopped_and_leaves_the_control
     page.locator("#prompt textarea").fill("")
     set_number(page, "k", 3)
     page.get_by_role("tab", name="Learn").click()
+    at(page, 1)
+    page.keyboard.press("ArrowRight")
+    at(page, 1, 1)  # the tab still has the focus
     choose_lesson(page, 2)
     page.locator("#learn-run").click()
     expect(page.get_by_test_id("toast-body").first).to_contain_text("prompt is empty")
