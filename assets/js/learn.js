@@ -87,8 +87,9 @@ class Learn {
 
   key(event) {
     const by = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 }[event.key];
-    if (event.key.startsWith("Page") && !lecturing()) return; // elsewhere they scroll
     if (!by || !this.shown || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const passed = this.find(".ns-lesson-bar").getBoundingClientRect().bottom < 0;
+    if (passed && event.key.startsWith("Page")) return; // below the lesson they scroll
     if (event.target.closest?.(TYPED_INTO) || document.querySelector("dialog[open]")) return;
     event.preventDefault();
     this.move(by);

@@ -162,7 +162,13 @@ class Lane {
     this.track = box.querySelector(".ns-track");
     this.text = box.querySelector(".ns-lane-text");
     this.numbers = box.querySelector(".ns-lane-head span");
+    new ResizeObserver(() => this.end()).observe(this.text); // lecture mode has another type
     this.clear();
+  }
+
+  // The last whole lines are in sight.
+  end() {
+    this.text.scrollTop = this.text.scrollHeight;
   }
 
   clear() {
@@ -214,7 +220,7 @@ class Lane {
         this.ofPass = 0;
       }
     }
-    this.text.scrollTop = this.text.scrollHeight;
+    this.end();
     const time = player.playing ? player.clock : player.cursor ? this.seconds : 0;
     write(this.numbers, player.length ? `${this.passes} ${this.passes === 1 ? "pass" : "passes"} · ${time.toFixed(2)} s` : "");
   }

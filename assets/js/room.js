@@ -43,8 +43,8 @@ export function room({ element }) {
     if (here === linked(query)) return;
     if (here) query.set("room", name); else for (const own of LINKED) query.delete(own);
   });
-  // Its arrow keys do not move the lessons above.
-  box.addEventListener("keydown", (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); });
+  // Its arrow and Page keys do not move the lessons above.
+  box.addEventListener("keydown", (event) => { if (/^(Arrow|Page)/.test(event.key)) event.stopPropagation(); });
   box.addEventListener("toggle", (event) => { if (event.target === box) address(); });
   let first = true;
   new ResizeObserver(() => {

@@ -63,6 +63,7 @@ def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(page
     page.locator(".ns-dots button").first.click()
     at(page, 3)
     assert page.locator(".ns-picture .ns-unseen").count() > 3  # it opens with the question, not with its answer
+    expect(page.locator(".ns-lp-text del")).to_have_css("text-decoration-line", "none")
     page.keyboard.press("ArrowLeft")
     at(page, 2, len(read_steps(2)) - 1)
     page.keyboard.press("ArrowRight")
@@ -100,6 +101,11 @@ def test_what_is_live_is_another_each_time_can_be_stopped_and_leaves_the_control
     page.locator("#prompt textarea").fill("")
     set_number(page, "k", 3)
     page.get_by_role("tab", name="Learn").click()
+    at(page, 1)
+    page.keyboard.press("ArrowRight")
+    at(page, 1, 1)  # the tab still has the focus
+    page.keyboard.press("PageDown")
+    at(page, 1, 2)
     choose_lesson(page, 2)
     page.locator("#learn-run").click()
     expect(page.get_by_test_id("toast-body").first).to_contain_text("prompt is empty")

@@ -99,12 +99,23 @@ def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_t
     expect(page.locator("#strategy input")).to_have_value("Block verification")
 
 
+WHOLE_LINES = """() => [...document.querySelectorAll(".ns-lane-text")].every((box) => {
+    const line = parseFloat(getComputedStyle(box).lineHeight);
+    return box.scrollTop % line === 0 && box.clientHeight % line === 0 && box.scrollTop + box.clientHeight === box.scrollHeight;
+})"""
+
+
 def test_lecture_mode_is_large_steps_with_the_arrows_and_plays_with_space(page):
     ended(page)
     size = "() => parseFloat(getComputedStyle(document.querySelector('#tokens')).fontSize)"
     small = page.evaluate(size)
     page.get_by_role("button", name="Lecture", exact=True).click()
     assert page.evaluate(size) > 1.2 * small
+    page.set_viewport_size({"width": 1024, "height": 768})
+    expect(page.locator("#prompt textarea")).to_be_in_viewport()
+    page.wait_for_function(WHOLE_LINES)
+    assert page.locator(".ns-legend").evaluate("(legend) => legend.scrollWidth <= legend.clientWidth")
+    page.set_viewport_size({"width": 1440, "height": 900})
     assert "lecture=1" in page.url
     bar = page.locator(".ns-player").bounding_box()
     assert bar["y"] + bar["height"] == page.viewport_size["height"]

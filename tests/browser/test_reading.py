@@ -25,6 +25,9 @@ def test_a_token_shows_its_numbers_to_who_points_explains_itself_to_who_clicks_a
     expect(page.locator(".ns-pinned")).to_have_count(2)
     expect(page.locator(".ns-zoom .ns-looked")).to_contain_text("resampled")
     expect(page.locator("#distributions tbody tr").first).to_be_visible()
+    box = page.locator("#inspector").bounding_box()
+    assert box["x"] + box["width"] <= page.viewport_size["width"]
+    assert box["y"] + 200 <= page.viewport_size["height"]
     page.keyboard.press("Escape")
     expect(page.locator("#inspector")).to_be_hidden()
 
