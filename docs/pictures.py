@@ -5,8 +5,10 @@ most.
 """
 
 import io
+import itertools
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +21,7 @@ FOLDER = Path(__file__).resolve().parent
 QUESTION = "Write a Python function that reverses a list."
 SIZES = {1440: 900, 1024: 768, 390: 844}
 PATIENCE = 180_000.0
-FRAMES, SECONDS_PER_FRAME = 44, 0.25
+FEWEST_FRAMES, MOST_FRAMES, SECONDS_PER_FRAME = 12, 150, 0.25
 MOST_BYTES = 2_000_000
 
 
@@ -82,14 +84,19 @@ def animation(browser: Browser, url: str) -> None:
     """A run, from the question to its result. Raises `RuntimeError` if the file is too large."""
     page = opened(browser, url, 1024)
     page.locator("#prompt textarea").fill(QUESTION)
-    frames = []
-    for number in range(FRAMES):
-        if number == 2:
-            page.locator("#run").click()
+    page.locator("#run").click()
+    frames, times = list[Image.Image](), [time.monotonic()]
+    over = page.locator(".ns-stage[data-state=done] .ns-race[data-state=done]")
+    last = MOST_FRAMES
+    while len(frames) < last:
         frames.append(Image.open(io.BytesIO(page.screenshot(type="png"))).convert("RGB").resize((768, 576)))
         page.wait_for_timeout(SECONDS_PER_FRAME * 1000)
+        times.append(time.monotonic())
+        if len(frames) > FEWEST_FRAMES and over.count():
+            last = min(last, len(frames) + 1)
     path = FOLDER / "run.webp"
-    durations = [round(SECONDS_PER_FRAME * 1000)] * (FRAMES - 1) + [4000]
+    durations = [round(1000 * (end - begin)) for begin, end in itertools.pairwise(times)]
+    durations[-1] = 4000
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0, quality=70, method=4)
     if path.stat().st_size > MOST_BYTES:
         raise RuntimeError(f"{path} has {path.stat().st_size:,} bytes, {MOST_BYTES:,} at most")
