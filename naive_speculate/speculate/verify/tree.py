@@ -1,7 +1,7 @@
 """Recursive rejection sampling: one of several candidate tokens is accepted, or the next token is drawn from what is left.
 
-Source: Jeong et al. 2024, Recursive Speculative Decoding (arXiv 2402.14160), section 3.1. SpecInfer's multi-step speculative
-sampling (Miao et al. 2023, arXiv 2305.09781, Algorithm 2) is the same rule for candidates that are drawn independently.
+Source: Jeong et al. 2024, Recursive Speculative Decoding (arXiv 2402.14160). SpecInfer's multi-step speculative
+sampling (Miao et al. 2023, arXiv 2305.09781) is the same rule for candidates that are drawn independently.
 """
 
 from collections.abc import Callable, Sequence
