@@ -30,7 +30,7 @@ BLOCK, COUNTS, CONTEXT, REPEATS = 32, (1, 2, 4, 6, 9), 64, 20
 QUESTIONS = (
     "Explain gravity to a child.",
     "Write a Python function that reverses a list.",
-    "Tell me a story about a fox.",
+    "Write a story about a fox.",
     "List five fruits.",
     "What is the capital of France?",
     "Why is the sky blue?",

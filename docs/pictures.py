@@ -64,7 +64,7 @@ def screens(browser: Browser, url: str) -> None:
 def why(browser: Browser, url: str) -> None:
     """The explanation of a rejected draft token."""
     page = opened(browser, url, 1440)
-    page.locator("#tokens .rejected, #tokens [data-kind=rejected], #tokens [data-step]").first.click()
+    page.locator("#tokens [data-kind=rejected]").first.click()
     page.wait_for_timeout(2500)
     page.screenshot(path=FOLDER / "why.png")
     page.context.close()

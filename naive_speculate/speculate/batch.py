@@ -154,7 +154,8 @@ class Batch:
         limits = [getattr(pool.model, "max_positions", None) for pool in (self.target, drafter.pool)]
         if depth < 1 or any(limit is not None and len(row.token_ids) + MAX_NODES > limit for limit in limits):
             return None
-        return drafter.propose_tree(row, (row.tree or ())[:depth])
+        tree: Tree = drafter.propose_tree(row, (row.tree or ())[:depth])
+        return tree if tree.token_ids else None  # the drafter may lack every allowed token
 
     def score_tree(self, row: SequenceState, tree: Tree) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One forward of the target over a row's last token and the nodes of a tree; returns as `score`, with an index for each

@@ -81,8 +81,9 @@ def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_
 def test_a_second_run_takes_the_place_of_the_first_and_stop_ends_the_decoding_itself(page):
     open_drawer(page)
     page.get_by_label("Ignore the end token").check()  # else the model may end the text before Stop does
+    as_soon_as(page, "document.querySelector('#stop').checkVisibility()", "window.couldStop = true")
     another_run(page, start(page, PROMPT, max_tokens=900, k=0))
-    expect(page.locator("#stop")).to_be_visible()
+    page.wait_for_function("window.couldStop")  # however soon the run is over
     run(page, "The hen said", max_tokens=12, seed=5)
     assert trace(page).started.prompt == "The hen said"
     assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == "The hen said"

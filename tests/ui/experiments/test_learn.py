@@ -107,11 +107,6 @@ def test_the_curve_is_drawn_against_what_chance_gives(census):
     assert "After 600 draws" in conclusion(census)
 
 
-def test_before_the_first_draw_the_charts_say_so():
-    nothing = Census([TokenProb(1, "a", 1.0)], {})
-    assert drawn(shares(nothing)).layout.meta == drawn(convergence(None, 10)).layout.meta == "Nothing has been drawn yet."
-
-
 def test_passes_are_measured_for_every_width(bundled_engine, monkeypatch):
     monkeypatch.setattr("ui.experiments.pass_costs.REPEATS", 1)
     monkeypatch.setattr("ui.experiments.pass_costs.STEPS", 2)
@@ -127,4 +122,3 @@ def test_pass_costs_are_drawn_against_reading_one_by_one():
     assert list(bars.y) == pytest.approx([4, 5, 6])
     assert list(line.y) == pytest.approx([4, 8, 16])
     assert costs_in_words(known) == "4 tokens: 1.5 times the time of one"
-    assert drawn(pass_costs({})).layout.meta == "Nothing has been measured yet."
