@@ -11,7 +11,7 @@ from tests.browser.steps import another_run, ended, link, linked, run, shown_run
 from tests.hosting.http import generate, get
 
 PROMPT = "Once upon a time there was an old man who"
-LONG = {"max_tokens": 120, "k": 0, "seed": 4}
+LONG = {"max_tokens": 900, "k": 0, "seed": 4}  # so long that its first message never holds all of it
 SAID = ".ns-connection"
 
 
