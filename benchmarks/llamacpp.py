@@ -2,7 +2,8 @@
 
     python benchmarks/llamacpp.py SOURCE SUITE [--limit N] [--windows K …] [--threads N] [--out FILE]
 
-SUITE: questions as for `bench --suite`. Every question is decoded every way, greedy and past end tokens, in alternating order.
+SUITE: questions as for `bench --suite`. Every question is decoded every way, greedy and past end tokens, in alternating order;
+llama.cpp's plain decoding, which `llama-bench` measures, follows other tokens, as many as the prompt has.
 Speeds leave the prompt out on both sides; a ratio is the median over the questions. SOURCE is llama.cpp's source folder. It is
 within llama-cpp-python's sdist (`pip download --no-deps --no-binary llama-cpp-python llama-cpp-python`), in `vendor/llama.cpp`.
 Its converter needs `pip install sentencepiece`. Build it there with:

@@ -55,7 +55,7 @@ class Comparison {
     const { words } = JSON.parse(value);
     this.question.end("");
     this.found.hidden = !words; // a toast says why
-    this.found.innerHTML = words; // escaped on the server
+    this.found.innerHTML = words ?? ""; // escaped on the server
     if (!words) return;
     this.found.focus({ preventScroll: true });
     this.found.scrollIntoView({ block: "nearest" });

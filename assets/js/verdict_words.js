@@ -44,6 +44,7 @@ export function inShort(event, drafted, settings) {
       return "Drawn from the residual, instead of the rejected token: among the tokens whose p is larger than their q.";
     case "bonus":
       if (event.index === 0) return "Nothing was drafted in this step: one target pass, one token.";
+      if (settings.tree) return `${event.index === 1 ? "A candidate was" : `A path of ${event.index} candidates was`} accepted, and the same target pass gives one more token for free.`;
       return `${event.index === 1 ? "The one draft token was" : `All ${event.index} draft tokens were`} accepted, and the same target pass gives one more token for free.`;
     case "discarded": return discarded(event);
   }

@@ -144,7 +144,8 @@ def _peer(options: argparse.Namespace, threads: int) -> Transformers:
     """The same models, computed by transformers."""
     how = {"device": options.device, "dtype": options.dtype, "executor": "transformers"}
     models: Any = load_pair(options.target, options.draft, **how)
-    peer = Transformers(models.target.model, getattr(models.draft, "model", None), options.max_tokens, ends=True)
+    draft = getattr(models.draft, "model", None) if models.translation is None else None  # it assists with its own tokens alone
+    peer = Transformers(models.target.model, draft, options.max_tokens, ends=True)
     peer.threads = threads
     return peer
 

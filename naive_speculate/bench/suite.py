@@ -110,7 +110,7 @@ def ways_of(
     ways = {NONE: our_way(decoder, 0, params)}
     for name in drafters:
         drafter, _, tree = name.partition(":")
-        for k in windows if not tree else windows[:1]:
+        for k in windows if not tree else [1]:  # a tree is drafted instead of a window
             decoder.prepare(Request([0], params, num_draft_tokens=k, drafter=drafter, tree=tree or None))
             shown = name if tree or len(windows) == 1 else f"{name}, k = {k}"
             ways[shown] = our_way(decoder, k, params, drafter, tree=tree or None)
@@ -214,6 +214,8 @@ def measure_suite(
         ways |= ways_of_transformers(peer, params.temperature)
     few = replace(params, max_tokens=min(_WARM_UP, params.max_tokens or _WARM_UP))
     warm_ups = ways_of(decoder, names, windows, few)
+    if peer is not None:
+        warm_ups |= ways_of_transformers(peer, params.temperature)
     prompts = encode(decoder, path, questions)
     answers = decode_all(ways, warm_ups, questions, prompts, started(len(ways) * len(questions)))
     return {

@@ -121,8 +121,8 @@ class Admission:
         verifier = verifier_for(request.verify_strategy, params.greedy)
         window_size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)
         name = request.drafter
-        if name is None and request.tree is not None and self.pair.default_drafter not in ("head", "model"):
-            name = "head" if HeadDrafter.obstacle(self.pair) is None else "model"  # those that draft trees
+        if name is None and request.tree is not None and self.pair.default_drafter not in (able := ("head", "model")):
+            name = next((each for each in able if DRAFTERS[each].obstacle(self.pair) is None), None)  # those that draft trees
         drafter = self._drafter(name, drafts=window_size != 0 and given is None)
         if given is not None:
             self._drafter("model", drafts=True)  # which draws where the user leaves it to it

@@ -147,15 +147,20 @@ class Batch:
         return logits[..., : self.vocab_size], features
 
     def propose_tree(self, row: SequenceState) -> Tree | None:
-        """Let a row's drafter propose a tree; None where nothing can be drafted, or its nodes exceed a model's positions."""
+        """Let a row's drafter propose a tree. None for a window: where a guide forces text, nothing can be drafted, or the
+        nodes exceed a model's positions."""
         self._watch.draft()
         drafter: Any = self.drafter_of[row]
         depth = min(len(row.tree or ()), drafter.room(row))
         limits = [getattr(pool.model, "max_positions", None) for pool in (self.target, drafter.pool)]
-        if depth < 1 or any(limit is not None and len(row.token_ids) + MAX_NODES > limit for limit in limits):
+        fits = all(limit is None or len(row.token_ids) + MAX_NODES <= limit for limit in limits)
+        if depth < 1 or not fits or self._forced(row):
             return None
         tree: Tree = drafter.propose_tree(row, (row.tree or ())[:depth])
-        return tree if tree.token_ids else None  # the drafter may lack every allowed token
+        if tree.token_ids:
+            return tree
+        drafter.rewind([row])  # it lacks every allowed token
+        return None
 
     def score_tree(self, row: SequenceState, tree: Tree) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One forward of the target over a row's last token and the nodes of a tree; returns as `score`, with an index for each

@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 
 from naive_speculate import EventKind
 from tests.browser.steps import ended, open_drawer, run, toast, trace
+from ui.run.strategies import OF_TREE, markup
 
 PROMPT = "Once upon a time there was a little fox who lived"
 
@@ -22,6 +23,7 @@ def test_a_tree_is_asked_for_drawn_and_counted(page):
     events = trace(page)
     assert events.settings["tree"] == "3x2"
     steps = [event for event in events if event.kind == EventKind.STEP]
+    assert OF_TREE in markup(events)
     page.locator(f"#tokens [data-step='{steps[0].step}']:not([data-kind=prompt])").first.click()
     branches = page.locator(".ns-branch")
     expect(branches).to_have_count(len(steps[0].tree))

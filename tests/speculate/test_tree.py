@@ -208,3 +208,30 @@ def test_a_drafter_equal_to_the_target_is_always_accepted(temperature):
     assert all(
         node.accept_prob == pytest.approx(1, abs=1e-4) for step in steps for node in step.tree if node.kind == "accepted"
     )
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0}, {"draft_sampling": "argmax"}])
+def test_where_the_drafter_lacks_every_allowed_token_the_text_goes_on(options):
+    """The head has tokens 0 and 1 of three."""
+    decoder, sampling = SpeculativeDecoder(pair_with_head(3, 3)), {"draft_sampling": options.get("draft_sampling", "sampled")}
+    params = {"max_tokens": 8, "ignore_eos": True, "seed": 5, "temperature": options.get("temperature", 1.0)}
+    only = decoder.generate([1, 0], SamplingParams(**params, allowed_token_ids=[2]), tree="2x1", drafter="head", **sampling)
+    assert only.token_ids == [2] * 8
+    free = SamplingParams(**params)
+    found = decoder.generate([1, 0], free, tree="2x1", drafter="head", **sampling)
+    assert found.metrics.num_accepted_draft_tokens > 0
+    if params["temperature"] == 0:
+        assert found.token_ids == decoder.generate([1, 0], free, num_draft_tokens=0).token_ids
+
+
+def test_text_that_a_guide_forces_is_drafted_without_the_drafter(small_decoder):
+    schema = {"type": "object", "properties": {"first_name": {"enum": ["Ann", "Bob"]}}, "required": ["first_name"]}
+    params = SamplingParams(max_tokens=40, temperature=0, guided_decoding={"json": schema, "disable_any_whitespace": True})
+    found = small_decoder.generate(TEXT, params, tree="4x2x1", drafter="model")
+    assert found.token_ids == small_decoder.generate(TEXT, params, num_draft_tokens=0).token_ids
+    assert any(event.forced == "text" for event in found.trace if event.kind == EventKind.ACCEPTED)
+
+
+def test_a_pair_without_head_and_draft_model_gets_an_error_that_names_what_a_tree_needs():
+    with pytest.raises(ValueError, match="tree='2' needs the drafter 'head', or 'model' with the target's tokens, got"):
+        SpeculativeDecoder(ModelPair(ToyModel(3, 1))).generate([1, 2], tree="2")

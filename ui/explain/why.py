@@ -240,6 +240,8 @@ def _bonus(case: Case) -> list[str]:
     if not drafts:
         return ["Nothing was drafted in this step: plain decoding, one target pass for one token.", chosen]
     accepted = "The one draft token was accepted." if drafts == 1 else f"All {drafts} draft tokens were accepted."
+    if setting(case.settings, "tree"):
+        accepted = "A candidate was accepted." if drafts == 1 else f"A path of {drafts} candidates was accepted."
     free = "The target pass that verified them also gave the next distribution, so this token is free."
     return [f"{accepted} {free}", chosen]
 

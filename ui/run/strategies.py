@@ -30,6 +30,10 @@ GREEDY = (
     "This run compares each draft token with the target's most probable token: no draws, no temperature. At temperature 0 all "
     "strategies do the same. Run with a temperature and speculative sampling to see them differ."
 )
+OF_TREE = (
+    "This run drafted token trees: several candidates per position, which the other strategies cannot judge. Run without a "
+    "tree to compare them."
+)
 NO_DRAWS = "Typical acceptance makes no draws, so strategies with draws have only an expected number here."
 SAME_TEXT = "The draws are the run's own, and every step starts from the run's text."
 EXPECTED = (
@@ -131,7 +135,7 @@ def _why_none(trace: Trace) -> str:
         return NO_DRAFTS
     if trace.settings.get("verify_strategy") == VerifyStrategy.GREEDY_MATCH or trace.settings.get("temperature") == 0:
         return GREEDY
-    return NOT_RECORDED
+    return OF_TREE if trace.settings.get("tree") else NOT_RECORDED
 
 
 def _summary(steps: Sequence[ComparedStep], plain: int) -> list[dict[str, Any]]:
