@@ -67,7 +67,12 @@ class ServedPair:
         return [name for name in DRAFTERS if NEEDS.get(name, "target") in self.engine.about.models]
 
     def suited(self, request: Request) -> Request:
-        """The request adapted to this pair: without a chat template if it has none, and with the host's word filter."""
+        """The request adapted to this pair: without a chat template if it has none, and with the host's word filter. Raises
+        `ValueError`, in the page's words, for a drafter that this pair lacks."""
+        able = self.drafters
+        if request.drafter in DRAFTERS and request.drafter not in able and request.num_draft_tokens != 0:
+            others = ", ".join(DRAFTERS[name].title for name in able)
+            raise ValueError(f"{DRAFTERS[str(request.drafter)].title} cannot draft for these models; choose another: {others}")
         if request.chat and not self.engine.about.chat:
             request = replace(request, chat=False)
         if self.filter_words is not None:

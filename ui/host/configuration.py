@@ -22,7 +22,7 @@ class PairChoice:
     """A pair that visitors may choose."""
 
     name: str  # the name that visitors see
-    # target, draft: hub ids, local folders, GGUF files or a known pair's name (`KNOWN`); None for the bundled pair, and for no
+    # target, draft: Hub ids, local folders, GGUF files or a known pair's name (`KNOWN`); None for the bundled pair, and for no
     # draft model
     target: str | None = None
     draft: str | None = None

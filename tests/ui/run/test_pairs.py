@@ -10,7 +10,7 @@ import pytest
 
 from naive_speculate import SamplingParams
 from naive_speculate.known import KNOWN
-from naive_speculate.serving import Engine, Request
+from naive_speculate.serving import Engine, LocalEngine, Request
 from ui.explain.models import models_in_short, models_markup
 from ui.host.catalog import TALES, Catalog, ServedPair, Trouble
 from ui.host.deferred import DeferredEngine, expected
@@ -131,3 +131,16 @@ def test_the_page_says_which_weights_a_target_has_and_who_was_trained_with_its_d
     assert "give it the start of one" in models_in_short(catalog, "bundled")
     assert "give it the start of one" not in models_in_short(catalog)
     assert f'<th scope="row">Target, {TALES}</th>' in re.sub(r"</?a\b[^>]*>", "", models_markup(catalog))
+
+
+def test_a_drafter_that_a_pair_lacks_is_refused_in_the_page_s_words(small_decoder):
+    engine = LocalEngine(small_decoder)
+    served = ServedPair(engine, engine, "classroom")
+    try:
+        with pytest.raises(
+            ValueError, match="^Draft head cannot draft for these models; choose another: Draft model, .*Prompt"
+        ):
+            served.suited(Request("Once", drafter="head"))
+        assert served.suited(Request("Once", drafter="head", num_draft_tokens=0)).drafter == "head"
+    finally:
+        engine.close()
