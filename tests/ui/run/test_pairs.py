@@ -138,7 +138,7 @@ def test_a_drafter_that_a_pair_lacks_is_refused_in_the_page_s_words(small_decode
     served = ServedPair(engine, engine, "classroom")
     try:
         with pytest.raises(
-            ValueError, match="^Draft head cannot draft for these models; choose another: Draft model, .*Prompt"
+            ValueError, match=r"^Draft head cannot draft for these models; choose another: Draft model, .*Prompt"
         ):
             served.suited(Request("Once", drafter="head"))
         assert served.suited(Request("Once", drafter="head", num_draft_tokens=0)).drafter == "head"
