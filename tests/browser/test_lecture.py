@@ -61,6 +61,7 @@ def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts
             page.locator(f".ns-learn[data-lesson='{lesson}'][data-step='{step}']").wait_for()
             page.wait_for_function(WHOLE)
             page.keyboard.press("PageDown")
+    page.locator(f".ns-learn[data-lesson='{lesson + 1}']").wait_for()  # whose first step the last key opened
     page.keyboard.press("PageUp")
     chart = page.locator("[data-chart='10'] .ns-plot")
     chart.locator(".main-svg").first.wait_for()
