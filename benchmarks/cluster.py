@@ -22,7 +22,7 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.load import BEGINNINGS, DRAFTS, HEROES, late, prompt_of
+from benchmarks.load import BEGINNINGS, HEROES, late, prompt_of
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace, load_pair
 from naive_speculate.events import OUTPUT_KINDS, FinishReason
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to
@@ -32,6 +32,7 @@ from naive_speculate.serving.ray.app import DecoderArgs
 from naive_speculate.serving.ray.engine import RayEngine
 
 APP = "bundled"
+DRAFTS = 5
 SETTINGS = ("by the sea", "in the hills")
 
 

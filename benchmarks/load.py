@@ -1,6 +1,7 @@
 """Load on the hosted page: many clients at once over HTTP, then many runs one after another.
 
     python -m benchmarks.load [--target smollm2] [--clients 50] [--tokens 96] [--runs 500]
+        [--temperature 0.7] [--num-draft-tokens 5]
 
 Starts `app.py` on a free port, with the bundled pair or a target. All clients send their own prompt and seed to `/generate` at
 the same moment; each text must equal that of a single run. Prints tokens per second of all together and of one client alone,
@@ -16,7 +17,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ BEGINNINGS = (
     "There was nobody who knew the {}",
 )
 HEROES = ("king", "fox", "sailor", "widow", "miller", "giant", "child", "wolf", "queen", "tailor")
-TEMPERATURE, TOP_P, DRAFTS = 0.7, 1.0, 5
 WARM_RUNS = 50
 
 
@@ -55,6 +55,15 @@ def prompt_of(client: int) -> str:
     return BEGINNINGS[client % len(BEGINNINGS)].format(HEROES[client // len(BEGINNINGS) % len(HEROES)])
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What every client asks for."""
+
+    tokens: int
+    temperature: float
+    num_draft_tokens: int
+
+
 def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
     """The server's answer to a call."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
@@ -63,18 +72,18 @@ def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def begin(url: str, prompt: str, seed: int, tokens: int) -> str:
+def begin(url: str, prompt: str, seed: int, asked: Asked) -> str:
     """Start a run as a program would; returns the address of its events."""
     call = f"{url}gradio_api/call/generate"
-    answer = post(call, {"data": [prompt, tokens, TEMPERATURE, TOP_P, seed, DRAFTS, "speculative_sampling"]})
+    answer = post(call, {"data": [prompt, asked.tokens, asked.temperature, 1.0, seed, asked.num_draft_tokens]})
     return f"{call}/{answer['event_id']}"
 
 
-def ask(url: str, prompt: str, seed: int, tokens: int) -> Answer:
+def ask(url: str, prompt: str, seed: int, asked: Asked) -> Answer:
     """One run over HTTP, as a program would make it."""
     began = time.perf_counter()
     first, text, count, finished = None, "", 0, False
-    with urllib.request.urlopen(begin(url, prompt, seed, tokens), timeout=300) as answer:
+    with urllib.request.urlopen(begin(url, prompt, seed, asked), timeout=300) as answer:
         for events in lists(answer):
             for event in events:
                 if event["kind"] in ("accepted", "resampled", "bonus"):
@@ -95,14 +104,14 @@ def lists(answer: Iterator[bytes]) -> Iterator[list[dict[str, Any]]]:
             yield json.loads(line[5:])[0]
 
 
-def crowd(url: str, clients: int, tokens: int) -> tuple[list[Answer | None], float]:
+def crowd(url: str, clients: int, asked: Asked) -> tuple[list[Answer | None], float]:
     """All clients at the same moment; returns their answers, None for lost ones, and the seconds until the last."""
     gate = threading.Barrier(clients)
 
     def one(client: int) -> Answer | None:
         gate.wait()
         try:
-            answer = ask(url, prompt_of(client), client, tokens)
+            answer = ask(url, prompt_of(client), client, asked)
         except OSError:
             return None
         return answer if answer.finished else None
@@ -126,24 +135,24 @@ def memory(process: int) -> float:
     raise RuntimeError("the server has ended")
 
 
-def end_with_a_run(server: Server) -> float:
+def end_with_a_run(server: Server, asked: Asked) -> float:
     """Seconds from SIGTERM until the server ends, during a run."""
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(ask, server.url, prompt_of(0), 0, 900)  # it is cut off
+        pool.submit(ask, server.url, prompt_of(0), 0, replace(asked, tokens=900))  # it is cut off
         while True:
             with urllib.request.urlopen(server.url + "health") as answer:
                 if json.load(answer)["running"]:
                     return server.end()
 
 
-def solo_texts(target: str | None, clients: int, tokens: int) -> list[str]:
+def solo_texts(target: str | None, clients: int, asked: Asked) -> list[str]:
     """The expected text of each client."""
     decoder = SpeculativeDecoder(load_pair(target))
     return [
         decoder.generate(
             prompt_of(client),
-            SamplingParams(temperature=TEMPERATURE, top_p=TOP_P, seed=client, max_tokens=tokens),
-            num_draft_tokens=DRAFTS,
+            SamplingParams(temperature=asked.temperature, seed=client, max_tokens=asked.tokens),
+            num_draft_tokens=asked.num_draft_tokens,
             chat=decoder.admission.has_chat_template,
         ).text
         for client in range(clients)
@@ -157,26 +166,30 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--runs", type=int, default=500, help="runs one after another, for the memory")
+    parser.add_argument("--temperature", type=float, default=0.7)
+    parser.add_argument("--num-draft-tokens", type=int, default=5)
     options = parser.parse_args()
+    asked = Asked(options.tokens, options.temperature, options.num_draft_tokens)
     console = Console()
-    expected = solo_texts(options.target, options.clients, options.tokens)
+    expected = solo_texts(options.target, options.clients, asked)
     with Server(*([] if options.target is None else ["--target", options.target])) as server:
         url = server.url
-        ask(url, prompt_of(0), 0, 8)
-        alone = [ask(url, prompt_of(client), client, options.tokens) for client in range(5)]
-        few, few_seconds = crowd(url, 8, options.tokens)
-        answers, seconds = crowd(url, options.clients, options.tokens)
+        ask(url, prompt_of(0), 0, replace(asked, tokens=8))
+        alone = [ask(url, prompt_of(client), client, asked) for client in range(5)]
+        few, few_seconds = crowd(url, 8, asked)
+        answers, seconds = crowd(url, options.clients, asked)
         sizes = []
         for run in track(range(options.runs), "runs one after another", console=console):
-            ask(url, prompt_of(run), run, 32)
+            ask(url, prompt_of(run), run, replace(asked, tokens=32))
             sizes.append(memory(server.process.pid))
-        end_seconds = end_with_a_run(server)
+        end_seconds = end_with_a_run(server, asked)
     one = statistics.median(answer.tokens / answer.seconds for answer in alone)
     firsts = sorted(answer.first_token for answer in answers if answer and answer.first_token is not None)
     rate = sum(answer.tokens for answer in answers if answer) / seconds
     few_rate = sum(answer.tokens for answer in few if answer) / few_seconds
     wrong = sum(answer is not None and answer.text != text for answer, text in zip(answers, expected, strict=True))
-    table = Table("measured", "value", title=f"{options.clients} clients, {options.tokens} tokens each, k = {DRAFTS}")
+    title = f"{options.clients} clients, {asked.tokens} tokens each, T = {asked.temperature}, k = {asked.num_draft_tokens}"
+    table = Table("measured", "value", title=title)
     table.add_row("one client alone", f"{one:.0f} tokens/s")
     table.add_row("8 clients together", f"{few_rate:.0f} tokens/s, {few_rate / one:.1f}× one")
     table.add_row(f"{options.clients} clients together", f"{rate:.0f} tokens/s, {rate / one:.1f}× one")

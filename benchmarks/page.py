@@ -31,7 +31,7 @@ from typing import Any
 import gradio as gr
 from playwright.sync_api import Page, sync_playwright
 
-from benchmarks.load import begin, post
+from benchmarks.load import Asked, begin, post
 from benchmarks.server import free_port
 from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.infer.memory import settle_memory
@@ -118,7 +118,7 @@ def read_slowly(url: str, tokens: int) -> float:
 
 def slow_program(url: str, tokens: int, seed: int) -> float:
     """The decoder's tokens per second for a program that reads slowly."""
-    return read_slowly(begin(url, PROMPT, seed, tokens), tokens)
+    return read_slowly(begin(url, PROMPT, seed, Asked(tokens, 0.7, 5)), tokens)
 
 
 def slow_page(url: str, tokens: int, seed: int) -> float:

@@ -2,8 +2,12 @@
 
 import json
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+_TURNS, _PLAIN_TURN, _DRAFT_TURN = 32, 1, 17
+_TRUST, _PRIOR_ACCEPTANCE, _MEMORY = 8.0, 0.5, 0.99  # of the acceptance rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,48 +39,78 @@ class LearnedCosts:
 
     The seconds of a verification are fitted as a + b · (the table's cost - 1) by least squares. Recent steps weigh more, and
     the prior is b = a. Those of drafting are the table's times a factor, or part of the verification where the table has no
-    cost per draft. Larger batches have fits of their own.
+    cost per draft. Larger batches have fits of their own: before they are learned, a forward over several rows costs what the
+    table says of as many tokens.
     """
 
     def __init__(self, prior: CostTable) -> None:
         self.prior = prior
         self._fits: dict[int, _Fit] = {}
+        self._kept, self._seen = _TRUST * _PRIOR_ACCEPTANCE, _TRUST
 
-    def learn(self, num_rows: int, num_drafts: int, draft_seconds: float, verify_seconds: float) -> None:
-        """Learn from a step of so many rows, the widest of whose windows had so many drafts; 0 seconds for copied ones."""
-        fit = self._fits.setdefault(num_rows.bit_length(), _Fit())
+    def learn(
+        self, num_rows: int, num_drafts: int, draft_seconds: float, verify_seconds: float, accepted: int = 0, judged: int = 0
+    ) -> None:
+        """Learn from a step of so many rows, the widest of whose windows had so many drafts, and of whose drafts so many were
+        judged and accepted; 0 seconds for copied ones."""
+        self._kept, self._seen = _MEMORY * self._kept + accepted, _MEMORY * self._seen + judged
+        fit = self._fits.setdefault(num_rows.bit_length(), _Fit(0.3 if num_rows == 1 else 0.03))
         if num_drafts and draft_seconds and self.prior.draft:
             fit.add_draft(num_drafts * self.prior.draft, draft_seconds)
         elif num_drafts:  # the table counts the drafting as part of the verification
             verify_seconds += draft_seconds
-        fit.add(self.prior.verify_cost(num_drafts) - 1, verify_seconds)
+        fit.add(self._verify_cost(num_rows, num_drafts) - 1, verify_seconds)
+
+    def window(self, num_rows: int, most: int) -> int:
+        """How many drafts of each row, at most so many, give a batch most tokens per time.
+
+        All rows draft as many, since a forward is as wide as its widest window. Of `_TURNS` steps one has no drafts, or else
+        their cost and a plain step's could not be separated, and one has two, which show how many are accepted.
+        """
+        fit = self._fits.get(num_rows.bit_length())
+        turn = 0 if fit is None else fit.num_steps % _TURNS
+        if turn in (_PLAIN_TURN, _DRAFT_TURN):
+            return 0 if turn == _PLAIN_TURN else min(most, 2)
+        costs, share = self.table(num_rows), self._kept / self._seen
+        tokens = list(accumulate(share**count for count in range(most + 1)))
+        step = [costs.verify_cost(count) + costs.draft * count + (costs.call or 0) * (count > 0) for count in range(most + 1)]
+        return max(range(most + 1), key=lambda count: tokens[count] / step[count])
 
     def table(self, num_rows: int = 1) -> CostTable:
         """The costs in a batch of so many rows; the prior before anything was learned."""
-        if (fit := self._fits.get(num_rows.bit_length())) is None:
+        fit = self._fits.get(num_rows.bit_length())
+        if fit is None and num_rows == 1:
             return self.prior
-        plain, growth, drafting = fit.solved()
+        plain, growth, drafting = (1.0, 1.0, 1.0) if fit is None else fit.solved()
         return CostTable(
             self.prior.draft * drafting / plain,
-            tuple(1 + growth / plain * (cost - 1) for cost in self.prior.verify),
+            tuple(1 + growth / plain * (self._verify_cost(num_rows, count) - 1) for count in range(len(self.prior.verify))),
             None if self.prior.call is None else self.prior.call * drafting / plain,
         )
+
+    def _verify_cost(self, num_rows: int, num_drafts: int) -> float:
+        """The prior cost of verifying so many drafts of each row, relative to a plain step of the rows."""
+        cost = self.prior.verify_cost
+        return cost(num_rows * (1 + num_drafts) - 1) / cost(num_rows - 1)
 
 
 class _Fit:
     """Sums for the fit of seconds to costs. A step that took over three times as long as expected counts as three times."""
 
-    _MEMORY, _TRUST, _MOST = 0.99, 0.3, 3.0
+    _MEMORY, _MOST = 0.99, 3.0
 
-    def __init__(self) -> None:
+    def __init__(self, trust: float) -> None:
+        self._trust = trust  # in the prior's growth: trust · (b - a)² is added to the squares
         self._n = self._x = self._y = self._xx = self._xy = 0.0
         self._costs = self._seconds = 0.0
+        self.num_steps = 0
 
     def add(self, growth: float, seconds: float) -> None:
         if self._n:
             plain, slope, _ = self.solved()
             seconds = min(seconds, self._MOST * (plain + slope * growth))
         old = self._MEMORY
+        self.num_steps += 1
         self._n, self._x, self._y = old * self._n + 1, old * self._x + growth, old * self._y + seconds
         self._xx, self._xy = old * self._xx + growth**2, old * self._xy + growth * seconds
 
@@ -87,8 +121,7 @@ class _Fit:
 
     def solved(self) -> tuple[float, float, float]:
         """Seconds of a plain step, of a verification per unit of growth, and of drafting per unit of the table."""
-        trust = self._TRUST  # of the prior, that the table's growth is right: trust · (b - a)² is added to the squares
-        a, b, c = self._n + trust, self._x - trust, self._xx + trust
+        a, b, c = self._n + self._trust, self._x - self._trust, self._xx + self._trust
         plain = (self._y * c - self._xy * b) / (a * c - b * b)
         growth = (self._xy * a - self._y * b) / (a * c - b * b)
         plain = max(plain, 0.1 * self._y / self._n)

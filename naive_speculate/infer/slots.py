@@ -12,7 +12,8 @@ from naive_speculate.infer.forward import forward, forward_with_features
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import BatchCache, LanguageModel
 
-PREFILL_CHUNK = 512  # prompt tokens per forward, so that a long prompt can be cancelled and needs bounded memory
+PREFILL_CHUNK = 512  # prompt tokens of a row per forward, so that a long prompt can be cancelled and needs bounded memory
+CHUNKS_AT_ONCE = 16  # chunks per forward on an accelerator; one on a processor, whose time grows with every token
 
 
 @dataclass(slots=True, eq=False)

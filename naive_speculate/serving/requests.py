@@ -10,7 +10,7 @@ from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag
 
-MAX_ROWS = 16
+MAX_ROWS = 64
 MAX_PROMPT_CHARACTERS = 10**6  # longer prompts are refused before tokenization, which takes time and memory
 MASK_SECONDS = 0.25 if hasattr(os, "fork") else None
 """Most processor time of a visitor's grammar for one mask (see `SpeculativeDecoder`); on average 1% of it."""

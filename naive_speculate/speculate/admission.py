@@ -36,7 +36,7 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 from naive_speculate.speculate.tree import parse_tree
 from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy, verifier_for
-from naive_speculate.speculate.window import AutoWindow, CopyOrAskWindow, FixedWindow, Window
+from naive_speculate.speculate.window import AutoWindow, CopyOrAskWindow, FixedWindow, SharedWindow, Window
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
 
@@ -101,13 +101,14 @@ class Admission:
         pipelines = [self._pipeline(params, plan.token_ids, plan.stops) for _ in range(params.num_sequences)]
         repeats = random is not None or params.seed is not None  # a seed repeats a run, windows included
         priced = plan.drafter if plan.drafting is not None else "suffix"  # of plain decoding only the verification costs
-        learned = None if repeats else self.pair.learned_costs(priced)
-        costs = self.pair.costs(priced) if learned is None else learned.table()
+        shrinks = request.shrink_in_batch and (params.greedy or not repeats) and plan.given is None and plan.tree is None
+        learned = self.pair.learned_costs(priced) if shrinks or not repeats else None
+        costs = self.pair.costs(priced) if repeats or learned is None else learned.table()
         if plan.drafting is None or not (plan.drafting.drafts_windows and pipelines[0].tempers_only):
             costs = replace(costs, call=None)  # the host reads every draft, so that each is a call
         started = self._started(request, plan, seed, costs)
         known = self.pair.translation.to_draft if started.vocabularies is not None and self.pair.translation else None
-        window = partial(self._window, plan, costs, learned)
+        window = partial(self._window, plan, costs, learned, repeats, shrinks)
         rows, emitters = [], []
         for index, pipeline in enumerate(pipelines):
             source = SeededRandom(seed, index, self.device) if random is None else random(seed, index)
@@ -181,10 +182,12 @@ class Admission:
         )
 
     @staticmethod
-    def _window(plan: _Plan, costs: CostTable, learned: LearnedCosts | None) -> Window:
+    def _window(plan: _Plan, costs: CostTable, learned: LearnedCosts | None, repeats: bool, shrinks: bool) -> Window:
+        if plan.window_size is not None and shrinks and learned is not None:
+            return SharedWindow(plan.window_size, plan.confidence, learned)
         if plan.window_size is not None:
             return FixedWindow(plan.window_size, plan.confidence)
-        auto = partial(AutoWindow, costs, plan.confidence, greedy=plan.verifier.greedy, learned=learned)
+        auto = partial(AutoWindow, costs, plan.confidence, greedy=plan.verifier.greedy, learned=learned, repeats=repeats)
         return CopyOrAskWindow(auto(copies=True), auto()) if plan.drafting is SuffixHeadDrafter else auto()
 
     def _row(

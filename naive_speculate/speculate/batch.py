@@ -202,7 +202,10 @@ class Batch:
         if len(names) == 1 and not happened.draft.forced and happened.tree is None:
             learned = self.pair.learned_costs(*names)
             drafting = seconds.draft if happened.draft.copied_from is None else 0.0  # what a model's drafts cost
-            learned.learn(len(rows), max(happened.draft.lengths), drafting, seconds.verify)
+            lengths = happened.draft.lengths
+            accepted = [outcome.num_accepted for outcome in outcomes]
+            judged = sum(min(count + 1, length) for count, length in zip(accepted, lengths, strict=True))
+            learned.learn(len(rows), max(lengths), drafting, seconds.verify, sum(accepted), judged)
         try:
             try:
                 for row, outcome in zip(rows, outcomes, strict=True):
@@ -263,7 +266,7 @@ class Batch:
         """Prefill a chunk of each prompt that is not in the caches yet; returns the rows that can be stepped."""
         waiting = [row for row in rows if not self._is_ready(row)]
         sources = {row: source for row in waiting if (source := self._source_of.get(row)) and source in rows}
-        alone = [row for row in waiting if row not in sources]
+        alone = self._portion([row for row in waiting if row not in sources])
         self._prefill(alone)
         forked = [row for row, source in sources.items() if self._is_ready(source)]
         for row in forked:
@@ -271,6 +274,20 @@ class Batch:
         for row in (*alone, *forked):
             self._source_of.pop(row, None)
         return [row for row in rows if self._is_ready(row)]
+
+    def _portion(self, rows: list[SequenceState]) -> list[SequenceState]:
+        """As many rows as one step prefills, so that many prompts at once do not make all wait for the last; long prompts come
+        last. `rows`: any that are not ready. In one forward all are padded to the longest."""
+        most = slots.PREFILL_CHUNK * (1 if self.device.type == "cpu" else slots.CHUNKS_AT_ONCE)
+        left = {row: min(len(row.token_ids) - self.slots[row].num_tokens, slots.PREFILL_CHUNK) for row in rows}
+        portion: list[SequenceState] = []
+        width = 0
+        for row in sorted(rows, key=lambda row: left[row] == slots.PREFILL_CHUNK):
+            width = max(width, left[row])
+            if portion and width * (len(portion) + 1) > most:
+                break
+            portion.append(row)
+        return portion
 
     def _prefill(self, rows: Sequence[SequenceState]) -> None:
         """Prefill the next chunk of each row, with the log-probabilities of its prompt if it wants them."""

@@ -41,6 +41,9 @@ class Request:
     tree: Any = None
     # a user-supplied draft; needs a draft model, a window of a fixed size and a temperature
     given_draft: Annotated[GivenDraft, Field(description="None or a GivenDraft")] | None = None
+    # in a batch of several rows, draft fewer tokens where so many do not pay, if the text does not depend on it: at temperature
+    # 0, or without a seed
+    shrink_in_batch: bool = False
 
 
 def check_given(request: Request, greedy: bool) -> None:

@@ -5,7 +5,7 @@ drafts up to it are accepted. Drafting continues while some number of further dr
 at the best rate of the run (Leviathan et al. 2023, arXiv 2211.17192, section 3.5, applied token by token). Acceptance rates are
 learned while running, one for each range of the draft's confidence; before a draft's confidence is known, the rate of all
 drafts counts. Costs are learned as well; a table is the prior. Where the request has a seed, the costs are those of
-the table, so that the seed repeats the run.
+the table, so that the seed repeats the run. In a batch, windows are at most as long as pays for all its rows together.
 
 Where one call drafts several tokens, the length with the best rate is chosen before the call. Confidence then decides how many
 of them are verified, and whether another call pays.
@@ -73,6 +73,19 @@ class FixedWindow:
         return self
 
 
+class SharedWindow(FixedWindow):
+    """A fixed number of drafts for a row alone; in a batch of several rows, at most so many, and no more than pay. `learned`:
+    what the batch's steps cost."""
+
+    def __init__(self, num_draft_tokens: int, least_confidence: float | None, learned: LearnedCosts) -> None:
+        super().__init__(num_draft_tokens, least_confidence)
+        self._learned = learned
+
+    def max_drafts(self, num_rows: int = 1) -> int:
+        """See `FixedWindow`."""
+        return self.limit if num_rows == 1 else self._learned.window(num_rows, self.limit)
+
+
 class AutoWindow:
     """Adapts the window to the draft's confidence and the recent acceptance.
 
@@ -81,6 +94,7 @@ class AutoWindow:
         least_confidence: Confidence below which a window ends; None for no limit.
         greedy: Whether drafts are the most probable tokens.
         learned: Costs learned while running; None for those of the table.
+        repeats: Whether a row alone uses the table nevertheless, so that its seed repeats the run.
         copies: Whether drafts are copies, which cost no draft forward.
     """
 
@@ -95,9 +109,11 @@ class AutoWindow:
         *,
         greedy: bool = False,
         learned: LearnedCosts | None = None,
+        repeats: bool = False,
         copies: bool = False,
     ) -> None:
         self._learned, self._copies = learned, copies
+        self._alone = costs if repeats else None
         self._use(costs)
         self._least = least_confidence or 0.0
         # Pseudo-counts: acceptance rates are initialised with the priors.
@@ -117,8 +133,10 @@ class AutoWindow:
     def max_drafts(self, num_rows: int = 1) -> int:
         """The most drafts that this step may have; 0 where drafting does not pay, except for a probe every few steps."""
         self.restart()
+        most = MAX_AUTO_WINDOW
         if self._learned is not None:
-            table = self._learned.table(num_rows)
+            most = most if num_rows == 1 else self._learned.window(num_rows, most)
+            table = self._alone if self._alone and num_rows == 1 else self._learned.table(num_rows)
             self._use(replace(table, call=None) if self.costs.call is None else table)
         rates = [tokens / cost for tokens, cost in self._ahead(1.0, 1.0, self.costs.verify_cost(0))]
         self._rate = max(rates)
@@ -126,7 +144,7 @@ class AutoWindow:
             self._steps_without_drafts = 0
             if self.costs.call is not None:
                 self._paid = self._length = max(_LENGTHS, key=lambda length: rates[length - 1])
-            return MAX_AUTO_WINDOW
+            return most
         self._steps_without_drafts += 1
         return 0
 

@@ -20,6 +20,7 @@ import app
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine, Request
+from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.serving.run_records import ObservedEngine, RunRecord
 from tests.hosting.http import get
 from tests.tiny import tiny_llama
@@ -158,7 +159,7 @@ def test_two_pairs_of_a_folder_are_loaded(small_pair):
     catalog = load_catalog(Configuration(choices, device="cpu", max_prompt_tokens=16))
     assert list(catalog.pairs) == ["one", "again"]
     assert all(served.unobserved is served.engine for served in catalog.pairs.values())  # both can be measured
-    assert catalog.load().capacity == 32
+    assert catalog.load().capacity == 2 * MAX_ROWS
     with pytest.raises(ValueError, match="4 more than the 16 allowed here"):
         list(catalog.stream("again", Request("a " * 19 + "a"), threading.Event()))
     catalog.close()
@@ -262,7 +263,7 @@ def test_the_server_states_its_health_its_counters_and_each_run(server):
     health = json.loads(get(url + "health"))
     seconds = health.pop("run_seconds")
     assert seconds is None or seconds > 0, "none before the first run has ended"
-    quiet = {"running": 0, "waiting": 0, "capacity": 32, "replicas": 2, "reason": "", "stuck": False}
+    quiet = {"running": 0, "waiting": 0, "capacity": 2 * MAX_ROWS, "replicas": 2, "reason": "", "stuck": False}
     assert health == {"status": "ok", "ready": True} | quiet
     before = generated(url)
     job = Client(url, verbose=False).submit("Once upon a time", max_tokens=12, seed=1213, api_name="/generate")

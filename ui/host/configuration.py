@@ -9,6 +9,7 @@ import torch
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
+from naive_speculate.serving.requests import MAX_ROWS
 from ui.checks import first_problem
 
 BUNDLED = "bundled"
@@ -64,7 +65,7 @@ class Configuration:
     max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = MAX_TOKENS  # most tokens per run
     max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = None  # longest prompt; None for the model's limit
     queue_size: Annotated[int, Field(ge=1, le=10**5)] = 64  # most runs that may wait; later ones are refused with a message
-    concurrency: Annotated[int, Field(ge=1, le=256)] = 16  # most runs decoded together; later ones wait
+    concurrency: Annotated[int, Field(ge=1, le=256)] = MAX_ROWS  # most runs decoded together; later ones wait
     # which pairs never generate words unsuitable for a classroom; "bundled" are those that ship
     filter_words: Literal["bundled", "all", "none"] = "bundled"
     # whether a finished run is decoded again without drafts, and a guided one without its guide, for comparison

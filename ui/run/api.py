@@ -54,7 +54,8 @@ def add_api(catalog: Catalog) -> None:
             temperature: 0 takes the most probable token.
             top_p: Keep the most probable tokens up to this total probability.
             seed: Same seed, same text.
-            num_draft_tokens: Draft tokens per step; 0 is plain decoding, "auto" adapts to acceptance rate and costs.
+            num_draft_tokens: Draft tokens per step; 0 is plain decoding, "auto" adapts to acceptance rate and costs. At
+                temperature 0 it is the most: with many visitors, fewer may pay, and the text is the same.
             verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
             drafter: For example model or prompt_lookup; empty for the default.
             draft_sampling: Draft tokens are "sampled" from the draft model's distribution, or its "argmax".
@@ -70,7 +71,7 @@ def add_api(catalog: Catalog) -> None:
             drafting = {"verify_strategy": verify_strategy, "drafter": drafter, "draft_sampling": draft_sampling}
             drafting["tree"] = tree
             settings = checked({"prompt": prompt, **sampling, **k, **drafting})
-            run.start(partial(catalog.start, settings.pair, settings.request(), reader=run.reader()))
+            run.start(partial(catalog.start, settings.pair, settings.request(shrink_in_batch=True), reader=run.reader()))
             async for _, events in run.batches(SECONDS_PER_LIST):
                 if events:
                     unwritten: Any = _Unwritten(events=Weighed(events, run.weight_of(events)))

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from secrets import token_urlsafe
 
 from naive_speculate.events import Event, MeasuredSpeedup
@@ -46,9 +47,8 @@ _counting = threading.Lock()
 async def request_of(settings: Settings) -> Request:
     """The request for some settings. A guide is parsed outside the event loop, which serves other visitors; a ValueError names
     the invalid setting."""
-    if not settings.guided:
-        return settings.request()
-    return await asyncio.get_running_loop().run_in_executor(_guiding, settings.request)
+    make = partial(settings.request, shrink_in_batch=True)
+    return await asyncio.get_running_loop().run_in_executor(_guiding, make) if settings.guided else make()
 
 
 def _next_serial() -> int:

@@ -65,9 +65,9 @@ class Settings:
         same = {name: getattr(self, name) for name in ALIKE}
         return SamplingParams(**same, stop=self.stop_strings, guided_decoding=guide(self.guided, self.guided_text))
 
-    def request(self, detail: Detail = "full") -> Request:
+    def request(self, detail: Detail = "full", *, shrink_in_batch: bool = False) -> Request:
         """The request for the engine; details cost time, so omit them if only tokens and times are needed. A ValueError names
-        the invalid setting."""
+        the invalid setting. See `Request` for both arguments."""
         if not self.prompt.strip():
             raise ValueError("prompt is empty: write the start of a text")
         return Request(
@@ -80,6 +80,7 @@ class Settings:
             tree=self.tree.strip() or None,
             detail=detail,
             chat=self.chat,
+            shrink_in_batch=shrink_in_batch,
         )
 
     def query(self, usual: "Settings") -> str:
