@@ -32,7 +32,7 @@ from ui.run.runs import Runs
 from ui.run.workbench import Workbench, linked
 from ui.theme import theme
 
-TAGLINE = "Speculative decoding: same output distribution, faster."
+TAGLINE = "Speculative decoding: a drafter proposes, the target verifies. Same output distribution, faster."
 
 TABS = ("run", "explore", "learn")  # the tabs' names in links
 

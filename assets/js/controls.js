@@ -41,12 +41,9 @@ export class Controls {
     this.wake();
   }
 
-  // Names of kinds that depend on the run.
-  name(settings) {
-    const plain = settings.num_draft_tokens === 0;
-    for (const [kind, index] of [["resampled", 1], ["bonus", plain ? 0 : 1]]) {
-      this.find(`.ns-legend [data-kind="${kind}"] span`).textContent = nameOf({ kind, index }, settings);
-    }
+  // The target's own tokens are called by the run's kind.
+  name({ num_draft_tokens: k }) {
+    this.find(".ns-legend [data-kind='bonus'] span").textContent = nameOf({ kind: "bonus", index: k === 0 ? 0 : 1 });
   }
 
   draw(live) {

@@ -3,7 +3,6 @@
 
 import { hold, make } from "./dom.js";
 import { number } from "./format.js";
-import { offerPicture, tablePicture } from "./downloads.js";
 import { Tip } from "./tip.js";
 
 const OTHERS = "all others"; // the rest of each distribution
@@ -17,7 +16,6 @@ export class Distributions {
     this.tip = new Tip(place.appendChild(make("div", "ns-tip")));
     this.tip.hide();
     this.table.setAttribute("aria-label", this.title.textContent);
-    offerPicture(this.table, (format) => tablePicture(place.querySelector("figure"), format));
     for (const name of ["pointerover", "click"]) this.table.addEventListener(name, ({ target }) => this.point(target.closest("tbody tr")));
     for (const [name, on] of [["pointerout", this.table], ["pointerdown", document], ["scroll", document]]) {
       on.addEventListener(name, () => this.tip.hide(), { capture: true, passive: true });
@@ -32,7 +30,7 @@ export class Distributions {
     this.rows = shown.rest.length ? [...shown.tokens, { text: OTHERS, name: `${OTHERS}, together`, probs: shown.rest }] : shown.tokens;
     this.tip.hide();
     this.takeaway.textContent = shown.takeaway;
-    this.table.hidden = this.table.nextElementSibling.hidden = !shown.tokens.length;
+    this.table.hidden = !shown.tokens.length;
     const heads = shown.series.map((series) => part("th", "columnheader", bar(series), series));
     for (const head of heads) head.className = "ns-odds-key";
     const foot = part("tfoot", "rowgroup", row(hold("td", "", ...TICKS.map((tick) => make("span", "", tick)))));

@@ -1,18 +1,14 @@
-// Downloads: charts as PNG and SVG, the coloured text as SVG, and files from the server.
+// Downloads: charts as PNG and SVG, and files from the server.
 
-import { button, hold, svg } from "./dom.js";
+import { button, hold } from "./dom.js";
 
 const WIDTH = 720; // minimum, for a picture's legend in one row
 const NAME = "naive-speculate";
 const SHARP = 2;   // pixels of a picture per pixel of the page
-const MARGIN = 16; // around a table
-const UNDRAWN = ".ns-said, .ns-pictures"; // text for screen readers, and buttons
-const HATCHES = { draft: "M2.5 0V5", residual: "M2.5 0V5M0 2.5H5" };
-const DASHES = { dotted: "1.5 2.5", dashed: "5 3", solid: "" };
 
 export function download(name, content, type) {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  link.href = URL.createObjectURL(new Blob([content], { type }));
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
@@ -22,7 +18,6 @@ export function download(name, content, type) {
 export function offerFiles(stage) {
   const menu = stage.find(".ns-take");
   const takes = {
-    svg: () => download(`${NAME}-text.svg`, asSvg(stage.flow.box), "image/svg+xml"),
     round: () => drawRound(stage),
     html: () => save(stage, `${NAME}-text.html`, "text/html", "html"),
     replay: () => save(stage, `${NAME}-replay.html`, "text/html", "replay"),
@@ -53,13 +48,10 @@ export function drawRound(stage) {
   save(stage, `${NAME}-round-${round + 1}.svg`, "image/svg+xml", "round", round, cursor);
 }
 
-// Buttons below a chart that save it with its title and background; `picture` makes a blob of a format.
-export function offerPicture(place, picture) {
+// Buttons below a Plotly chart that save it with its title and background; `drawn` gives Plotly once the chart is drawn.
+export function offerPicture(place, drawn) {
   const offers = ["png", "svg"].map((format) => {
-    const offer = button("", format.toUpperCase(), async () => {
-      const name = place.previousElementSibling.firstChild.textContent; // the title, as text or as a link
-      download(`${NAME}-${name.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-")}.${format}`, await picture(format));
-    });
+    const offer = button("", format.toUpperCase(), async () => savePicture(await drawn(), place, format));
     offer.title = `Save this chart as ${format.toUpperCase()}`;
     offer.setAttribute("aria-label", `${offer.title}: ${place.getAttribute("aria-label")}`);
     return offer;
@@ -67,11 +59,10 @@ export function offerPicture(place, picture) {
   place.after(hold("div", "ns-pictures", ...offers));
 }
 
-// The picture of a Plotly chart.
-export async function chartPicture(plotly, place, format) {
+function savePicture(plotly, place, format) {
   const { data, layout } = place;
   const caption = place.previousElementSibling; // title and takeaway
-  const [name, takeaway] = [caption.firstChild.textContent, caption.lastElementChild.textContent];
+  const [name, takeaway] = [caption.firstChild.textContent, caption.lastElementChild.textContent]; // the title is text or a link
   const said = takeaway.replace(/(.{80,100}) /g, "$1\n").split("\n");
   const headline = 44 + 18 * said.length;
   const [width, height] = [Math.max(WIDTH, place.clientWidth), place.clientHeight + headline];
@@ -83,120 +74,8 @@ export async function chartPicture(plotly, place, format) {
   const picture = {
     data, layout: { ...layout, height, title: words, paper_bgcolor: color("--ns-page"), plot_bgcolor: color("--ns-page"), margin: { ...layout.margin, t: (layout.margin?.t ?? 30) + headline } },
   };
-  return blobOf(await plotly.toImage(picture, { format, width, height, scale: format === "png" ? SHARP : 1 }), format);
-}
-
-// A data URL's content; the page's policy may forbid fetching it.
-function blobOf(address, format) {
-  const [head, body] = [address.slice(0, address.indexOf(",")), address.slice(address.indexOf(",") + 1)];
-  if (format === "svg") return new Blob([decodeURIComponent(body)], { type: "image/svg+xml" });
-  return new Blob([Uint8Array.from(atob(body), (char) => char.charCodeAt(0))], { type: head.slice(5).split(";")[0] });
+  const filename = `${NAME}-${name.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-")}`;
+  plotly.downloadImage(picture, { format, filename, width, height, scale: format === "png" ? SHARP : 1 });
 }
 
 const color = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
-
-// An empty drawing with the page's background.
-function ground(width, height) {
-  const looks = { viewBox: `0 0 ${width} ${height}`, width, height, "font-family": "system-ui, sans-serif" };
-  return svg("svg", looks, svg("rect", { width, height, fill: color("--ns-page") }));
-}
-
-// The coloured text of the page, including the scrolled part: background, text and lines for each piece of a token on one line.
-export function asSvg(box) {
-  const frame = box.getBoundingClientRect();
-  const [dx, dy] = [frame.left + box.clientLeft - box.scrollLeft, frame.top + box.clientTop - box.scrollTop];
-  const [width, height] = [box.clientWidth, box.scrollHeight];
-  const picture = ground(width, height);
-  for (const token of box.querySelectorAll(".ns-token")) {
-    if (token.hidden || !token.firstChild || getComputedStyle(token).display === "none") continue;
-    const looks = getComputedStyle(token);
-    for (const { text, rect } of lines(token.firstChild)) picture.append(...piece(text, rect, looks, dx, dy));
-  }
-  return new XMLSerializer().serializeToString(picture);
-}
-
-// A table chart (see distributions.js) as on the page: its text, and a rectangle per bar.
-export async function tablePicture(figure, format) {
-  const frame = figure.getBoundingClientRect();
-  const { bottom } = figure.querySelector("table").getBoundingClientRect();
-  const [width, height] = [frame.width + 2 * MARGIN, bottom - frame.top + 2 * MARGIN];
-  const [dx, dy] = [frame.left - MARGIN, frame.top - MARGIN];
-  const picture = ground(width, height);
-  const rows = figure.querySelector("tbody").getBoundingClientRect();
-  for (const tick of figure.querySelectorAll("tfoot span")) {
-    const x = tick.getBoundingClientRect().left - dx;
-    picture.append(svg("line", { x1: x, x2: x, y1: rows.top - dy, y2: rows.bottom - dy, stroke: color("--ns-rule") }));
-  }
-  for (const made of figure.querySelectorAll(".ns-odds-bar")) picture.append(...bar(made, dx, dy));
-  const words = document.createTreeWalker(figure, NodeFilter.SHOW_TEXT);
-  while (words.nextNode()) {
-    const looks = getComputedStyle(words.currentNode.parentElement);
-    if (words.currentNode.parentElement.closest(UNDRAWN)) continue;
-    for (const { text, rect } of lines(words.currentNode)) picture.append(...piece(text, rect, looks, dx, dy));
-  }
-  const drawing = new XMLSerializer().serializeToString(picture);
-  return format === "svg" ? new Blob([drawing], { type: "image/svg+xml" }) : pixels(drawing, width, height);
-}
-
-// A bar in its colour and pattern.
-function bar(made, dx, dy) {
-  const { left, top, width, height } = made.getBoundingClientRect();
-  const { series } = made.dataset;
-  const stroke = getComputedStyle(made).borderTopColor;
-  const lines = svg("path", { d: HATCHES[series] ?? "", stroke, "stroke-width": 1.5, fill: "none" });
-  const hatch = svg("pattern", { id: series, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, lines);
-  const box = { x: left - dx + 0.5, y: top - dy + 0.5, width: Math.max(0, width - 1), height: height - 1 };
-  return [hatch, svg("rect", { ...box, stroke, fill: series in HATCHES ? `url(#${series})` : stroke })];
-}
-
-async function pixels(drawing, width, height) {
-  const image = new Image();
-  image.src = `data:image/svg+xml,${encodeURIComponent(drawing)}`;
-  await image.decode();
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [SHARP * width, SHARP * height];
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  return new Promise((done) => canvas.toBlob(done, "image/png"));
-}
-
-function piece(text, rect, looks, dx, dy) {
-  const [x, y] = [rect.left - dx, rect.top - dy];
-  const size = parseFloat(looks.fontSize);
-  const base = y + rect.height * 0.78;
-  const parts = [];
-  if (!/^rgba\(.*, 0\)$|^transparent$/.test(looks.backgroundColor)) {
-    parts.push(svg("rect", { x, y, width: rect.width, height: rect.height, rx: 3, fill: looks.backgroundColor }));
-  }
-  parts.push(svg("text", {
-    x, y: base, "font-size": size, "font-weight": looks.fontWeight, fill: looks.color, textLength: rect.width, lengthAdjust: "spacingAndGlyphs",
-    "xml:space": "preserve",
-  }, text));
-  const [line, style] = [looks.textDecorationLine, looks.textDecorationStyle];
-  if (!line || line === "none") return parts;
-  const through = line.includes("line-through");
-  const rows = style === "double" ? [base + 4, base + 7] : [through ? base - size * 0.28 : base + 5];
-  for (const row of rows) {
-    const drawn = { x1: x, y1: row, x2: x + rect.width, y2: row, stroke: looks.color, "stroke-width": through ? 1.2 : 1.8 };
-    const dashes = DASHES[style] || "";
-    parts.push(svg("line", dashes ? { ...drawn, "stroke-dasharray": dashes } : drawn));
-  }
-  return parts;
-}
-
-// The pieces of a text that lie on one line each, with their rectangles; line breaks and empty pieces are omitted.
-function lines(text) {
-  const range = document.createRange();
-  const found = [];
-  for (let n = 0; n < text.length; n += 1) {
-    range.setStart(text, n);
-    range.setEnd(text, n + 1);
-    const rect = range.getClientRects()[0];
-    if (!rect || !rect.width || text.data[n] === "\n") continue;
-    const last = found[found.length - 1];
-    if (last && Math.abs(last.top - rect.top) < 2) Object.assign(last, { end: n + 1, right: rect.right });
-    else found.push({ from: n, end: n + 1, left: rect.left, right: rect.right, top: rect.top, height: rect.height });
-  }
-  return found.map(({ from, end, left, right, top, height }) => ({
-    text: text.data.slice(from, end), rect: { left, top, width: right - left, height },
-  }));
-}

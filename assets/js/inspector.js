@@ -1,10 +1,10 @@
-// The inspector of one token. The bar and a sentence are drawn at once from the stage's events. Words, numbers and distributions are
-// requested when playback rests, and shown only if they still belong to the same token.
+// The inspector of one token. Its bar is drawn at once from the stage's events. Words, numbers and distributions are requested when
+// playback rests, and shown only if they still belong to the same token.
 
 import { answerTo } from "./connection.js";
 import { Distributions } from "./distributions.js";
 import { finder, hold, inLanguage, make } from "./dom.js";
-import { nameOf, chance, edge, inShort } from "./verdict_words.js";
+import { nameOf, chance, edge } from "./verdict_words.js";
 import { number } from "./format.js";
 import { Redraw } from "./redraw.js";
 import { visible } from "./tokens.js";
@@ -67,15 +67,14 @@ class Inspector {
     else if (shown.resting) this.timer = setTimeout(() => this.ask(key, shown), shown.chosen ? 0 : REST_MS);
   }
 
-  draw({ run, number: n, event, drafted, settings }) {
+  draw({ run, number: n, event }) {
     const box = this.find(".ns-why");
     box.dataset.run = run;
     box.dataset.event = n;
     const head = this.find(".inspector-headline");
     head.dataset.kind = event.kind;
-    head.textContent = `${this.marks[event.kind]} “${visible(event)}” ${nameOf(event, settings)}`;
-    this.find(".ns-short").textContent = inShort(event, drafted, settings);
-    this.find(".ns-more").classList.add("ns-stale");
+    head.textContent = `${this.marks[event.kind]} “${visible(event)}” ${nameOf(event)}`;
+    box.classList.add("ns-stale");
   }
 
   bar(odds, event, settings) {
@@ -110,10 +109,10 @@ class Inspector {
 
   tell(key, { words, distributions, redraw }) {
     this.redraw.tell(redraw);
-    const more = this.find(".ns-more");
-    if (more.dataset.key === key && !more.classList.contains("ns-stale")) return;
-    more.dataset.key = key;
-    more.classList.remove("ns-stale");
+    const box = this.find(".ns-why");
+    if (box.dataset.key === key && !box.classList.contains("ns-stale")) return;
+    box.dataset.key = key;
+    box.classList.remove("ns-stale");
     this.find(".inspector-why").replaceChildren(...words.sentences.map((pieces) => linked("p", pieces)));
     this.find(".inspector-details").replaceChildren(...words.details.map(([name, value]) => hold("div", "", linked("dt", name), make("dd", "", value))));
     this.distributions.show(distributions);

@@ -4,7 +4,7 @@
 
 import { missed } from "./connection.js";
 import { inLanguage } from "./dom.js";
-import { chartPicture, offerPicture } from "./downloads.js";
+import { offerPicture } from "./downloads.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
 const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
@@ -29,7 +29,7 @@ export function plot(place, figure) {
     plots.set(place, { title: place.getAttribute("aria-label"), width: 0, near: false, stale: true, until: 0 });
     widths.observe(place);
     nearness.observe(place);
-    offerPicture(place, async (format) => chartPicture(await drawn(place), place, format));
+    offerPicture(place, () => drawn(place));
   }
   const state = plots.get(place);
   state.figure = translated(figure);
@@ -122,26 +122,21 @@ async function drawn(place) {
   return window.Plotly;
 }
 
-// A figure with all its words in the page's language.
-function translated(value) {
-  if (typeof value === "string") return value.split(EXTRA).map(inLanguage).join(EXTRA);
-  if (Array.isArray(value)) return value.map(translated);
-  return value && typeof value === "object" ? Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, translated(inner)])) : value;
+// A copy of a figure in which each text is replaced, and each number by its path's last two names.
+function mapped(value, text, number = (size) => size, ...path) {
+  if (typeof value === "string") return text(value);
+  if (typeof value === "number") return number(value, ...path);
+  if (Array.isArray(value)) return value.map((inner) => mapped(inner, text, number));
+  if (!value || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, mapped(inner, text, number, name, path[0])]));
 }
 
+// A figure with all its words in the page's language.
+const translated = (figure) => mapped(figure, (text) => text.split(EXTRA).map(inLanguage).join(EXTRA));
+
 // A figure with the theme's colours, and in lecture mode with larger type.
-function colored(value) {
-  if (Array.isArray(value)) return value.map(colored);
-  if (value && typeof value === "object") {
-    const made = Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, colored(inner)]));
-    for (const [name, inner] of Object.entries(made)) {
-      if (/font$/.test(name) && inner?.size && lecturing()) inner.size = Math.max(inner.size, LECTURE.type);
-    }
-    return made;
-  }
-  const variable = typeof value === "string" && COLOR.exec(value);
-  return variable ? color(variable[1]) : value;
-}
+const colored = (figure) => mapped(figure, (text) => COLOR.test(text) ? color(COLOR.exec(text)[1]) : text,
+  (size, name, outer = "") => name === "size" && /font$/.test(outer) && lecturing() ? Math.max(size, LECTURE.type) : size);
 
 function color(name) {
   if (!colors.has(name)) colors.set(name, getComputedStyle(document.body).getPropertyValue(name));

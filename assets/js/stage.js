@@ -331,9 +331,9 @@ class Stage {
     mark(token, "ns-pinned", true);
     const number = this.told.event = this.telling(token);
     const end = ends[this.player.round(number)] ?? cursor; // of its step: later events add nothing about it
-    enlarge({ events: events.slice(ends[this.player.round(token.born) - 1] ?? 0, Math.min(cursor, end)).filter(({ kind }) => kind === "step" || TOKEN.has(kind)), settings: this.settings, looked: events[number] });
+    enlarge({ events: events.slice(ends[this.player.round(token.born) - 1] ?? 0, Math.min(cursor, end)).filter(({ kind }) => kind === "step" || TOKEN.has(kind)), looked: events[number] });
     inspect({
-      run: this.run.id, number, upto: Math.min(cursor, end), event: events[number], drafted: events[token.born], settings: this.settings,
+      run: this.run.id, number, upto: Math.min(cursor, end), event: events[number], settings: this.settings,
       chosen, pinned: Boolean(this.pinned), choose: () => this.pin(token), draws: () => drawRound(this), resting: chosen || (!busy && (done || !following)), ask: async (question) => (isLost() ? "" : this.server.explain(question)),
     });
   }
@@ -366,7 +366,7 @@ class Stage {
   point(token, at) {
     const { events } = this.player;
     const event = events[this.telling(token)];
-    this.tip.show(at, describe(event, events[token.born], this.settings), event.kind);
+    this.tip.show(at, describe(event, events[token.born]), event.kind);
     if (events[token.born].copied_from !== undefined) this.sources(token);
     mark(token, "ns-linked", true);
   }
@@ -390,7 +390,7 @@ class Stage {
       const { events } = this.player;
       hush(node, false); // screen readers read a focused token
       node.setAttribute("role", "button");
-      node.setAttribute("aria-label", spoken(events[this.telling(token)], events[token.born], this.settings));
+      node.setAttribute("aria-label", spoken(events[this.telling(token)], events[token.born]));
       this.point(token, node);
     });
     box.addEventListener("keydown", (event) => moveByKey(box, event, (node) => this.pin(node.token, node)));
@@ -414,7 +414,7 @@ function paint(token, event) {
 function keepInSight(node) {
   const why = document.getElementById("inspector");
   const sheet = getComputedStyle(why).position === "fixed";
-  if (!sheet) why.querySelector(".ns-short").scrollIntoView({ block: "nearest" });
+  if (!sheet) why.querySelector(".inspector-why").scrollIntoView({ block: "nearest" });
   const { top, bottom } = node.getBoundingClientRect();
   const limit = sheet ? why.getBoundingClientRect().top : innerHeight;
   if (top < 0 || bottom > limit) scrollBy({ top: top < 0 ? top - 20 : bottom - limit + 20 });

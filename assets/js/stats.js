@@ -16,6 +16,8 @@ const DRAFTERS = new Map([
   ["mtp", "The target's own MTP layer"],
 ]);
 
+const OF_TREE = "Each node of a tree counts as one draft token: a step accepts at most one path, rejects the candidates compared on the way, and discards the rest.";
+
 export function mount({ element, measure }) {
   const sentence = element.querySelector(".ns-sentence");
   const tiles = [...element.querySelectorAll(".ns-tiles dd")];
@@ -47,7 +49,7 @@ export function numbers({ sums, rounds, started, speedup, unmeasured }) {
 
 // The measurement is another run than the one on the stage, so its numbers differ.
 function measured({ plain_rate, rate, tokens_per_round: pace, machine }) {
-  return `Measured after the run, excluding prompt processing: ${plain_rate.toFixed(0)} tokens per second plain, ` +
+  return `Measured again, so it may differ from the race. Excluding prompt processing: ${plain_rate.toFixed(0)} tokens per second plain, ` +
     `${rate.toFixed(0)} with drafts (${pace.toFixed(2)} tokens per target pass). ${machine}`;
 }
 
@@ -70,6 +72,7 @@ export function said({ sums, rounds, started, finished, live }) {
     opened(`${drafter} proposed ${count(sums.drafted, "draft token")}; the target model ${fates(sums)}: `),
     make("strong", "", `${written} in ${passes}`),
     ` of the target model instead of ${sums.tokens.toLocaleString("en")}.`,
+    started.settings?.tree ? ` ${OF_TREE}` : "",
     cutShort(finished),
   ];
 }

@@ -36,8 +36,8 @@ export function placeNear(node, anchor) {
   node.style.top = `${below ? spot.bottom + 8 : Math.max(8, spot.top - own.height - 8)}px`;
 }
 
-export function describe(event, proposed, settings) {
-  const lines = [[visible(event), nameOf(event, settings)]];
+export function describe(event, proposed) {
+  const lines = [[visible(event), nameOf(event)]];
   const draft = event.draft_prob ?? (proposed && proposed.draft_prob);
   if (draft !== undefined) lines.push(["draft probability", number(draft)]);
   if (event.target_prob !== undefined && event.kind !== "proposed") lines.push(["target probability", number(event.target_prob)]);
@@ -56,4 +56,4 @@ export function describe(event, proposed, settings) {
 const FORCED = { token: "the guide allows no other token", text: "the guide requires this text" };
 const REASONS = { rejected: "an earlier token was rejected", stop: "the text ended", length: "the token limit" };
 
-export const spoken = (event, proposed, settings) => describe(event, proposed, settings).map(([name, value]) => `${name}: ${value}`).join(", ");
+export const spoken = (event, proposed) => describe(event, proposed).map(([name, value]) => `${name}: ${value}`).join(", ");

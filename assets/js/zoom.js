@@ -11,7 +11,7 @@ let view = null;
 let last = null;
 let wanted = null; // the serial of a run whose step is to be played
 
-// A step's events so far, the run's settings, and the token that the reader looks at.
+// A step's events so far, and the token that the reader looks at.
 export function show(step) {
   last = step;
   view?.show(step);
@@ -41,7 +41,7 @@ class Zoom {
   show(step) {
     this.root.hidden = !step?.events.length;
     if (this.root.hidden) return;
-    const { events, settings, looked } = step;
+    const { events, looked } = step;
     const drafts = events.filter(({ kind }) => kind === "proposed");
     const verdicts = new Map(events.filter(({ kind }) => VERDICT.has(kind)).map((event) => [event.index, event]));
     const own = events.filter(({ kind }) => kind === "resampled" || kind === "bonus");
@@ -51,14 +51,14 @@ class Zoom {
     if (key !== this.key) {
       clearTimeout(this.timer); // the reader went on to another step
       delete this.root.dataset.scene;
-      this.list.replaceChildren(...shown.map((event) => card(event, settings)));
+      this.list.replaceChildren(...shown.map(card));
       this.tree.replaceChildren(...branches(tree));
     }
     this.key = key;
     for (const [n, node] of [...this.list.children].entries()) node.classList.toggle("ns-looked", shown[n].kind === looked?.kind && shown[n].index === looked.index);
     this.find(".ns-zoom-drafted").textContent = drafts.length ? `One step: ${count(tree.length || drafts.length, "draft token")}, then` : "One step: no draft tokens";
     const tokens = events.filter(({ kind }) => OUTPUT.has(kind)).length;
-    this.find("figcaption").textContent = events.some(({ kind }) => kind === "step") ? `${count(tokens, "token")} from one target pass` : "";
+    this.find("figcaption").textContent = events.some(({ kind }) => kind === "step") ? `gives ${count(tokens, "token")}` : "";
   }
 
   play() {
@@ -97,8 +97,8 @@ function branches(tree) {
   return roots;
 }
 
-function card(event, settings) {
-  const node = hold("li", "", make("span", "ns-zoom-word", visible(event)), make("span", "ns-zoom-fate", nameOf(event, settings)));
+function card(event) {
+  const node = hold("li", "", make("span", "ns-zoom-word", visible(event)), make("span", "ns-zoom-fate", nameOf(event)));
   node.dataset.kind = event.kind;
   if (event.kind === "proposed" || VERDICT.has(event.kind)) node.dataset.drafted = "";
   return node;

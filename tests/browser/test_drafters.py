@@ -57,7 +57,7 @@ def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_token
     sources = page.locator("#tokens .ns-source")
     page.mouse.move(0, 0)
     expect(sources).to_have_text([texts[e.copied_from] for e in step])
-    expect(page.locator(".ns-short")).not_to_be_empty()
+    expect(page.locator(".inspector-why")).not_to_be_empty()
 
     events = list(Trace.load(SPECULATIVE))
     started = events[0]

@@ -59,7 +59,10 @@ def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_st
     assert started.settings["filter_words"] == "classroom"
     assert f"<|im_start|>user\n{QUESTION}<|im_end|>" in "".join(started.prompt_texts)
 
+    menu, checked = page.locator("#drafter"), page.locator("#drafter input:checked")
+    expect(menu).not_to_contain_text(DRAFTERS["model"].title)  # of the tales pair only
     choose(page, TALES)
+    expect(menu).to_contain_text(DRAFTERS["model"].title)
     expect(page.locator(LINE)).to_contain_text("Trained on stories: give it the start of one.")
     expect(page.get_by_role("button", name=QUESTION)).to_be_hidden()
     example(page, "A fairy tale")
@@ -73,12 +76,21 @@ def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_st
     assert [event.token_id for event in saved] == [event.token_id for event in result.trace], "it writes the library's text"
     assert text(page) == result.text
     assert saved[0].settings["filter_words"] == "classroom"
-    page.locator("#drafter").get_by_label(DRAFTERS["head"].title).check()
+    menu.get_by_label(DRAFTERS["head"].title).check()
     run(page, STORY, max_tokens=12)
     assert trace(page)[0].settings["drafter"] == "head"
     expect(page.locator(".ns-drafter")).to_contain_text("after 2, 6 and 11 of its 12 layers")
     choose(page, "SmolLM2")
     expect(page.get_by_role("button", name=QUESTION)).to_be_visible()
+    expect(menu).not_to_contain_text(DRAFTERS["model"].title)
+    expect(checked).to_have_value("head")
+    page.goto(f"{page.url.partition('?')[0]}?pair=bundled&drafter=model")
+    ended(page)
+    open_drawer(page)
+    expect(menu).to_contain_text(DRAFTERS["model"].title)
+    expect(checked).to_have_value("model")
+    choose(page, "SmolLM2")
+    expect(checked).to_have_value("")  # which has no draft model
 
 
 def test_without_the_package_and_the_network_it_opens_on_the_tales_pair_and_says_why(chromium: Browser, tmp_path: Path):

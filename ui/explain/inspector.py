@@ -15,8 +15,8 @@ from ui import labels
 from ui.explain.case import Case, case_of
 from ui.explain.glossary import linked
 from ui.explain.redraw import redraw_data
-from ui.explain.why import uncertainty, why
-from ui.labels import number, visible
+from ui.explain.why import why
+from ui.labels import visible
 
 SHOWN_TOKENS = 6
 LEAST_SHOWN = 0.0001
@@ -35,17 +35,7 @@ class Explanation:
 def explain(trace: Trace, number: int) -> Explanation:
     """Explain a token event; see `case_of`."""
     case = case_of(trace, number)
-    return Explanation(why(case) + ([] if case.event.kind == EventKind.PROPOSED else _entropies(case)), _details(case))
-
-
-def _entropies(case: Case) -> list[str]:
-    event = case.event
-    if event.target_entropy is None or case.rule == VerifyStrategy.TYPICAL_ACCEPTANCE:
-        return []
-    sentence = f"How certain was the target? Over all tokens {uncertainty(event.target_entropy)}"
-    if event.draft_entropy is not None:
-        sentence += f" The draft's entropy is {number(max(0.0, event.draft_entropy))}."
-    return [sentence]
+    return Explanation(why(case), _details(case))
 
 
 def _details(case: Case) -> list[tuple[str, str]]:

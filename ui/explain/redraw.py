@@ -15,7 +15,9 @@ from ui.labels import visible
 
 SHOWN, LEAST = 9, 0.001  # most tokens with a bin of their own, and the least probability, under either model, for one
 ROUNDING = 1e-3
-MOST_PROBABLE = "There is no draw to repeat: a draft token is accepted if it is the target's most probable token."
+MOST_PROBABLE = (
+    "Nothing is drawn here, so nothing can be repeated. Run speculative sampling at temperature 0.7: there p/q decides."
+)
 THRESHOLD = "There is no draw to repeat: a draft token is accepted if its target probability exceeds the threshold."
 OBSTACLES = {
     VerifyStrategy.BLOCK_VERIFICATION: "Block verification judges the window as a whole, so one position cannot be redrawn.",

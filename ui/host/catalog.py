@@ -114,11 +114,6 @@ class Catalog:
         missing = [MISSING.format(name, reason, default) for name, reason in self.missing.items()]
         return [LOADING.format(name) for name in self.loading] + missing
 
-    @property
-    def drafters(self) -> list[str]:
-        """The drafters that any pair can use, in the registry's order."""
-        return [name for name in DRAFTERS if any(name in served.drafters for served in self.pairs.values())]
-
     def of(self, name: str) -> ServedPair:
         """The pair of that name; the default for an empty name. Raises ValueError if there is no such pair."""
         if name and name not in self.pairs:

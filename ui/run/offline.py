@@ -18,7 +18,7 @@ from ui.explain.redraw import redraw_data
 from ui.run.messages import batch
 from ui.run.runs import Run
 
-MAX_EXPLAINED = 2000  # longer runs, in events, have no explanations in the inspector, only its bar and one sentence
+MAX_EXPLAINED = 2000  # longer runs, in events, have no explanations in the inspector, only its bar
 ENTRIES = ("stage", "inspector", "glossary", "offline")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' data:; img-src data: blob:"
 

@@ -9,6 +9,7 @@ from ui.assets import component, render
 from ui.explain.models import models_in_short, models_markup
 from ui.host.catalog import Catalog
 from ui.notify import QUIET
+from ui.run.controls import drafter_choices
 
 Looks = dict[str, dict[str, Any]]  # attributes of components, by the components' names in `follow_pairs`
 
@@ -34,14 +35,20 @@ def choices(catalog: Catalog) -> list[tuple[str, str]]:
 
 def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> None:
     """Update the page when another pair is chosen, and when loading ends: the components `notice`, `pair`, `line`, `models`,
-    `chat`, `questions` and `stories`. Pages opened later show the pairs as they are then."""
+    `drafter`, `chat`, `questions` and `stories`. Pages opened later show the pairs as they are then."""
     pair, notice = parts["pair"], parts["notice"]
+    choice: dict[str, Any] = {
+        "inputs": [pair, parts["drafter"]],
+        "preprocess": False,
+        "queue": False,
+        **QUIET,
+    }  # see `_of_choice`
 
     def update(looks: Looks) -> dict[Block, Any]:
         return {parts[name]: gr.update(**attributes) for name, attributes in looks.items()}
 
-    def settled(name: str) -> dict[Block, Any]:
-        return update(_of_catalog(catalog) | _of_choice(catalog, name if name in catalog.pairs else ""))
+    def settled(name: str, drafter: str | None) -> dict[Block, Any]:
+        return update(_of_catalog(catalog) | _of_choice(catalog, name if name in catalog.pairs else "", drafter))
 
     def refresh() -> None:
         for name, attributes in (_of_catalog(catalog) | _of_choice(catalog, "")).items():
@@ -50,14 +57,18 @@ def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> No
         page.config = page.get_config_file()
 
     chosen = [parts[name] for name in _of_choice(catalog, "")]
-    pair.change(lambda name: update(_of_choice(catalog, name)), pair, chosen, queue=False, **QUIET)
-    notice.settled(settled, pair, [*chosen, *(parts[name] for name in _of_catalog(catalog))], queue=False, **QUIET)
+    pair.change(lambda name, drafter: update(_of_choice(catalog, name, drafter)), outputs=chosen, **choice)
+    notice.settled(settled, outputs=[*chosen, *(parts[name] for name in _of_catalog(catalog))], **choice)
     catalog.settled = refresh
 
 
-def _of_choice(catalog: Catalog, name: str) -> Looks:
-    chats = catalog.of(name).engine.about.chat
+def _of_choice(catalog: Catalog, name: str, drafter: str | None = None) -> Looks:
+    """The looks for a chosen pair. A link may name a drafter before the menu has it, so the drafter arrives unchecked, and is
+    left alone unless the pair lacks it."""
+    served = catalog.of(name)
+    chats, lacks = served.engine.about.chat, drafter and drafter not in served.drafters
     return {
+        "drafter": {"choices": drafter_choices(served.drafters), **({"value": ""} if lacks else {})},
         "line": {"value": models_in_short(catalog, name)},
         "chat": {"visible": chats},
         "questions": {"visible": chats},

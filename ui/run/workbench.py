@@ -66,7 +66,7 @@ class Workbench:
                 self.others = build_strategies(runs)
                 build_waterfall()
                 models = build_models(catalog)
-        of_pair: dict[str, Block] = {name: self.controls[name] for name in ("pair", "chat")}
+        of_pair: dict[str, Block] = {name: self.controls[name] for name in ("pair", "drafter", "chat")}
         self.parts = of_pair | {"questions": questions, "stories": stories, "line": line, "models": models}
         self.settings = parts.ordered(self.controls)
         self._connect_events()
@@ -91,7 +91,7 @@ class Workbench:
                 with gr.Row(elem_classes="ns-dials"):
                     dials = parts.build_dials(start)
                 drawer, self.share = parts.build_drawer(
-                    start, chat_template=chats, drafters=catalog.drafters, pairs=choices(catalog)
+                    start, chat_template=chats, drafters=catalog.of("").drafters, pairs=choices(catalog)
                 )
         self.controls: parts.Controls = {"prompt": self._prompt} | dials | drawer
         return questions, stories, line

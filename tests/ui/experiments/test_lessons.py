@@ -173,7 +173,7 @@ def test_what_the_draft_overrates_is_said_of_its_whole_distribution():
     named = {str(entry["token_id"]) for entry in fork["target"]}
     outside = sum(prob for token, prob in fork["draft"].items() if token not in named)
     assert outside > 0.2
-    assert f"q = {percent(outside)}, p = 0% together. The draft overrates these most." in said
+    assert f"q = {percent(outside)}, p = 0%. The draft overrates these most." in said
     assert "Of the tokens with a bar of their own it overrates “shore” most: q = 14%, but p = 12%." in said
     inside = {**fork, "draft": {token: prob / (1 - outside) for token, prob in fork["draft"].items() if token in named}}
     assert unchanged.words(inside)["overrates"].startswith("The draft overrates “")

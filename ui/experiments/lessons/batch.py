@@ -74,4 +74,4 @@ def _over_texts(traces: list[Figure], said: str) -> Figure:
 
 
 NOTE = "Decodes 1, 2, 4 … texts at once, plainly and with four draft tokens per step. It takes a minute or more."
-LESSON = Lesson(8, "Measure this machine", NOTE, measure, words, lambda _: [1, 1], views, chart="Texts at once", timed=True)
+LESSON = Lesson(8, "Measure this machine", NOTE, measure, words, lambda _: [1, 1, 1], views, chart="Texts at once", timed=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from naive_speculate.events import TokenProb
 from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, sampling_position
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, showing, spoken
-from ui.experiments.lossless import TOP_K, Census, conclusion, convergence, draw, shares
+from ui.experiments.lossless import OTHERS, TOP_K, Census, conclusion, convergence, draw, shares
 from ui.labels import number, percent
 
 DRAWS = 1500
@@ -102,8 +102,8 @@ def _overrates(census: Census) -> str:
     own = f"most: q = {percent(census.draft.get(most.token_id, 0.0))}, but p = {percent(most.prob)}."
     if not q and not p:
         return f"The draft overrates {one} {own}"
-    rest = f"The last bar is all tokens outside the target's {len(census.target)} most probable: "
-    rest += f"q = {percent(q)}, p = {percent(p)} together."
+    rest = f"“{OTHERS}” is every token outside the target's {len(census.target)} most probable, together: "
+    rest += f"q = {percent(q)}, p = {percent(p)}."
     if q - p <= excess:
         return f"{rest} The draft overrates {one} {own}"
     return f"{rest} The draft overrates these most. Of the tokens with a bar of their own it overrates {one} {own}"
@@ -113,8 +113,9 @@ def views(data: Data) -> list[View]:
     census = census_of(data)
     whole = shares(census)
     marks = ("target, p", "draft, q")
+    rest = f"; {OTHERS}: the rest of the vocabulary" if any(census.others) else ""
     return [
-        showing(whole, *marks, takeaway="Two models, one position: what each expects next"),
+        showing(whole, *marks, takeaway=f"Two models, one position: what each expects next{rest}"),
         showing(whole, *marks, takeaway="The probabilities of the next token under each model"),
         showing(whole, *marks, "accepted", lit=["accepted", "target, p"], takeaway="Accepted: the smaller of p and q"),
         showing(whole, lit=["resampled", "target, p"], takeaway="Accepted and resampled together: p"),
