@@ -19,10 +19,10 @@ from ui.experiments.learn_recordings import FILE as LESSONS_FILE
 from ui.experiments.learn_recordings import record_lessons
 from ui.experiments.lessons.course import LESSONS
 from ui.experiments.recordings import Exploration
-from ui.experiments.sweep import KS, PROMPTS, Sample, sweep
+from ui.experiments.sweep import KS, Sample, prompts_for, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice
-from ui.run.recorded import FOLDER, PLAIN, SPECULATIVE, START, recording_of
+from ui.run.recorded import FOLDER, PLAIN, SPECULATIVE, recording_of
 from ui.run.settings import Settings
 
 Recording = Callable[[Catalog, Path], Iterator[tuple[int, int]]]
@@ -62,15 +62,18 @@ def record_run(
 def record_exploration(
     catalog: Catalog,
     folder: Path,
-    settings: Settings = START,
+    settings: Settings | None = None,
     ks: list[int] = KS,
     temperatures: list[float] = TEMPERATURES,
-    prompts: list[str] = PROMPTS,
+    prompts: list[str] | None = None,
     seeds: int = SEEDS,
     batch_ks: list[int] = BATCH_KS,
 ) -> Iterator[tuple[int, int]]:
     """The Explore tab's first maps."""
+    models = catalog.of("").engine.about.models
+    settings = settings or replace(recording_of(models["target"])[1], prompt=(prompts or prompts_for(models["target"]))[0])
     settings = replace(settings, max_tokens=min(settings.max_tokens, EXPLORE_TOKENS))
+    prompts = prompts or prompts_for(models["target"])
     samples: list[Sample] = []
     batches: list[BatchSample] = []
     total = 0
@@ -80,12 +83,12 @@ def record_exploration(
     for together in sweep_batches(catalog, settings, prompts, batch_ks, sizes_for(catalog, ""), threading.Event()):
         batches = together.samples
         yield total + together.done, total + together.total
-    models = catalog.of("").engine.about.models
     Exploration(samples, batches, models, settings.max_tokens, settings.temperature).save(folder)
 
 
-def record_learn(catalog: Catalog, folder: Path, settings: Settings = START) -> Iterator[tuple[int, int]]:
+def record_learn(catalog: Catalog, folder: Path, settings: Settings | None = None) -> Iterator[tuple[int, int]]:
     """The lessons' first pictures."""
+    settings = settings or Settings(prompt=prompts_for(catalog.of("").engine.about.models["target"])[0], seed=1)
     yield 0, len(LESSONS)
     for done, lesson in enumerate(LESSONS, start=1):
         record_lessons(catalog, settings, folder / LESSONS_FILE.name, [lesson])

@@ -65,7 +65,8 @@ INTERNAL = re.compile(
     "|^(?:pair|guided|num_draft_tokens) must be"
 )
 """Errors that no visitor can cause, or that a more general text matches."""
-PROMPTS = {*EXAMPLES.values(), *QUESTIONS, *sweep.PROMPTS, *guided.EXAMPLES.values(), drafters._CRY.strip(), WARM_PROMPT}
+PROMPTS = {*EXAMPLES.values(), *QUESTIONS, *sweep.PROMPTS, *sweep.REQUESTS, *guided.EXAMPLES.values(), drafters._CRY.strip()}
+PROMPTS |= {WARM_PROMPT}
 """Texts for the models, which read English."""
 CODES = [code for code in LANGUAGES if code != "en"]
 

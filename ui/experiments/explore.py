@@ -1,6 +1,6 @@
 """The Explore tab: sweeps k, temperature and batch size with real runs, and maps acceptance and speedup.
 
-It opens with recorded maps of the bundled pair (`ui.experiments.recordings`).
+It opens with recorded maps of the default pair (`ui.experiments.recordings`).
 """
 
 import threading
@@ -20,11 +20,12 @@ from ui.experiments.curves import speedup_curve
 from ui.experiments.heatmaps import acceptance_map, batch_map, speedup_map
 from ui.experiments.recordings import Exploration, recorded_exploration
 from ui.experiments.spread import LEAST
-from ui.experiments.sweep import KS, PROMPTS, TEMPERATURES, Cell, Progress, Sample, cells, finding, sweep, to_csv, to_frame
+from ui.experiments.sweep import KS, TEMPERATURES, Cell, Progress, Sample, cells, finding, prompts_for, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
 from ui.labels import count, to_json
 from ui.notify import QUIET
 from ui.run import controls as parts
+from ui.run.recorded import recording_of
 from ui.run.settings import Settings
 
 INTRO = (
@@ -57,11 +58,12 @@ MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit":
 
 def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     """Build the tab inside the current Blocks context; returns its own controls."""
-    recorded = recorded_exploration()
+    target = catalog.of("").engine.about.models.get("target")
+    recorded = recorded_exploration(recording_of(target)[0])
     settings = parts.ordered(controls)
     with gr.Column(elem_classes="ns-experiment"):
         gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
-        made = _build_controls()
+        made = _build_controls(prompts_for(target))
         run, stop = _build_buttons("Explore", "explore")
         outputs = _build_maps(recorded)
         _connect_sweep(catalog, run, stop, [*made.values(), *settings], outputs)
@@ -71,10 +73,10 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     return {name: made[name] for name in ("ks", "temperatures", "tokens")}
 
 
-def _build_controls() -> parts.Controls:
+def _build_controls(prompts: Sequence[str]) -> parts.Controls:
     """The sweep's controls, in the order in which `_connect_sweep` reads them."""
     ks, temperatures = [(str(k), k) for k in KS], [(f"{t:g}", t) for t in TEMPERATURES]
-    lines = "\n".join(prompt.replace("\n", "\\n") for prompt in PROMPTS)
+    lines = "\n".join(prompt.replace("\n", "\\n") for prompt in prompts)
     made: parts.Controls = {}
     with gr.Row():
         label = "Draft tokens per step, k"

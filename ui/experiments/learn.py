@@ -25,9 +25,10 @@ from ui.host.errors import message_of
 from ui.labels import to_json
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
+from ui.run.recorded import models_in_words, recording_of
 from ui.run.settings import Settings
 
-RECORDED = "Recorded with the bundled models, unless it says calculated."
+RECORDED = "Recorded with {}, unless it says calculated."
 LIVE = "Live, on this machine, with your prompt."
 ANSWERS = "answers"
 MOST_SEEN = 100
@@ -37,7 +38,12 @@ USED = ("prompt", "pair", "chat")  # the visitor's settings that lessons use
 def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
     """Build the tab inside the current Blocks context; lessons read the controls and change none."""
     events = ["sample", "measure", "halt"]
-    view = component("learn", template(), events=events, server_functions=[recorded], label="Lessons")
+    target = catalog.of("").engine.about.models.get("target")
+
+    def recorded_of(number: object) -> str:
+        return recorded(number, target)
+
+    view = component("learn", template(), events=events, server_functions=[recorded_of], label="Lessons")
 
     def live(event: gr.EventData, *values: Any) -> Iterator[Any]:
         yield from go_live(catalog, payload(event), values)
@@ -56,10 +62,13 @@ def template() -> str:
     return render("learn", titles=titles(), lessons=LESSONS)
 
 
-def recorded(number: object) -> str:
-    """A recorded lesson, as JSON for the browser; empty for an unknown one."""
+def recorded(number: object, target: str | None = None) -> str:
+    """A lesson's recording for this target, as JSON for the browser; empty for an unknown one."""
     lesson = lesson_of(number)
-    return to_json(content(lesson, recorded_lesson(lesson.number), RECORDED)) if lesson else ""
+    if lesson is None:
+        return ""
+    found = recorded_lesson(lesson.number, recording_of(target)[0])
+    return to_json(content(lesson, found, RECORDED.format(models_in_words(target))))
 
 
 def answers() -> Route:

@@ -1,18 +1,18 @@
-"""Records and reads each lesson's experiment with the bundled pair; lessons open with these recordings."""
+"""Records and reads each lesson's experiment; lessons open with the recordings of the page's default pair."""
 
 import json
 import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from ui.assets import ROOT
 from ui.experiments.lessons.course import LESSONS
 from ui.experiments.lessons.lesson import Data, Lesson, Trial
 from ui.experiments.recordings import rounded
 from ui.host.catalog import Catalog
+from ui.run.recorded import FOLDER
 from ui.run.settings import Settings
 
-FILE = ROOT / "recorded" / "lessons.json"
+FILE = FOLDER / "lessons.json"
 
 
 def record_lessons(catalog: Catalog, start: Settings, file: Path = FILE, lessons: Iterable[Lesson] = LESSONS) -> list[str]:
@@ -32,7 +32,7 @@ def record_lessons(catalog: Catalog, start: Settings, file: Path = FILE, lessons
     return statuses
 
 
-def recorded_lesson(number: int) -> Data:
-    """A lesson's recording."""
-    data: Data = json.loads(FILE.read_text(encoding="utf-8"))[str(number)]
+def recorded_lesson(number: int, folder: Path = FOLDER) -> Data:
+    """A lesson's recording in this folder."""
+    data: Data = json.loads((folder / FILE.name).read_text(encoding="utf-8"))[str(number)]
     return data

@@ -77,7 +77,7 @@ def total_variation(p: dict[int, float], q: dict[int, float]) -> float:
 def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) -> Iterator[Census]:
     """Draw the token after the prompt again and again, and yield the census after every batch.
 
-    There is one draft token per step, so the first token is either accepted or resampled. Of the request's parameters only
+    There is one draft token per step, so the first token is either accepted or resampled. Only the request's drafter,
     temperature (above 0), seed and word filter are used. Raises ValueError if the prompt or the temperature is invalid.
     """
     temperature, seed = request.params.temperature, request.params.seed or 0
@@ -85,7 +85,7 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
         raise ValueError("temperature is 0: there is only one token to draw")
     words = request.params.filter_words
     params = SamplingParams(temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed, filter_words=words)
-    one = replace(request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling", drafter="model")
+    one = replace(request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling")
     census = _expected(engine, one, cancel)
     load = engine.load()
     at_once = max(1, load.capacity // max(1, load.replicas))  # one replica decodes a whole request

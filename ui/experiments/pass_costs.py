@@ -20,8 +20,9 @@ def measure_passes(catalog: Catalog, settings: Settings, cancel: threading.Event
     """Undisturbed time of a target pass over 1, 2, 4 … tokens, in seconds; yields the results so far. A ValueError names the
     invalid setting."""
     times: dict[int, list[float]] = {}
+    drafter = catalog.of(settings.pair).drawing
     for width in WIDTHS * REPEATS:  # alternating, so that a disturbance affects all widths
-        chosen = replace(settings, num_draft_tokens=width - 1, auto=False, drafter="model", stop="")
+        chosen = replace(settings, num_draft_tokens=width - 1, auto=False, drafter=drafter, stop="")
         chosen = replace(chosen, max_tokens=width * (STEPS + 2))
         seen = times.setdefault(width, [])
         wanted = len(seen) + STEPS

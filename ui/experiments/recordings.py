@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ui.experiments.batches import BatchSample
 from ui.experiments.sweep import Sample
 from ui.labels import count
-from ui.run.recorded import FOLDER
+from ui.run.recorded import FOLDER, models_in_words
 
 EXPLORE = "explore.json"
 DIGITS = 6
@@ -31,9 +31,9 @@ class Exploration:
         """A finding with its origin, in plain text; empty if nothing was recorded."""
         if not self.samples:
             return ""
-        prompts = len({s.prompt for s in self.samples})
+        models, prompts = models_in_words(self.models["target"]), count(len({s.prompt for s in self.samples}), "prompt")
         return (
-            f"Recorded with the bundled models, {count(prompts, 'prompt')} of {count(self.tokens, 'token')}. "
+            f"Recorded with {models}, {prompts} of {count(self.tokens, 'token')}. "
             f"The button measures on this machine, with your prompt. {finding}"
         )
 

@@ -14,7 +14,8 @@ from naive_speculate.events.trace import Trace
 from ui.experiments.measured import draft_seconds, step_seconds
 from ui.experiments.spread import Estimate, may_be_best, mean_of, ratio_of, share_of
 from ui.host.catalog import Catalog
-from ui.run.controls import EXAMPLES
+from ui.run.controls import EXAMPLES, QUESTIONS
+from ui.run.recorded import OF_TARGETS
 from ui.run.settings import Settings
 
 KS = [1, 2, 3, 4, 5, 6, 8, 12]
@@ -30,6 +31,22 @@ PROMPTS = [
     "When they came to the top of the hill they saw",
 ]
 """Story beginnings, in addition to the visitor's prompt. All are of one kind: the best k depends on the kind of text."""
+REQUESTS = [
+    QUESTIONS[2],
+    "Describe a small town on a rainy morning.",
+    "How do bees make honey?",
+    "Write a short letter to a friend who moved away.",
+    "Why do leaves change colour?",
+    "Describe your favourite kind of bread.",
+    "Tell a short story about a lost key.",
+    "How does a bicycle stay upright?",
+]
+"""The same for a model that is asked in a chat."""
+
+
+def prompts_for(target: str | None) -> list[str]:
+    """The prompts of experiments with this default target."""
+    return REQUESTS if target in OF_TARGETS else PROMPTS
 
 
 @dataclass(frozen=True, slots=True)

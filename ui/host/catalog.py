@@ -66,6 +66,15 @@ class ServedPair:
         """The registered drafters that this pair can use."""
         return [name for name in DRAFTERS if NEEDS.get(name, "target") in self.engine.about.models]
 
+    @property
+    def drawing(self) -> str:
+        """The drafter of lessons and experiments, which draws from a distribution of its own: the draft model, else a head.
+        Raises `ValueError` if the pair has neither."""
+        for name in ("model", "head", "mtp", "block"):
+            if name in self.drafters:
+                return name
+        raise ValueError("this needs a draft model or a draft head, and these models have none")
+
     def suited(self, request: Request) -> Request:
         """The request adapted to this pair: without a chat template if it has none, and with the host's word filter. Raises
         `ValueError`, in the page's words, for a drafter that this pair lacks."""

@@ -19,8 +19,13 @@ OF_TARGETS = {KNOWN["smollm2"].target: (FOLDER / "smollm2", SMOLLM2)}
 
 
 def recording_of(target: str | None) -> tuple[Path, Settings]:
-    """Folder and settings of the recording for this target; the bundled pair's if it has none."""
+    """Folder and settings of the recordings for this target; the bundled pair's if it has none."""
     return OF_TARGETS.get(target or "", (FOLDER, START))
+
+
+def models_in_words(target: str | None) -> str:
+    """The models of the recording for this target."""
+    return f"{str(target).rpartition('/')[2]} and its draft head" if target in OF_TARGETS else "the bundled models"
 
 
 def recorded_run(target: str | None = None) -> Run:

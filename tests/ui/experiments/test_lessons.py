@@ -3,10 +3,13 @@
 import json
 import re
 import threading
+from contextlib import closing, nullcontext
 
 import pytest
 
+from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.events.trace import Trace
+from naive_speculate.serving import LocalEngine
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.assets import ROOT
@@ -75,7 +78,7 @@ def test_a_lesson_opens_with_a_question_that_it_resolves_and_ends_with_three_exe
     told = json.loads(learn.recorded(number))
     steps = told["steps"]
     assert 4 <= len(steps) <= 8
-    assert told["source"] == learn.RECORDED
+    assert told["source"] == "Recorded with the bundled models, unless it says calculated."
     assert steps[0]["title"].endswith("?")
     assert steps[0]["question"]
     for number, step in enumerate(steps):
@@ -186,6 +189,18 @@ def test_the_table_of_a_rejection_sums_to_1():
     for kind in ("proposed", "bonus", "resampled"):
         cells = re.findall(rf'data-kind="{kind}" style="--share:([\d.]+)"', "".join(rows))
         assert sum(map(float, cells)) == pytest.approx(1, abs=1e-3)
+
+
+def test_lessons_run_with_a_pair_that_has_only_a_head(bundled_pair):
+    """As SmolLM2's. A pair without a distribution to draw from is refused in a line."""
+    for head, answer in (
+        (bundled_pair.head, nullcontext()),
+        (None, pytest.raises(ValueError, match="a draft model or a draft")),
+    ):
+        pair = ModelPair(bundled_pair.target, head=head, tokenizer=bundled_pair.tokenizer)
+        with closing(LocalEngine(SpeculativeDecoder(pair))) as engine, answer:
+            *_, last = accept.measure(trial(Catalog({"": ServedPair(engine)})))
+            assert OPEN[0] <= last.data["keep"] <= OPEN[1]
 
 
 def test_another_refusal_is_another_token(catalog):

@@ -8,7 +8,7 @@ from ui.charts.waterfall import ALPHA, GPU
 from ui.experiments.batches import BatchSample, batch_speedups, sizes_for, sweep_batches
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
 from ui.experiments.lessons.roofline import MODEL, PRESET, roofline, simple_bars
-from ui.experiments.sweep import PROMPTS
+from ui.experiments.sweep import prompts_for
 from ui.labels import count, milliseconds
 
 K = 4
@@ -23,8 +23,9 @@ def measure(trial: Trial) -> Iterator[Progress]:
     if not sizes:
         yield Progress("This host does not decode batches in one process, so there is nothing to measure.")
         return
-    settings = trial.variant(max_tokens=TOKENS, temperature=0.7, drafter="model")
-    prompts = [trial.settings.prompt, *PROMPTS]
+    settings = trial.variant(max_tokens=TOKENS, temperature=0.7, drafter=trial.drafter)
+    target = trial.catalog.of(trial.settings.pair).engine.about.models.get("target")
+    prompts = [trial.settings.prompt, *prompts_for(target)]
     for state in sweep_batches(trial.catalog, settings, prompts, [K], sizes, trial.cancel, turns=TURNS):
         yield Progress(f"{state.running} …" if state.running else "Done.", data_of(state.samples))
 

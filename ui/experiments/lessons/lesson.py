@@ -34,6 +34,11 @@ class Trial:
     cancel: threading.Event = field(default_factory=threading.Event)
     seen: frozenset[str] = frozenset()
 
+    @property
+    def drafter(self) -> str:
+        """See `ServedPair.drawing`."""
+        return self.catalog.of(self.settings.pair).drawing
+
     def seeds(self, most: int) -> range:
         """So many seeds, starting with the settings' own."""
         first = self.settings.seed or 0
@@ -54,7 +59,7 @@ class Trial:
 
     def sampled(self, seed: int, at: float = 1.0, **changes: Any) -> Trace:
         """A run with speculative sampling and full details; `at` is its temperature."""
-        judged = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "temperature": at}
+        judged = {"auto": False, "drafter": self.drafter, "verify_strategy": "speculative_sampling", "temperature": at}
         return self.run("full", seed=seed, **judged, **changes)
 
 

@@ -55,7 +55,7 @@ def _positions(trial: Trial) -> dict[str, SamplingPosition] | None:
 
 def _alpha_at(trial: Trial, place: SamplingPosition, temperature: float) -> float:
     """Σ min(p, q) at a position, over the whole vocabulary: of the first draft token there."""
-    changes = {"num_draft_tokens": 1, "auto": False, "drafter": "model", "max_tokens": 2, "ignore_eos": True}
+    changes = {"num_draft_tokens": 1, "auto": False, "drafter": trial.drafter, "max_tokens": 2, "ignore_eos": True}
     settings = trial.variant(temperature=temperature, **changes)
     request = replace(settings.request(), prompt=place.token_ids, chat=False)
     events = list(trial.catalog.stream(settings.pair, request, trial.cancel))

@@ -27,7 +27,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
         return
     settings = replace(trial.settings, temperature=1.0)
     served = trial.catalog.of(trial.settings.pair)
-    request = served.suited(replace(settings.request(), prompt=fork.token_ids, chat=False))
+    request = served.suited(replace(settings.request(), prompt=fork.token_ids, chat=False, drafter=trial.drafter))
     census = None
     for census in draw(served.engine, request, DRAWS, trial.cancel):
         yield Progress(f"{census.draws:,} of {DRAWS:,} drawn …", _data(trial, fork, census))

@@ -17,7 +17,7 @@ BAR = 0.8  # width of a bar, in units of k
 def measure(trial: Trial) -> Iterator[Progress]:
     """Run plainly and with every k, with several seeds each."""
     cases = {str(k): {"num_draft_tokens": k} for k in (0, *KS)}
-    common = {"auto": False, "drafter": "model", "verify_strategy": "speculative_sampling", "temperature": 0.7}
+    common = {"auto": False, "drafter": trial.drafter, "verify_strategy": "speculative_sampling", "temperature": 0.7}
     for name, known in run_all(trial, cases, **common, max_tokens=TOKENS):
         data = {"known": known} if known.get("0") and len(known) > 2 else None
         yield Progress(f"Running k = {name} …" if name else "Done.", data)
