@@ -19,7 +19,7 @@ from ui.experiments.learn_recordings import FILE as LESSONS_FILE
 from ui.experiments.learn_recordings import record_lessons
 from ui.experiments.lessons.course import LESSONS
 from ui.experiments.recordings import Exploration
-from ui.experiments.sweep import KS, Sample, prompts_for, sweep
+from ui.experiments.sweep import Sample, prompts_for, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice
 from ui.run.recorded import FOLDER, PLAIN, SPECULATIVE, recording_of
@@ -31,8 +31,9 @@ Recording = Callable[[Catalog, Path], Iterator[tuple[int, int]]]
 HEATS = 7
 # The settings of the recorded maps.
 TEMPERATURES = [0.0, 0.7, 1.0, 1.3]
-SEEDS = 2
-BATCH_KS = [1, 2, 4, 6, 8]
+SEEDS = 1
+KS = [1, 2, 3, 4, 6, 8]
+BATCH_KS, BATCH_TURNS = [1, 2, 4], 3
 EXPLORE_TOKENS = 64
 
 
@@ -80,7 +81,7 @@ def record_exploration(
     for state in sweep(catalog, settings, prompts, seeds, ks, temperatures, threading.Event()):
         samples, total = state.samples, state.total
         yield state.done, total
-    for together in sweep_batches(catalog, settings, prompts, batch_ks, sizes_for(catalog, ""), threading.Event()):
+    for together in sweep_batches(catalog, settings, prompts, batch_ks, sizes_for(catalog, ""), threading.Event(), BATCH_TURNS):
         batches = together.samples
         yield total + together.done, total + together.total
     Exploration(samples, batches, models, settings.max_tokens, settings.temperature).save(folder)

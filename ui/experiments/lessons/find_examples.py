@@ -148,6 +148,10 @@ def _judged(trace: Trace) -> Iterator[tuple[int, Event]]:
 
 def text_before(trace: Trace, tokens: int, *, prompt: bool = True) -> str:
     """A run's first so many output tokens as text, with or without the prompt."""
-    begun = (trace.started and trace.started.prompt) or "" if prompt else ""
-    output = [event.text or "" for event in trace if event.kind in OUTPUT_KINDS]
-    return begun + "".join(output[:tokens])
+    output = "".join([event.text or "" for event in trace if event.kind in OUTPUT_KINDS][:tokens])
+    return joined((trace.started and trace.started.prompt) or "", output) if prompt else output
+
+
+def joined(prompt: str, output: str) -> str:
+    """Prompt and output as one text; an answer to a question or an order begins after a space."""
+    return f"{prompt} {output}" if prompt[-1:] in tuple(".?!:") and not output[:1].isspace() else prompt + output

@@ -8,7 +8,7 @@ from ui.experiments.lessons.run_totals import progress_of, run_all, speedup
 from ui.labels import percent
 
 CALM, WILD = 0.7, 2.0
-FEW, MANY = 4, 16
+FEW, MANY = 2, 16
 CASES = ((FEW, CALM), (FEW, WILD), (MANY, WILD))
 TOKENS = 64
 DRAW = 0.03  # a relative difference in speed below this is a draw

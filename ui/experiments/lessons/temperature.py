@@ -7,7 +7,7 @@ from itertools import pairwise
 from naive_speculate.events import EventKind
 from naive_speculate.events.expected import expected_acceptance
 from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, figure, line
-from ui.experiments.lessons.find_examples import SURE, SamplingPosition, judged_positions
+from ui.experiments.lessons.find_examples import SURE, SamplingPosition, joined, judged_positions
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, end_of, showing
 from ui.labels import percent
 
@@ -24,7 +24,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     if found is None:
         yield Progress("The two models agreed everywhere. Try another prompt.")
         return
-    data: Data = {"before": {name: end_of(trial.settings.prompt + place.before, 40) for name, place in found.items()}}
+    data: Data = {"before": {name: end_of(joined(trial.settings.prompt, place.before), 40) for name, place in found.items()}}
     data["alpha"] = {name: [_alpha_at(trial, place, t) for t in TEMPERATURES] for name, place in found.items()}
     data["mean"] = []
     for temperature in TEMPERATURES:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 
 from naive_speculate.events import TokenProb
-from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, sampling_position
+from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, joined, sampling_position
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, showing, spoken
 from ui.experiments.lossless import OTHERS, TOP_K, Census, conclusion, convergence, draw, shares
 from ui.labels import number, percent
@@ -49,7 +49,7 @@ def find_position(trial: Trial) -> SamplingPosition | None:
 
 def _data(trial: Trial, fork: SamplingPosition, census: Census) -> Data:
     return {
-        "before": end_of(trial.settings.prompt + fork.before),
+        "before": end_of(joined(trial.settings.prompt, fork.before)),
         "share": fork.share,
         "target": [asdict(entry) for entry in census.target],
         "draft": {str(token): prob for token, prob in census.draft.items()},
