@@ -12,7 +12,6 @@ class CostTable:
 
     draft: float  # one draft forward
     verify: tuple[float, ...] = (1.0,)  # a target forward over 1, 2, 3 … tokens; extrapolated with the mean growth from 2 on
-    call: float | None = None  # if one call drafts several tokens, its cost in addition to theirs. None if each token is a call
 
     def verify_cost(self, num_draft_tokens: int) -> float:
         """Cost of verifying that many draft tokens."""
@@ -25,8 +24,7 @@ class CostTable:
 
     def to_dict(self) -> dict[str, Any]:
         """The costs as plain JSON values."""
-        found = asdict(self) | {"verify": list(self.verify)}
-        return {name: value for name, value in found.items() if value is not None}
+        return asdict(self) | {"verify": list(self.verify)}
 
 
 class LearnedCosts:
@@ -59,7 +57,6 @@ class LearnedCosts:
         return CostTable(
             self.prior.draft * drafting / plain,
             tuple(1 + growth / plain * (cost - 1) for cost in self.prior.verify),
-            None if self.prior.call is None else self.prior.call * drafting / plain,
         )
 
 
@@ -107,4 +104,4 @@ def read_costs(path: Path, with_head: bool) -> dict[str, Any]:
 
 
 def _cost_table(data: dict[str, Any]) -> CostTable:
-    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]), data.get("call"))
+    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]))

@@ -25,9 +25,8 @@ class LogitsPipeline:
     """Turns logits into the distribution of a sequence's next token.
 
     `stop_token_ids` are what min_tokens forbids. `plain` is set where the scores are the logits, `needs_history` where they
-    depend on the tokens generated before, `guided` where a grammar changes the distribution, `tempers_only` where only
-    temperature and word filter do. Raises `ValueError` if a parameter names a token outside the vocabulary, or all parameters
-    together leave no token.
+    depend on the tokens generated before, `guided` where a grammar changes the distribution. Raises `ValueError` if a
+    parameter names a token outside the vocabulary, or all parameters together leave no token.
     """
 
     def __init__(
@@ -60,8 +59,6 @@ class LogitsPipeline:
         self._changes = self._changes_by_history or self._bias is not None
         self.plain = not self._changes and word_filter is None
         self._warpers = _warpers(params)
-        self._tempers = sum(type(warper) is TemperatureLogitsWarper for warper in self._warpers)
-        self.tempers_only = not self._changes and self._tempers == len(self._warpers)
         self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
 
     def scores(self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
@@ -89,7 +86,7 @@ class LogitsPipeline:
         """Temperature, min_p, top_k, top_p and softmax of scores `[..., vocab_size]`. Each distribution sums to 1, or is NaN
         where every score is -inf or any is NaN or +inf. At temperature 0 nothing is drawn; the probabilities are then those of
         temperature 1."""
-        if scores.dim() > 2 and len(self._warpers) > self._tempers:  # the others take rows
+        if scores.dim() > 2 and self._warpers:  # they take rows
             return self.probabilities(scores.flatten(0, -2)).view_as(scores)
         for warper in self._warpers:
             scores = warper(cast(torch.LongTensor, None), cast(torch.FloatTensor, scores))

@@ -103,8 +103,6 @@ class Admission:
         priced = plan.drafter if plan.drafting is not None else "suffix"  # of plain decoding only the verification costs
         learned = None if repeats else self.pair.learned_costs(priced)
         costs = self.pair.costs(priced) if learned is None else learned.table()
-        if plan.drafting is None or not (plan.drafting.drafts_windows and pipelines[0].tempers_only):
-            costs = replace(costs, call=None)  # the host reads every draft, so that each is a call
         started = self._started(request, plan, seed, costs)
         known = self.pair.translation.to_draft if started.vocabularies is not None and self.pair.translation else None
         window = partial(self._window, plan, costs, learned)

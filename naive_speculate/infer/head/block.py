@@ -55,7 +55,7 @@ class BlockHead(Head):
         `layers`, concatenated, shape `[rows, num_tokens, len(layers) * target_hidden_size]`; `rows`: rows of a cache of this
         block drafter. Raises `ValueError` if their width differs."""
         self._require(rows)
-        self._forward.read(self._checked(features), rows)
+        self._forward.read(self.fuse(features), rows)
         rows.advance(features.shape[1])
 
     def draft(self, token_ids: Sequence[int], rows: CacheRows) -> torch.Tensor:
@@ -71,10 +71,10 @@ class _TorchBlock(TorchHead):
     """The forwards of a block drafter in torch."""
 
     @torch.inference_mode()
-    def read(self, features: torch.Tensor, rows: CacheRows) -> None:
+    def read(self, states: torch.Tensor, rows: CacheRows) -> None:
         """Write keys and values of fused states after the rows' ends; the ends do not move."""
-        llama, num_new = self._llama, features.shape[1]
-        states = llama.norm(self.fuse(features), self._weights.hidden_norm)
+        llama, num_new = self._llama, states.shape[1]
+        states = llama.norm(states, self._weights.hidden_norm)
         tables = llama.rotary.up_to(rows.get_num_tokens() + num_new)
         rotation = llama.rotation(tables, rows.positions(num_new, llama.device))
         for index, layer in enumerate(self._weights.layers):

@@ -55,8 +55,6 @@ class MtpHead:
     whose checkpoint has such a layer. Raises `ValueError` if its tensors are missing, misshapen or quantised.
     """
 
-    drafts_windows = False
-
     def __init__(self, target: Any) -> None:
         try:
             self._mtp = _load(target.model, mtp_tensors(target))

@@ -21,16 +21,6 @@ class TorchHead:
         self._llama = TorchLlama(shape, weights.as_llama(), rotary)
 
     @torch.inference_mode()
-    def fuse(self, features: torch.Tensor) -> torch.Tensor:
-        """See `DraftHead.fuse`; `features` have the weights' dtype and device."""
-        if (norm := self._weights.input_norm) is not None:
-            features = self._llama.norm(features, norm)
-        if (norms := self._weights.layer_norms) is not None:
-            parts = features.unflatten(-1, norms.shape)
-            features = (F.rms_norm(parts, norms.shape[1:], eps=self.shape.norm_epsilon) * norms).flatten(-2)
-        return F.linear(features, self._weights.fuse)
-
-    @torch.inference_mode()
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor]:

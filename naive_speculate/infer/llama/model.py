@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 import torch
 from packaging.version import Version
 
-from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.end_tokens import HasEndTokens
 from naive_speculate.infer.forward import check_layers, check_query, checked_num_logits
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
@@ -18,7 +17,6 @@ from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, Rotary
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.protocols import KVCache, KVState
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.sampling.random_source import Race
 
 if TYPE_CHECKING:  # slow to import
     from transformers import PreTrainedModel
@@ -147,24 +145,6 @@ class LlamaLanguageModel(HasEndTokens):
             states = rows.get_kv_states()
             kv_cache.update([KVState(s.keys[:, :, -count:], s.values[:, :, -count:]) for s in states])
         return logits if features is None else (logits, features)
-
-    @property
-    def drafts_windows(self) -> bool:
-        """Whether `draft_window` works for this model."""
-        return bool(getattr(self._forward, "drafts_windows", False))
-
-    def draft_window(
-        self, query: Tokens, rows: CacheRows, k: int, vocab_size: int, race: Race | None = None, with_probs: bool = False
-    ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
-        """Choose k tokens, one after the other, in one call; see `OnnxLlama.draft`. None if the executor cannot."""
-        forward = self._forward
-        if not isinstance(rows, CacheRows) or not self.drafts_windows:
-            return None
-        if rows.cache.filled_by is not forward:  # the cache is new
-            return None
-        found: tuple[torch.Tensor, torch.Tensor | None] = forward.draft(query, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
-        rows.advance(num_new(query) + k - 1)
-        return found
 
 
 def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:

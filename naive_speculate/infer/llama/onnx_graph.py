@@ -1,6 +1,6 @@
 """A Llama-like model as an ONNX graph, built node by node.
 
-Attention has two forms, chosen by the input `by_mask` at each call or when the graph is built:
+Attention has two forms, chosen by the input `by_mask` at each call:
 
 - Fast: `GroupQueryAttention` (an operator of ONNX Runtime) rotates, writes keys and values into the cache and attends in one
   node. It takes several rows of one new token, or one row of several.
@@ -11,7 +11,7 @@ Both write in place: the caller binds each `past` input and its `present` output
 initializers, which the session copies. The embedding table is an input bound by the caller, so it exists once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import onnx
@@ -36,21 +36,13 @@ def residual(layer: int) -> str:
 
 
 class GraphBuilder:
-    """Adds the nodes of graphs over a ragged cache.
+    """Adds the nodes of graphs over a ragged cache. `initializers` are the weights by name."""
 
-    `by_mask` is the form of attention; None for both, in branches, at about 20 µs per layer and call. `initializers` are the
-    weights by name. Of `num_forwards` forwards of one run, each after the first adds one token per row.
-    """
+    model: onnx.ModelProto  # the ONNX model, once `_finish` was called
+    table: torch.Tensor  # the embedding table, once `_embed` was called
 
-    model: onnx.ModelProto  # the ONNX model, once `_finish` or `_make` was called
-    table: torch.Tensor | None = None  # the embedding table, if the graph has one
-    num_forwards = 1
-    # in a window: the inputs of later forwards, each with the name of the previous forward's value, without the token
-    carried: Mapping[str, str]
-
-    def __init__(self, shape: LlamaShape, by_mask: bool | None = None) -> None:
-        self.shape, self.by_mask = shape, by_mask
-        self.carried = {}
+    def __init__(self, shape: LlamaShape) -> None:
+        self.shape = shape
         self.initializers: dict[str, torch.Tensor] = {}
         self._constants: list[onnx.TensorProto] = []
         self._nodes: list[onnx.NodeProto] = []
@@ -60,12 +52,6 @@ class GraphBuilder:
         widths = [shape.num_heads * shape.head_dim] + 2 * [shape.num_kv_heads * shape.head_dim]
         self._constant("qkv_widths", widths)
 
-    @property
-    def num_weights(self) -> int:
-        """Number of weights; a table that is also the output layer counts once."""
-        weights = [*self.initializers.values(), *([] if self.table is None else [self.table])]
-        return sum({weight.data_ptr(): weight.numel() for weight in weights}.values())
-
     def _finish(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
         """Make the model from the added nodes, with the cache's inputs and outputs."""
         present = [
@@ -73,11 +59,8 @@ class GraphBuilder:
             for index in range(self.shape.num_layers)
             for kind in ("key", "value")
         ]
-        self._make([*self._cache_inputs(), *inputs], [*outputs, *present])
-
-    def _make(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
-        """Make the model from the added nodes."""
-        graph = helper.make_graph(self._nodes, "llama", inputs, outputs, self._constants)
+        inputs = [*self._cache_inputs(), *inputs]
+        graph = helper.make_graph(self._nodes, "llama", inputs, [*outputs, *present], self._constants)
         opsets = [helper.make_opsetid("", 24), helper.make_opsetid(_ORT, 1)]
         self.model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
 
@@ -86,6 +69,7 @@ class GraphBuilder:
         inputs = [
             _value(TABLE, TensorProto.FLOAT, ["v", "w"]),
             _value("token_ids", TensorProto.INT64, ["b", "s"]),
+            _value("logits_from", TensorProto.INT64, [1]),
             _value("last", TensorProto.INT32, ["b"]),
             _value("total", TensorProto.INT32, []),
             _value("cos", TensorProto.FLOAT, ["p", shape.head_dim // 2]),
@@ -139,11 +123,8 @@ class GraphBuilder:
             queries = self._head_norm(at + "q", layer.q_norm, "query_shape")
             keys = self._head_norm(at + "k", layer.k_norm, "key_shape")
             packed = [queries, keys, at + "v"]
-        if self.by_mask or not has_fast_form(self.shape, index):
+        if not has_fast_form(self.shape, index):
             self._nodes += self._masked_attention(index, packed, outputs)
-            return
-        if self.by_mask is not None:
-            self._nodes.append(self._fast_attention(index, packed, outputs))
             return
         fast = self._fast_attention(index, packed, [name + "/fast" for name in outputs])
         masked = _branch("masked", self._masked_attention(index, packed, [name + "/masked" for name in outputs]), outputs)
@@ -235,7 +216,7 @@ class LlamaGraph(GraphBuilder):
         last: int32 `[b]`, each row's last position after this forward.
         total: int32 `[]`, the longest row's length after this forward.
         cos, sin: float32 `[at least c, head_dim / 2]`.
-        by_mask: bool `[]`, the form of attention if the graph has both; only the masked form reads the next four.
+        by_mask: bool `[]`, the form of attention of layers that have both; only the masked form reads the next four.
         positions: int64 `[b, s]`; `starts`: int64 `[b]`, each row's length before this forward.
         mask: float32 `[b, 1, s, c]`, 0 or the lowest float.
         window_mask: The same for layers with a sliding window.
@@ -245,8 +226,8 @@ class LlamaGraph(GraphBuilder):
     `residual(i)` float32 `[b, s, hidden_size]`.
     """
 
-    def __init__(self, shape: LlamaShape, weights: LlamaWeights, by_mask: bool | None = None) -> None:
-        super().__init__(shape, by_mask)
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
+        super().__init__(shape)
         self._embed(weights.embedding, residual(0))
         self._norm(residual(0), weights.layers[0].attention_norm, "0.attention_norm", "0.in")
         for index, layer in enumerate(weights.layers):
@@ -258,7 +239,7 @@ class LlamaGraph(GraphBuilder):
         self._linear("selected", weights.head, "head", "logits")
         outputs = [_value("logits", TensorProto.FLOAT, ["b", "n", shape.vocab_size])]
         outputs += [_value(residual(index), TensorProto.FLOAT, None) for index in range(shape.num_layers + 1)]
-        self._finish([_value("logits_from", TensorProto.INT64, [1])], outputs)
+        self._finish([], outputs)
 
 
 def _node(kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any) -> onnx.NodeProto:

@@ -10,7 +10,6 @@ from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
-from naive_speculate.speculate.draft.whole_windows import draft_whole_windows
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import Tree, TreeSlot, grow
@@ -25,8 +24,6 @@ class ModelDrafter(BatchDrafter):
 
     title = "Draft model"
     about = "A smaller model drafts. Suits every kind of text that it was trained on."
-
-    drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -78,14 +75,9 @@ class ModelDrafter(BatchDrafter):
         return in_slot_order(self.pool, [self.slots[row] for row in rows], rows, limits, self._propose)
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        first = self._first_query(rows)
+        query: Tokens = self._first_query(rows)
         view = self.pool.view([self.slots[row] for row in rows])
-        if self.drafts_windows:
-            found = draft_whole_windows(self.pool.model, first, view, rows, limits, self.vocab_size)
-            if found is not None:
-                return found
         window = DrawnWindow(rows, limits, self.vocab_size)
-        query: Tokens = first
         while True:
             lengths = [num_new(query) if drawing else 0 for drawing in window.drawing]
             logits = self.pool.forward(view, query, num_logits=1, lengths=lengths)
