@@ -19,11 +19,6 @@ def on_device(values: Sequence[Any], device: torch.device | None = None, dtype: 
     return torch.tensor(values, dtype=dtype, pin_memory=pinned).to(device or torch.device("cpu"), non_blocking=pinned)
 
 
-def tokens_on(device: torch.device, tokens: Tokens) -> torch.Tensor:
-    """Token ids as a tensor on a device."""
-    return on_device(tokens, device) if isinstance(tokens, list) else tokens
-
-
 def num_new(tokens: Tokens) -> int:
     """Number of tokens per row."""
     return len(tokens[0]) if isinstance(tokens, list) else tokens.shape[1]

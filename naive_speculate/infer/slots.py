@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from naive_speculate.infer.device import Tokens, tokens_on
-from naive_speculate.infer.forward import forward, forward_with_features
+from naive_speculate.infer.device import Tokens, on_device
+from naive_speculate.infer.forward import forward
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.infer.protocols import BatchCache, LanguageModel
+from naive_speculate.infer.protocols import LanguageModel
+from naive_speculate.infer.rows import BatchCache
 
 PREFILL_CHUNK = 512  # prompt tokens per forward, so that a long prompt can be cancelled and needs bounded memory
 
@@ -122,13 +123,12 @@ class SlotPool:
         """See `forward`, with the hidden states of some layers (see `BatchLanguageModel.forward`). Returns logits, and
         features, shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None without layers. Raises `ValueError` as
         `forward`, or if the model does not return hidden states."""
-        tokens = tokens_on(self.model.device, query)
-        if layers:
-            return forward_with_features(self.model, tokens, view, layers, num_logits)
-        if getattr(self.model, "row_by_row", False):
+        tokens = on_device(query, self.model.device) if isinstance(query, list) else query
+        if getattr(self.model, "row_by_row", False):  # it checks its own results
             model: Any = self.model
-            return model.forward(tokens, view, num_logits=num_logits, lengths=lengths), None
-        return forward(self.model, tokens, view, num_logits), None
+            found = model.forward(tokens, view, num_logits=num_logits, layers=layers, lengths=lengths)
+            return found if layers else (found, None)
+        return forward(self.model, tokens, view, num_logits, layers)
 
     def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
         """Add all tokens but the last of each sequence to its slot."""

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from naive_speculate.infer.gguf.library import Context, llama_cpp
-from naive_speculate.infer.rows import Rows, SharedCache
+from naive_speculate.infer.rows import BatchCache
 
 _FIRST_CELLS = 512
 
 
-class GgufCache(SharedCache):
-    """A `BatchCache` whose keys and values are stored by llama.cpp, in a context that `new_context` makes for a number of
+class GgufCache(BatchCache):
+    """A cache whose keys and values are stored by llama.cpp, in a context that `new_context` makes for a number of
     tokens. Raises `ValueError` if there are more rows than llama.cpp has sequences."""
 
     def __init__(self, new_context: Callable[[int], Context], batch_size: int, vocab_size: int) -> None:
@@ -30,9 +30,6 @@ class GgufCache(SharedCache):
         self._context = new_context(_FIRST_CELLS)
         self._lock = threading.Lock()
 
-    def rows(self, rows: Sequence[int]) -> "GgufRows":
-        return GgufRows(self, rows)
-
     def add_rows(self, count: int) -> None:
         """Add `count` rows; a `ValueError` if there are more than llama.cpp has sequences."""
         total = len(self.lengths) + count
@@ -45,9 +42,6 @@ class GgufCache(SharedCache):
         self.clear_row(destination)
         self._library.llama_memory_seq_cp(self._context.memory, source, destination, -1, -1)
         self.lengths[destination] = self.lengths[source]
-
-    def clear_row(self, row: int) -> None:
-        self.keep(row, 0)
 
     def keep(self, row: int, num_tokens: int) -> None:
         length = max(0, num_tokens)
@@ -126,10 +120,6 @@ class GgufCache(SharedCache):
             if library.llama_state_seq_set_data(context.handle, state, size, row) == 0:
                 raise MemoryError(f"llama.cpp could not move {length} tokens into a cache of {num_cells}")
         self._context = context
-
-
-class GgufRows(Rows[GgufCache]):
-    """Some rows of a `GgufCache`, as the model's `forward` takes them."""
 
 
 class _Batch:

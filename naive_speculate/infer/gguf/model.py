@@ -10,10 +10,11 @@ import torch
 
 from naive_speculate.infer.end_tokens import HasEndTokens
 from naive_speculate.infer.forward import check_query, checked_num_logits
-from naive_speculate.infer.gguf.cache import GgufCache, GgufRows
+from naive_speculate.infer.gguf.cache import GgufCache
 from naive_speculate.infer.gguf.library import Context, ModelFile, llama_cpp
 from naive_speculate.infer.protocols import KVCache, KVState
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.ragged_cache import RaggedKVCache
+from naive_speculate.infer.rows import Rows, row_by_row
 from naive_speculate.infer.threads import num_threads
 from naive_speculate.text import num_shared
 
@@ -89,7 +90,7 @@ class GgufLanguageModel(HasEndTokens):
     def forward(
         self,
         query_token_ids: torch.Tensor,
-        kv_cache: KVCache | GgufCache | GgufRows,
+        kv_cache: Any,
         *,
         num_logits: int | None = None,
         layers: Sequence[int] = (),
@@ -109,41 +110,40 @@ class GgufLanguageModel(HasEndTokens):
         query = query_token_ids.tolist()
         if min(map(min, query)) < 0 or max(map(max, query)) >= self.vocab_size:
             raise ValueError(f"query_token_ids must be between 0 and {self.vocab_size - 1}, got {query!r:.80}")
-        if isinstance(kv_cache, (GgufCache, GgufRows)):
-            rows = kv_cache if isinstance(kv_cache, GgufRows) else kv_cache.all_rows()
-        else:
-            rows = self._replayed(kv_cache, batch_size)
+        view = kv_cache.all_rows() if isinstance(kv_cache, GgufCache) else kv_cache
+        own = isinstance(view, Rows) and isinstance(view.cache, GgufCache)
+        rows: Any = view if own else self._replayed(view, batch_size)
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
         lengths = rows.lengths
         if (reached := min(lengths) + num_new) > self.max_positions:
             raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
         if max(lengths) + num_new > self.max_positions:
-            logits = self._one_by_one(rows, query, num_logits)
+            logits = self._one_by_one(rows, query_token_ids, num_logits)
         else:
             logits = rows.cache.decode(rows.indices, query, num_logits).view(batch_size, num_logits, -1)
-        if not isinstance(kv_cache, (GgufCache, GgufRows)):
+        if not own:
             ids = query_token_ids[:, None, :, None]
-            kv_cache.update([KVState(ids, ids)])
-            self._replays[kv_cache].add(query)
+            view.update([KVState(ids, ids)])
+            self._replays[view].add(query)
         return logits
 
-    def _one_by_one(self, rows: GgufRows, query: list[list[int]], num_logits: int) -> torch.Tensor:
+    def _one_by_one(self, rows: Rows[GgufCache], query: torch.Tensor, num_logits: int) -> torch.Tensor:
         """One forward per row. Padding after the last position gets zero logits."""
-        num_new = len(query[0])
-        out = torch.zeros(len(query), num_logits, self.vocab_size)
-        for logits, tokens, row, length in zip(out, query, rows.indices, rows.lengths, strict=True):
-            count = min(num_new, max(0, self.max_positions - length))
-            if wanted := max(0, count - (num_new - num_logits)):
-                logits[:wanted] = rows.cache.decode([row], [tokens[:count]], wanted)
-            elif count:
-                rows.cache.decode([row], [tokens[:count]], 1)
-            rows.cache.lengths[row] = length + num_new
-        return out
+        num_new, lengths = query.shape[1], rows.lengths
+        fits = [min(num_new, max(0, self.max_positions - length)) for length in lengths]
 
-    def _replayed(self, kv_cache: KVCache, batch_size: int) -> GgufRows:
+        def one(index: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, None]:
+            return rows.cache.decode([rows.indices[index]], [token_ids.tolist()], min(num_logits, len(token_ids))), None
+
+        logits, _ = row_by_row(query, fits, num_logits, one)
+        for row, length in zip(rows.indices, lengths, strict=True):
+            rows.cache.lengths[row] = length + num_new
+        return logits
+
+    def _replayed(self, kv_cache: Any, batch_size: int) -> Rows[GgufCache]:
         """Rows with the tokens of a plain cache that this model filled; states that were not cropped are reused."""
-        if not isinstance(kv_cache, KVCache) or isinstance(kv_cache, (RaggedKVCache, CacheRows)):
+        if not isinstance(kv_cache, KVCache) or isinstance(kv_cache, RaggedKVCache | Rows):
             raise ValueError(f"kv_cache must be of this model's new_cache or a plain KVCache, got {type(kv_cache).__name__}")
         states = kv_cache.get_kv_states()
         if states and (len(states) != 1 or states[0].keys.dtype != torch.int64 or states[0].keys.shape[0] != batch_size):
@@ -162,7 +162,7 @@ class _Replay:
         self.cache = cache
         self.held: list[list[int]] = [[] for _ in cache.lengths]
 
-    def with_tokens(self, history: list[list[int]]) -> GgufRows:
+    def with_tokens(self, history: list[list[int]]) -> Rows[GgufCache]:
         """The rows, rolled back and extended to hold these tokens."""
         for row, (held, tokens) in enumerate(zip(self.held, history, strict=True)):
             shared = num_shared(held, tokens)

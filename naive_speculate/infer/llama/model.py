@@ -3,7 +3,7 @@
 import importlib.metadata
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from packaging.version import Version
@@ -15,8 +15,8 @@ from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
 from naive_speculate.infer.memory import on_disk
-from naive_speculate.infer.protocols import KVCache, KVState
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.protocols import KVCache
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, as_rows
 
 if TYPE_CHECKING:  # slow to import
     from transformers import PreTrainedModel
@@ -114,36 +114,23 @@ class LlamaLanguageModel(HasEndTokens):
     def _captures(self) -> bool:
         return isinstance(self._forward, GraphLlama)
 
-    @overload
-    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor: ...
-
-    @overload
-    def forward(
-        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int]
-    ) -> tuple[torch.Tensor, torch.Tensor]: ...
-
     def forward(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        """See `BatchLanguageModel.forward`. The states of a `KVCache` that is not ragged are copied at every call. Raises
+    ) -> Any:
+        """See `BatchLanguageModel.forward`. The states of a `KVCache` of another package are copied at every call. Raises
         `ValueError` if the query has another shape or other rows than the cache, a token is not in the vocabulary, a layer does
         not exist, or the cache belongs to a model of another shape."""
         check_query(query_token_ids)
         batch_size, count = query_token_ids.shape
         num_logits = checked_num_logits(num_logits, count)
-        rows = kv_cache if isinstance(kv_cache, CacheRows) else _rows_of(kv_cache, batch_size)
-        if len(rows.indices) != batch_size:
-            raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
         forward, shape = self._forward, self._forward.shape
         check_layers(layers, shape.num_layers)
-        if rows.cache.filled_by is not forward:
-            rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
-            rows.cache.filled_by = forward
-        logits, features = forward.forward(query_token_ids.to(self.device), rows, num_logits, layers)
-        rows.advance(count)
-        if not isinstance(kv_cache, (RaggedKVCache, CacheRows)):
-            states = rows.get_kv_states()
-            kv_cache.update([KVState(s.keys[:, :, -count:], s.values[:, :, -count:]) for s in states])
+        with as_rows(kv_cache, batch_size, count) as rows:
+            if rows.cache.filled_by is not forward:
+                rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
+                rows.cache.filled_by = forward
+            logits, features = forward.forward(query_token_ids.to(self.device), rows, num_logits, layers)
+            rows.advance(count)
         return logits if features is None else (logits, features)
 
 
@@ -182,18 +169,3 @@ def _is_installed(package: str, at_least: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return Version(found) >= Version(at_least)
-
-
-def _rows_of(kv_cache: KVCache, batch_size: int) -> CacheRows:
-    """The cache's rows, or those of a ragged copy of a plain cache; a `ValueError` if it is not a cache."""
-    if isinstance(kv_cache, RaggedKVCache):
-        return kv_cache.all_rows()
-    if not isinstance(kv_cache, KVCache):
-        raise ValueError(f"kv_cache must be a KVCache, got {type(kv_cache).__name__}")
-    states = kv_cache.get_kv_states()
-    if states and states[0].keys.shape[0] != batch_size:
-        raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {states[0].keys.shape[0]}")
-    rows = RaggedKVCache(batch_size).all_rows()
-    if states:
-        rows.update(states)
-    return rows
