@@ -53,7 +53,7 @@ def load_model(name: str, argument: str, options: LoadOptions, device_map: str |
         return _load_gguf(argument, name, options, device_map)
     device, dtype, executor = options.device, options.dtype, options.executor
     if device_map is None and executor != "transformers" and (stored := _read_stored(argument, name, device, dtype)):
-        return LlamaLanguageModel.from_stored(stored, cast(Any, executor))
+        return LlamaLanguageModel(stored, cast(Any, executor))
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
@@ -157,7 +157,7 @@ def _load_gguf(argument: str, name: str, options: LoadOptions, device_map: str |
 
         path, dtype = Path(name), dtype_of(options.dtype, options.device, None)
         if options.executor != "transformers" and (stored := read_gguf_llama(path, options.device, dtype)) is not None:
-            return LlamaLanguageModel.from_stored(stored, cast(Any, options.executor))
+            return LlamaLanguageModel(stored, cast(Any, options.executor))
         if (reason := unread_by_transformers(path)) is not None:
             raise ValueError(f"{reason}, which transformers does not read: pip install 'naive-speculate[gguf]'")
         return wrap(_moved(_from_gguf(path, dtype), argument, name, options.device), "transformers")

@@ -93,10 +93,11 @@ class RecurrentLanguageModel(TransformersLanguageModel):
 
     row_by_row = True
     takes_trees = False
+    _cache_name, _one_by_one_of = "a cache of its state", "tokens"
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model)
-        self._together: bool | None = None
+        self._together = True
         # Models without attention name their state so.
         self._argument = "cache_params" if "cache_params" in signature(model.forward).parameters else "past_key_values"
 
@@ -135,29 +136,17 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         return logits if features is None else (logits, features)
 
     @torch.no_grad()
-    def probe(self) -> None:
-        """Decide by a few small forwards whether the model continues from its state with several tokens, or only with one.
-        Raises `ValueError` if neither gives the logits of the model's own forward over the whole sequence, rolled back once."""
-        if self._together is not None:
-            return
-        ids, obstacle = probe_tokens(self), "its logits are not those of its own forward"
+    def _obstacle(self, together: bool) -> str | None:
+        """Why the model cannot continue from its state with several tokens (`together`), or with one; None if its logits,
+        rolled back once, are those of its own forward over the whole sequence."""
+        ids, self._together, row = probe_tokens(self), together, _Row()
         expected = self.model(input_ids=torch.tensor([ids], device=self.device), use_cache=False).logits[0].float()
-        for together in (True, False):
-            self._together, row = together, _Row()
-            try:
-                first, _ = self._read(row, ids[:-2], ())
-                self._read(row, ids[:2], ())
-                row.keep(len(ids) - 2)
-                found = torch.cat([first, self._read(row, ids[-2:], ())[0]]).float()
-            except torch.OutOfMemoryError:
-                raise
-            except Exception as error:  # a model may raise anything
-                obstacle = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-                continue
-            if bool((found - expected).norm() <= tolerance(self.model.dtype) * (expected - expected.mean()).norm()):
-                return
-        self._together = None
-        raise ValueError(f"model {self.described} cannot be decoded with a cache of its state: {obstacle}")
+        first, _ = self._read(row, ids[:-2], ())
+        self._read(row, ids[:2], ())
+        row.keep(len(ids) - 2)
+        found = torch.cat([first, self._read(row, ids[-2:], ())[0]]).float()
+        close = (found - expected).norm() <= tolerance(self.model.dtype) * (expected - expected.mean()).norm()
+        return None if bool(close) else "its logits are not those of its own forward"
 
     def _read(self, row: _Row, token_ids: list[int], layers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor | None]:
         """A row reads tokens, after those that it must replay; logits `[num_tokens, vocab_size]`, and features or None."""

@@ -37,10 +37,13 @@ class TransformersLanguageModel(HasEndTokens):
     Attributes:
         name: Its folder or Hub id, or its class.
         max_positions: Most tokens of a sequence; None where the configuration has no limit.
+        vocab_size, hidden_size, num_layers: Width of the logits, width of the hidden states, number of decoder layers.
 
     Raises:
         ValueError: If the model's state cannot be rolled back (see `RecurrentLanguageModel`), or it is not decoder-only.
     """
+
+    _cache_name, _one_by_one_of = "a cache", "rows of different lengths"  # in messages
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model.eval()
@@ -50,6 +53,9 @@ class TransformersLanguageModel(HasEndTokens):
         if model.config.is_encoder_decoder:
             raise ValueError(f"model {self.described} is an encoder-decoder; a decoder-only model is needed")
         self.check_state()
+        self.vocab_size: int = self.config.vocab_size
+        self.hidden_size: int = self.config.hidden_size
+        self.num_layers: int = self.config.num_hidden_layers
         layer_types = getattr(self.config, "layer_types", None)
         self._mixed_layers = layer_types is not None and "sliding_attention" in layer_types
         self._window: int | None = getattr(self.config, "sliding_window", None)
@@ -60,27 +66,12 @@ class TransformersLanguageModel(HasEndTokens):
             _log.warning(
                 "%s is limited to %d positions, since its rotary frequencies change there", self.name, self.max_positions
             )
-        self._by_mask: bool | None = None
+        self._mode: bool | None = None  # what `probe` has decided
 
     def check_state(self) -> None:
         """Raise a `ValueError` if the model's state cannot be rolled back by removing keys and values."""
         if not rolls_back(self.model):
             raise ValueError(f"model {self.described} has a recurrent state: it cannot be rolled back; use `wrap`")
-
-    @property
-    def vocab_size(self) -> int:
-        """Width of the logits."""
-        return cast(int, self.config.vocab_size)
-
-    @property
-    def num_layers(self) -> int:
-        """Number of decoder layers."""
-        return cast(int, self.config.num_hidden_layers)
-
-    @property
-    def hidden_size(self) -> int:
-        """Width of the hidden states."""
-        return cast(int, self.config.hidden_size)
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
@@ -127,43 +118,44 @@ class TransformersLanguageModel(HasEndTokens):
         with as_rows(kv_cache, batch_size, num_new) as rows:
             if self.max_positions is not None and (reached := min(rows.lengths) + num_new) > self.max_positions:
                 raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
-            if not self._by_mask and len(set(rows.lengths)) > 1:
+            if not self._mode and len(set(rows.lengths)) > 1:
                 logits, features = self._one_by_one(query_token_ids, rows, num_logits or num_new, layers)
             else:
-                logits, features = self._compute(query_token_ids, rows, num_logits or 0, bool(self._by_mask), layers)
+                logits, features = self._compute(query_token_ids, rows, num_logits or 0, bool(self._mode), layers)
         return logits if features is None else (logits, features)
 
     @property
     def takes_trees(self) -> bool:
         """Whether the cache of a forward may be `TreeRows`: models that accept our masks take them."""
         self.probe()
-        return bool(self._by_mask)
+        return bool(self._mode)
 
     def probe(self) -> None:
-        """Decide by two small forwards whether the model accepts our masks, for rows of different lengths, or only its own.
+        """Decide by a few small forwards which of its two ways the model can go: whether it accepts our masks, for rows of
+        different lengths, or only its own.
 
         The first forward calls it; call it earlier to do this while loading.
 
         Raises:
             ValueError: If neither gives the logits of the model's own forward over the whole sequence.
         """
-        if self._by_mask is not None:
+        if self._mode is not None:
             return
         obstacles: list[str] = []
-        for by_mask in (True, False):
+        for mode in (True, False):
             try:
-                obstacle = self._obstacle(by_mask)
+                obstacle = self._obstacle(mode)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # a model may raise anything
                 obstacle = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             if obstacle is None:
-                self._by_mask = by_mask
-                if not by_mask:
-                    _log.info("%s processes rows of different lengths one by one: %s", self.name, obstacles[0])
+                self._mode = mode
+                if not mode:
+                    _log.info("%s processes %s one by one: %s", self.name, self._one_by_one_of, obstacles[0])
                 return
             obstacles.append(obstacle)
-        raise ValueError(f"model {self.described} cannot be decoded with a cache: {obstacles[-1]}")
+        raise ValueError(f"model {self.described} cannot be decoded with {self._cache_name}: {obstacles[-1]}")
 
     @torch.no_grad()
     def _obstacle(self, by_mask: bool) -> str | None:

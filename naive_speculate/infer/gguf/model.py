@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}  # types of keys and 
 _GPUS = ("cuda", "metal", "vulkan")
 _ALL_FLOAT32 = "0"
 _FLASH_NEVER, _FLASH_AUTO = 0, -1
-_MAX_SPARE, _MAX_SPARE_CELLS = 2, 4096
 
 
 class GgufLanguageModel(HasEndTokens):
@@ -68,21 +66,12 @@ class GgufLanguageModel(HasEndTokens):
         self.max_positions = int(library.llama_model_n_ctx_train(handle))
         self.num_parameters = int(library.llama_model_n_params(handle))
         self.eos_token_ids = _ends(self._file, self.vocab_size)
-        self._spare: list[GgufCache] = []
-        self._replays: weakref.WeakKeyDictionary[Any, _Replay] = weakref.WeakKeyDictionary()
+        # for plain caches: the rows that stand for one, and their tokens
+        self._replays: weakref.WeakKeyDictionary[Any, tuple[GgufCache, list[list[int]]]] = weakref.WeakKeyDictionary()
 
     def new_cache(self, batch_size: int) -> GgufCache:
         """An empty cache for `batch_size` rows."""
-        if batch_size == 1:
-            with suppress(IndexError):
-                return self._spare.pop()
         return GgufCache(self._context, batch_size, self.vocab_size)
-
-    def recycle(self, cache: GgufCache) -> None:
-        """Take back an unused cache for a later `new_cache`, unless it is large."""
-        if len(self._spare) < _MAX_SPARE and cache.num_cells <= _MAX_SPARE_CELLS:
-            cache.empty()
-            self._spare.append(cache)
 
     def _context(self, num_cells: int) -> Context:
         return Context(self._file, num_cells, num_threads(), self._options)
@@ -125,7 +114,8 @@ class GgufLanguageModel(HasEndTokens):
         if not own:
             ids = query_token_ids[:, None, :, None]
             view.update([KVState(ids, ids)])
-            self._replays[view].add(query)
+            cache, held = self._replays[view]
+            self._replays[view] = cache, [before + tokens for before, tokens in zip(held, query, strict=True)]
         return logits
 
     def _one_by_one(self, rows: Rows[GgufCache], query: torch.Tensor, num_logits: int) -> torch.Tensor:
@@ -149,32 +139,14 @@ class GgufLanguageModel(HasEndTokens):
         if states and (len(states) != 1 or states[0].keys.dtype != torch.int64 or states[0].keys.shape[0] != batch_size):
             raise ValueError(f"kv_cache belongs to another model, or does not have {batch_size} rows")
         history = states[0].keys[:, 0, :, 0].tolist() if states else [[] for _ in range(batch_size)]
-        replay = self._replays.get(kv_cache)
-        if replay is None:
-            replay = self._replays[kv_cache] = _Replay(self.new_cache(batch_size))
-        return replay.with_tokens(history)
-
-
-class _Replay:
-    """The rows of a plain cache, and their tokens."""
-
-    def __init__(self, cache: GgufCache) -> None:
-        self.cache = cache
-        self.held: list[list[int]] = [[] for _ in cache.lengths]
-
-    def with_tokens(self, history: list[list[int]]) -> Rows[GgufCache]:
-        """The rows, rolled back and extended to hold these tokens."""
-        for row, (held, tokens) in enumerate(zip(self.held, history, strict=True)):
-            shared = num_shared(held, tokens)
-            self.cache.keep(row, shared)
+        cache, held = self._replays.get(kv_cache) or (self.new_cache(batch_size), [[]] * batch_size)
+        for row, (before, tokens) in enumerate(zip(held, history, strict=True)):
+            shared = num_shared(before, tokens)
+            cache.keep(row, shared)
             if tokens[shared:]:
-                self.cache.decode([row], [tokens[shared:]], 1)
-        self.held = history
-        return self.cache.all_rows()
-
-    def add(self, query: list[list[int]]) -> None:
-        """Record tokens that the rows have gained."""
-        self.held = [held + tokens for held, tokens in zip(self.held, query, strict=True)]
+                cache.decode([row], [tokens[shared:]], 1)
+        self._replays[kv_cache] = cache, history
+        return cache.all_rows()
 
 
 def _ends(file: ModelFile, vocab_size: int) -> tuple[int, ...]:

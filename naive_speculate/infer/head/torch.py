@@ -18,7 +18,7 @@ class TorchHead:
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         self.shape = shape
         self._weights = weights
-        self._llama = TorchLlama(shape, weights.as_llama(), rotary)
+        self._llama = TorchLlama(shape, weights, rotary)
 
     @torch.inference_mode()
     def forward(

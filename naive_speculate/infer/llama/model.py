@@ -13,7 +13,7 @@ from naive_speculate.infer.forward import check_layers, check_query, checked_num
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
-from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
+from naive_speculate.infer.llama.weights import LlamaShape
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.protocols import KVCache
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, as_rows
@@ -42,47 +42,31 @@ class LlamaLanguageModel(HasEndTokens):
     """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), which CUDA captures as graphs
     (`GraphLlama`).
 
-    Made by `from_transformers` or `from_stored`. Its logits equal transformers' up to rounding. `eos_token_ids` (see
-    `end_tokens`) may be empty, `max_positions` is None where the configuration has no limit, `executor` is "onnx" or "torch",
-    and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`; `output_embeddings` is the matrix before
-    the logits, likewise, the same tensor where they are tied.
+    Its logits equal transformers' up to rounding. `eos_token_ids` (see `end_tokens`) may be empty, `max_positions` is None
+    where the configuration has no limit, `executor` is "onnx" or "torch", and `input_embeddings` is the embedding table, shape
+    `[vocab_size, hidden_size]`; `output_embeddings` is the matrix before the logits, likewise, the same tensor where they are
+    tied. `stored`: its weights. `executor`: "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where possible, else
+    "torch". `forward`: an executor of one's own. Raises `ValueError` if the executor cannot run the model.
     """
 
-    def __init__(self, reference: Any, forward: _Forward, executor: str) -> None:
-        self.eos_token_ids = reference.eos_token_ids
-        self.name = reference.name
-        self.vocab_size = reference.vocab_size
-        self.max_positions = reference.max_positions
-        self.num_parameters = reference.num_parameters
-        self.executor = executor
-        self.num_layers, self.hidden_size = reference.num_layers, reference.hidden_size
-        self.input_embeddings = getattr(forward, "table", reference.input_embeddings)
-        output = reference.output_embeddings
-        if output.data_ptr() == reference.input_embeddings.data_ptr():
-            output = self.input_embeddings
-        elif executor == "onnx":  # ONNX Runtime has a copy
-            output = on_disk(output)
-        self.output_embeddings = output
-        self._forward = forward
+    def __init__(self, stored: StoredLlama, executor: Executor = "auto", forward: _Forward | None = None) -> None:
+        weights, shape = stored.weights, stored.shape
+        self.executor = _choose(executor, weights.embedding.device, weights.embedding.dtype)
+        self._forward = forward or _forward_of(self.executor, stored)
+        self.name, self.eos_token_ids, self.num_parameters = stored.name, stored.eos_token_ids, stored.num_parameters
+        self.vocab_size, self.max_positions = shape.vocab_size, stored.max_positions
+        self.num_layers, self.hidden_size = shape.num_layers, shape.hidden_size
+        self.input_embeddings = getattr(self._forward, "table", weights.embedding)
+        self.output_embeddings = self.input_embeddings
+        if weights.head.data_ptr() != weights.embedding.data_ptr():  # ONNX Runtime has a copy
+            self.output_embeddings = on_disk(weights.head) if self.executor == "onnx" else weights.head
         self._spare: list[RaggedKVCache] = []
 
     @classmethod
     def from_transformers(cls, model: "PreTrainedModel", executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy. The executor
-        "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where possible, else "torch". Raises `ValueError` if the
-        model is not supported, or the executor cannot run it."""
-        from naive_speculate.infer.transformers_model import TransformersLanguageModel
-
-        shape = shape_of(model)
-        chosen = _choose(executor, model.device, model.dtype)
-        reference = TransformersLanguageModel(model)
-        return cls(reference, _forward_of(chosen, shape, weights_of(model), rotary_of(model)), chosen)
-
-    @classmethod
-    def from_stored(cls, stored: StoredLlama, executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Make a model from weights that were read from files. Raises `ValueError` if the executor cannot run it."""
-        chosen = _choose(executor, stored.input_embeddings.device, stored.input_embeddings.dtype)
-        return cls(stored, _forward_of(chosen, stored.shape, stored.weights, stored.rotary), chosen)
+        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy. Raises
+        `ValueError` if the model is not supported, or the executor cannot run it."""
+        return cls(StoredLlama.of(model), executor)
 
     @property
     def device(self) -> torch.device:
@@ -146,13 +130,13 @@ def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:
     return executor
 
 
-def _forward_of(executor: str, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> _Forward:
+def _forward_of(executor: str, stored: StoredLlama) -> _Forward:
     if executor == "torch":
-        lean = TorchLlama(shape, weights, rotary)
+        lean = TorchLlama(stored.shape, stored.weights, stored.rotary)
         return GraphLlama(lean) if lean.device.type == "cuda" else lean
     from naive_speculate.infer.llama.onnx import OnnxLlama  # onnxruntime is optional
 
-    return OnnxLlama(shape, weights, rotary)
+    return OnnxLlama(stored.shape, stored.weights, stored.rotary)
 
 
 def _onnx_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:

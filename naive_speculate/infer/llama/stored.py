@@ -52,20 +52,28 @@ class StoredLlama:
 
     name: str
     eos_token_ids: tuple[int, ...]
-    vocab_size: int
-    max_positions: int
+    max_positions: int | None
     num_parameters: int
-    num_layers: int
-    hidden_size: int
-    input_embeddings: torch.Tensor
     shape: LlamaShape
     weights: LlamaWeights
     rotary: RotaryTable
 
-    @property
-    def output_embeddings(self) -> torch.Tensor:
-        """See `LlamaLanguageModel`."""
-        return self.weights.head
+    @classmethod
+    def of(cls, model: Any) -> "StoredLlama":
+        """The weights of a model of transformers; tensors that are not fused share its memory. Raises `ValueError` if its
+        configuration is not supported, with the reason."""
+        config, name, rotary = model.config, model.name_or_path or type(model).__name__, model.model.rotary_emb
+        if (reason := is_supported(config)) is not None:
+            raise ValueError(f"model {name}: {reason}")
+        return cls(
+            name=name,
+            eos_token_ids=end_tokens(getattr(model, "generation_config", None), config, name),
+            max_positions=config.max_position_embeddings,
+            num_parameters=sum(parameter.numel() for parameter in model.parameters()),
+            shape=shape_in(config),
+            weights=weights_in(model.state_dict(), config.num_hidden_layers),
+            rotary=RotaryTable(rotary.inv_freq, rotary.attention_scaling),
+        )
 
 
 def stored_dtype(folder: Path) -> torch.dtype | None:
@@ -77,7 +85,7 @@ def stored_dtype(folder: Path) -> torch.dtype | None:
 class LazyTensors(Mapping[str, torch.Tensor]):
     """Tensors by name, with their shapes. Each is read on access, so that only the tensors in use take memory."""
 
-    def __init__(self, shapes: dict[str, tuple[int, ...]], read: Callable[[str], torch.Tensor]) -> None:
+    def __init__(self, shapes: Mapping[str, Any], read: Callable[[str], torch.Tensor]) -> None:
         self.shapes, self._read = shapes, read
 
     def __getitem__(self, name: str) -> torch.Tensor:
@@ -118,18 +126,13 @@ def stored_llama(
 ) -> StoredLlama:
     """A model from weights of the expected shapes; they are read layer by layer."""
     shape = shape_in(config)
-    weights = weights_in(state, shape.num_layers, config.tie_word_embeddings)
     return StoredLlama(
         name=name,
         eos_token_ids=eos_token_ids,
-        vocab_size=shape.vocab_size,
         max_positions=config.max_position_embeddings,
         num_parameters=sum(map(math.prod, state.shapes.values())),
-        num_layers=shape.num_layers,
-        hidden_size=shape.hidden_size,
-        input_embeddings=weights.embedding,
         shape=shape,
-        weights=weights,
+        weights=weights_in(state, shape.num_layers, config.tie_word_embeddings),
         rotary=rotary,
     )
 

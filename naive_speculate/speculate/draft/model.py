@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from naive_speculate.events.record import StepRecord
-from naive_speculate.infer.device import Tokens, num_new, to_lists
+from naive_speculate.infer.device import on_device, to_lists
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
@@ -75,12 +75,12 @@ class ModelDrafter(BatchDrafter):
         return in_slot_order(self.pool, [self.slots[row] for row in rows], rows, limits, self._propose)
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        query: Tokens = self._first_query(rows)
+        query = on_device(self._first_query(rows), self.pool.model.device)
         view = self.pool.view([self.slots[row] for row in rows])
         window = DrawnWindow(rows, limits, self.vocab_size)
         while True:
-            lengths = [num_new(query) if drawing else 0 for drawing in window.drawing]
-            logits = self.pool.forward(view, query, num_logits=1, lengths=lengths)
+            lengths = [query.shape[1] if drawing else 0 for drawing in window.drawing]
+            logits, _ = self.pool.compute(view, query, lengths=lengths, num_logits=1)
             token_ids = window.draw(self._in_target_tokens(logits[:, -1]))
             if window.full:
                 return window.proposal()
@@ -89,11 +89,11 @@ class ModelDrafter(BatchDrafter):
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth."""
         query, slot = self._first_query([row]), self.slots[row]
-        logits = self.pool.forward(self.pool.view([slot]), query, num_logits=1)[:, -1]
+        logits = self.pool.compute(self.pool.view([slot]), query, num_logits=1)[0][:, -1]
         found = self._trees[row] = TreeSlot(slot)
 
         def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
-            return self.pool.forward(found.rows(tree, nodes), [[tree.token_ids[node] for node in nodes]])[0]
+            return self.pool.compute(found.rows(tree, nodes), [[tree.token_ids[node] for node in nodes]])[0][0]
 
         return grow(row, shape, self.vocab_size, logits, read)
 
@@ -126,7 +126,8 @@ class ModelDrafter(BatchDrafter):
         if any(count > _MAX_QUERY or len(self.history(row)) < width for count, row in zip(missing, rows, strict=True)):
             width = 1
         late = [row for row, count in zip(rows, missing, strict=True) if count > width]
-        self.pool.catch_up([self.slots[row] for row in late], [self.history(row) for row in late])
+        while self.pool.feed([self.slots[row] for row in late], [self.history(row) for row in late]):
+            pass
         for row in rows:
             self.slots[row].keep(len(self.history(row)) - width)  # a row that is further ahead processes one token again
         return [self.history(row)[-width:] for row in rows]
