@@ -10,7 +10,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from naive_speculate.infer.damage import damaged_file
+from naive_speculate.infer.files import damaged_file
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype

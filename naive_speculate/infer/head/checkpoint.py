@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from naive_speculate.infer.damage import damaged_file
+from naive_speculate.infer.files import damaged_file
 from naive_speculate.infer.head.block import BlockHead
 from naive_speculate.infer.head.files import declares_block, declares_head, read_config, read_tensors
 from naive_speculate.infer.head.model import DraftHead

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from naive_speculate.infer.end_tokens import end_tokens
+from naive_speculate.infer.files import tensor_files
 from naive_speculate.infer.llama.weights import (
     LlamaShape,
     LlamaWeights,
@@ -62,9 +63,10 @@ class StoredLlama:
     def of(cls, model: Any) -> "StoredLlama":
         """The weights of a model of transformers; tensors that are not fused share its memory. Raises `ValueError` if its
         configuration is not supported, with the reason."""
-        config, name, rotary = model.config, model.name_or_path or type(model).__name__, model.model.rotary_emb
+        config, name = model.config, model.name_or_path or type(model).__name__
         if (reason := is_supported(config)) is not None:
             raise ValueError(f"model {name}: {reason}")
+        rotary = model.model.rotary_emb
         return cls(
             name=name,
             eos_token_ids=end_tokens(getattr(model, "generation_config", None), config, name),
@@ -106,7 +108,8 @@ def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Stored
     if config is None:
         return None
     try:
-        files = {name: file for path in _files(folder) for file in [safe_open(path, "pt")] for name in file.keys()}  # noqa: SIM118
+        opened = [safe_open(path, "pt") for path in tensor_files(str(folder.absolute()))]
+        files = {name: file for file in opened for name in file.keys()}  # noqa: SIM118
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name, file in files.items()}
     except (OSError, ValueError, KeyError, SafetensorError):
         return None
@@ -175,14 +178,6 @@ def _under_current_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if "rope_theta" in given and given.get("rope_scaling") is None:
         found.setdefault("rope_parameters", {"rope_type": "default", "rope_theta": given["rope_theta"]})
     return found
-
-
-def _files(folder: Path) -> list[Path]:
-    whole = folder / "model.safetensors"
-    if whole.is_file():
-        return [whole]
-    index: Mapping[str, Any] = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
-    return [folder / name for name in sorted(set(index["weight_map"].values()))]
 
 
 def expected_shapes(
