@@ -27,7 +27,6 @@ _LOWEST = np.finfo(np.float32).min
 _VISIBLE = np.float32(0)
 _UNUSED_INDEX = np.zeros(1, np.int64)
 _UNUSED_MASK = np.zeros((1, 1, 1, 1), np.float32)
-_NUMPY_TYPES = {torch.int64: np.int64, torch.float32: np.float32}
 
 
 @dataclass
@@ -88,9 +87,9 @@ class OnnxSession:
             self._bind_masks(binding.io, lengths, num_new, cache.capacity, tree)
         given = {name: np.ascontiguousarray(array) for name, array in inputs.items()}  # referenced until the forward is over
         for name, array in given.items():
-            _bind_array(binding.io, name, array)
+            _bind_array(binding.io.bind_input, name, array)
         for name, array in outputs.items():
-            binding.io.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            _bind_array(binding.io.bind_output, name, array)
         try:
             self._session.run_with_iobinding(binding.io)
         except RuntimeError as error:
@@ -119,21 +118,18 @@ class OnnxSession:
             by_mask=np.zeros((), np.bool_),
             tables=tables,
         )
-        _bind_array(io, "last", binding.ends[1:])
-        _bind_array(io, "total", binding.ends[0, ...])
-        _bind_array(io, "by_mask", binding.by_mask)
-        _bind_array(io, "logits_from", binding.logits_from)
-        _bind_tensor(io.bind_input, TABLE, self.table)
-        _bind_tensor(io.bind_input, "cos", tables[0])
-        _bind_tensor(io.bind_input, "sin", tables[1])
         # The inputs of the masked form must be bound even when it is not used.
-        _bind_array(io, "positions", _UNUSED_INDEX[:, None])
-        _bind_array(io, "starts", _UNUSED_INDEX)
-        _bind_array(io, "mask", _UNUSED_MASK)
+        unused = {"positions": _UNUSED_INDEX[:, None], "starts": _UNUSED_INDEX, "mask": _UNUSED_MASK}
+        ends = {"last": binding.ends[1:], "total": binding.ends[0, ...]}
+        both = {TABLE: self.table.numpy(), "cos": tables[0].numpy(), "sin": tables[1].numpy()}
+        inputs = ends | both | unused | {"by_mask": binding.by_mask, "logits_from": binding.logits_from}
+        for name, array in inputs.items():
+            _bind_array(io.bind_input, name, array)
         for index, state in enumerate(cache.buffers()):
             for kind, buffer in (("key", state.keys), ("value", state.values)):
-                _bind_tensor(io.bind_input, f"past_{kind}_{index}", buffer[first : first + count])
-                _bind_tensor(io.bind_output, f"present_{kind}_{index}", buffer[first : first + count])
+                rows = buffer[first : first + count].numpy()
+                _bind_array(io.bind_input, f"past_{kind}_{index}", rows)
+                _bind_array(io.bind_output, f"present_{kind}_{index}", rows)
         return binding
 
     def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int, tree: CacheRows | None) -> None:
@@ -201,11 +197,6 @@ def _consecutive(rows: list[int]) -> Iterator[tuple[int, int]]:
             begin = index
 
 
-def _bind_array(io: Any, name: str, array: Array) -> None:
-    """Bind an array to an input by its address; it must not be freed before the forward."""
-    io.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-
-
-def _bind_tensor(bind: Any, name: str, tensor: torch.Tensor) -> None:
-    """Bind a contiguous tensor, likewise."""
-    bind(name, "cpu", 0, _NUMPY_TYPES[tensor.dtype], tensor.shape, tensor.data_ptr())
+def _bind_array(bind: Any, name: str, array: Array) -> None:
+    """Bind a contiguous array to an input or output by its address; it must not be freed before the forward."""
+    bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
