@@ -120,22 +120,21 @@ class RaggedKVCache(BatchCache):
                         buffers.append(torch.zeros(shape, dtype=like.dtype, device=like.device))
         return self._keys[index], self._values[index]
 
-    def require(self, num_layers: int, num_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device) -> None:
-        """Make the buffers for a model of this shape, if there are none.
-
-        Raises:
-            ValueError: If the buffers belong to a model of another shape, dtype or device.
-        """
-        if not self._keys:
-            like = torch.empty(len(self.lengths), num_heads, 0, head_dim, dtype=dtype, device=device)
-            self.layer(num_layers - 1, like, like)
+    def require(self, owner: object, shape: Any, dtype: torch.dtype, device: torch.device) -> None:
+        """Make the buffers for a model (`owner`) of this `LlamaShape`, if there are none. Raises `ValueError` if they belong to
+        a model of another shape, dtype or device."""
+        if self.filled_by is owner:
             return
+        if not self._keys:
+            like = torch.empty(len(self.lengths), shape.num_kv_heads, 0, shape.head_dim, dtype=dtype, device=device)
+            self.layer(shape.num_layers - 1, like, like)
         keys = self._keys[0]
         found = (self.num_layers, keys.shape[1], keys.shape[3], keys.dtype, keys.device.type)
-        wanted = (num_layers, num_heads, head_dim, dtype, device.type)
+        wanted = (shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype, device.type)
         if found != wanted:
             names = "layers, key heads, head width, dtype, device"
             raise ValueError(f"kv_cache belongs to another model: its {names} are {found}, this model's are {wanted}")
+        self.filled_by = owner
 
     def buffers(self) -> list[KVState]:
         """The whole buffers, one entry per layer."""

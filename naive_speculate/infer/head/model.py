@@ -56,13 +56,6 @@ class Head:
             features = (F.rms_norm(parts, norms.shape[1:], eps=epsilon) * norms).flatten(-2)
         return F.linear(features, self._weights.fuse)
 
-    def _require(self, rows: CacheRows) -> None:
-        """Check that the rows' cache belongs to this head."""
-        if rows.cache.filled_by is not self._forward:
-            shape = self._shape
-            rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, self.dtype, self.device)
-            rows.cache.filled_by = self._forward
-
     def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
         """Logits of all of the target's tokens; minus infinity for those that the head does not have."""
         if (token_ids := self._weights.token_ids) is None:
@@ -112,7 +105,7 @@ class DraftHead(Head):
             tuple: Logits, shape `[len(last), vocab_size]`, minus infinity for tokens that the head does not have; and the
                 head's own hidden state, shape `[len(last), d]`.
         """
-        self._require(rows)
+        rows.cache.require(self._forward, self._shape, self.dtype, self.device)
         logits, hidden = self._forward.forward(token_ids, states, rows, last)
         rows.advance(token_ids.shape[1])
         return self._in_target_tokens(logits), hidden

@@ -110,9 +110,7 @@ class LlamaLanguageModel(HasEndTokens):
         forward, shape = self._forward, self._forward.shape
         check_layers(layers, shape.num_layers)
         with as_rows(kv_cache, batch_size, count) as rows:
-            if rows.cache.filled_by is not forward:
-                rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
-                rows.cache.filled_by = forward
+            rows.cache.require(forward, shape, forward.dtype, forward.device)
             logits, features = forward.forward(query_token_ids.to(self.device), rows, num_logits, layers)
             rows.advance(count)
         return logits if features is None else (logits, features)

@@ -113,7 +113,7 @@ class GraphBuilder:
             self._nodes += self._masked_attention(index, packed, outputs)
             return
         inputs = [*packed, f"past_key_{index}", f"past_value_{index}", "last", "total", "cos", "sin"]
-        heads = {"num_heads": self.shape.num_heads, "kv_num_heads": self.shape.num_kv_heads}
+        heads: dict[str, Any] = {"num_heads": self.shape.num_heads, "kv_num_heads": self.shape.num_kv_heads}
         fast = _node("GroupQueryAttention", inputs, [name + "/fast" for name in outputs], domain=_ORT, do_rotary=1, **heads)
         masked = _branch("masked", self._masked_attention(index, packed, [name + "/masked" for name in outputs]), outputs)
         self._add("If", ["by_mask"], outputs, then_branch=masked, else_branch=_branch("fast", [fast], outputs))
