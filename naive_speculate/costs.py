@@ -16,7 +16,6 @@ class CostTable:
 
     draft: float  # one draft forward
     verify: tuple[float, ...] = (1.0,)  # a target forward over 1, 2, 3 … tokens; extrapolated with the mean growth from 2 on
-    call: float | None = None  # if one call drafts several tokens, its cost in addition to theirs. None if each token is a call
 
     def verify_cost(self, num_draft_tokens: int) -> float:
         """Cost of verifying that many draft tokens."""
@@ -29,8 +28,7 @@ class CostTable:
 
     def to_dict(self) -> dict[str, Any]:
         """The costs as plain JSON values."""
-        found = asdict(self) | {"verify": list(self.verify)}
-        return {name: value for name, value in found.items() if value is not None}
+        return asdict(self) | {"verify": list(self.verify)}
 
 
 class LearnedCosts:
@@ -73,7 +71,7 @@ class LearnedCosts:
             return 0 if turn == _PLAIN_TURN else min(most, 2)
         costs, share = self.table(num_rows), self._kept / self._seen
         tokens = list(accumulate(share**count for count in range(most + 1)))
-        step = [costs.verify_cost(count) + costs.draft * count + (costs.call or 0) * (count > 0) for count in range(most + 1)]
+        step = [costs.verify_cost(count) + costs.draft * count for count in range(most + 1)]
         return max(range(most + 1), key=lambda count: tokens[count] / step[count])
 
     def table(self, num_rows: int = 1) -> CostTable:
@@ -85,7 +83,6 @@ class LearnedCosts:
         return CostTable(
             self.prior.draft * drafting / plain,
             tuple(1 + growth / plain * (self._verify_cost(num_rows, count) - 1) for count in range(len(self.prior.verify))),
-            None if self.prior.call is None else self.prior.call * drafting / plain,
         )
 
     def _verify_cost(self, num_rows: int, num_drafts: int) -> float:
@@ -140,4 +137,4 @@ def read_costs(path: Path, with_head: bool) -> dict[str, Any]:
 
 
 def _cost_table(data: dict[str, Any]) -> CostTable:
-    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]), data.get("call"))
+    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]))

@@ -113,8 +113,8 @@ class Comparison:
     def _step_costs(self, drafter: str) -> CostTable:
         """Costs of whole steps in plain steps, including all work around the forwards; "auto" uses them.
 
-        The cost of a draft token is the slope of the draft phase over the windows; the rest of a step is verification. If one
-        call drafts a window, the call's own cost is separate. Steps with a shorter window are left out.
+        The cost of a draft token is the slope of the draft phase over the windows; the rest of a step is verification. Steps
+        with a shorter window are left out.
         """
         drafting: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
         whole: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
@@ -131,9 +131,7 @@ class Comparison:
         verify = [1.0]
         for window in windows:
             verify.append(max(verify[-1], (median(whole[window]) - window * draft) / plain))
-        drafting_model = {"model": self.decoder.pair.drafting, "head": self.decoder.pair.head}.get(drafter)
-        at_once = getattr(drafting_model, "drafts_windows", False)
-        return CostTable(draft / plain, tuple(verify), max(0.0, first - draft) / plain if at_once else None)
+        return CostTable(draft / plain, tuple(verify))
 
     def _by_context(self) -> Grid:
         """Median milliseconds of a step by window, then by context length."""

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from naive_speculate.infer.dynamic_cache import DynamicKVCache
 from naive_speculate.infer.inferencer import BasicInferencer
 from naive_speculate.infer.plain import new_cache
 from naive_speculate.infer.protocols import (
@@ -14,7 +13,7 @@ from naive_speculate.infer.protocols import (
     LanguageModel,
     PrefillOutput,
 )
-from naive_speculate.infer.ragged_cache import RaggedKVCache
+from naive_speculate.infer.ragged_cache import DynamicKVCache, RaggedKVCache
 from naive_speculate.sampling.strategy import SampleStrategy
 
 if TYPE_CHECKING:

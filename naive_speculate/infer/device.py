@@ -7,7 +7,6 @@ import numpy as np
 import torch
 
 Array = np.ndarray[Any, Any]  # an input or output of ONNX Runtime
-Tokens = torch.Tensor | list[list[int]]  # token ids, int64, `[rows, tokens]`, as a tensor or as lists on the host
 
 
 def on_device(values: Sequence[Any], device: torch.device | None = None, dtype: torch.dtype = torch.int64) -> torch.Tensor:
@@ -17,16 +16,6 @@ def on_device(values: Sequence[Any], device: torch.device | None = None, dtype: 
     """
     pinned = device is not None and device.type == "cuda"
     return torch.tensor(values, dtype=dtype, pin_memory=pinned).to(device or torch.device("cpu"), non_blocking=pinned)
-
-
-def tokens_on(device: torch.device, tokens: Tokens) -> torch.Tensor:
-    """Token ids as a tensor on a device."""
-    return on_device(tokens, device) if isinstance(tokens, list) else tokens
-
-
-def num_new(tokens: Tokens) -> int:
-    """Number of tokens per row."""
-    return len(tokens[0]) if isinstance(tokens, list) else tokens.shape[1]
 
 
 def to_lists(*tensors: torch.Tensor) -> list[Any]:

@@ -26,7 +26,7 @@ class BasicInferencer:
         """Process the query in parallel and generate one token; see `Inferencer.prefill`. Raises `ValueError` if the query has
         no tokens, the strategy is unknown, or the model violates its contract."""
         check_query(query_token_ids)
-        logits = forward(self.language_model, query_token_ids, kv_cache)
+        logits, _ = forward(self.language_model, query_token_ids, kv_cache)
         return PrefillOutput(choose(logits[:, -1], sample_strategy)[:, None], logits)
 
     def decode(

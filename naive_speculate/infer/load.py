@@ -10,7 +10,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from naive_speculate.infer.damage import damaged_file
+from naive_speculate.infer.files import damaged_file
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
@@ -53,7 +53,7 @@ def load_model(name: str, argument: str, options: LoadOptions, device_map: str |
         return _load_gguf(argument, name, options, device_map)
     device, dtype, executor = options.device, options.dtype, options.executor
     if device_map is None and executor != "transformers" and (stored := _read_stored(argument, name, device, dtype)):
-        return LlamaLanguageModel.from_stored(stored, cast(Any, executor))
+        return LlamaLanguageModel(stored, cast(Any, executor))
     from transformers import AutoConfig, AutoModelForCausalLM
 
     try:
@@ -157,7 +157,7 @@ def _load_gguf(argument: str, name: str, options: LoadOptions, device_map: str |
 
         path, dtype = Path(name), dtype_of(options.dtype, options.device, None)
         if options.executor != "transformers" and (stored := read_gguf_llama(path, options.device, dtype)) is not None:
-            return LlamaLanguageModel.from_stored(stored, cast(Any, options.executor))
+            return LlamaLanguageModel(stored, cast(Any, options.executor))
         if (reason := unread_by_transformers(path)) is not None:
             raise ValueError(f"{reason}, which transformers does not read: pip install 'naive-speculate[gguf]'")
         return wrap(_moved(_from_gguf(path, dtype), argument, name, options.device), "transformers")

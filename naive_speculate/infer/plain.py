@@ -5,14 +5,14 @@ from typing import Any, cast
 
 import torch
 
-from naive_speculate.infer.dynamic_cache import DynamicKVCache
 from naive_speculate.infer.forward import forward
 from naive_speculate.infer.protocols import BatchLanguageModel, KVCache, LanguageModel
-from naive_speculate.infer.rows import Rows, SharedCache
+from naive_speculate.infer.ragged_cache import DynamicKVCache
+from naive_speculate.infer.rows import BatchCache, Rows, row_by_row
 
 
-class PlainCache(SharedCache):
-    """A `BatchCache`: a cache for each row, made by `make`."""
+class PlainCache(BatchCache):
+    """A cache for each row, made by `make`."""
 
     make: Callable[[], Any] = DynamicKVCache
 
@@ -20,11 +20,8 @@ class PlainCache(SharedCache):
         self.caches = [self.make() for _ in range(batch_size)]
 
     @property
-    def lengths(self) -> list[int]:
+    def lengths(self) -> list[int]:  # type: ignore[override]
         return [cache.get_num_tokens() for cache in self.caches]
-
-    def rows(self, rows: Sequence[int]) -> "Rows[Any]":
-        return Rows(self, rows)
 
     def add_rows(self, count: int) -> None:
         self.caches += [self.make() for _ in range(count)]
@@ -39,9 +36,6 @@ class PlainCache(SharedCache):
 
     def keep(self, row: int, num_tokens: int) -> None:
         self.caches[row].crop(max(0, self.caches[row].get_num_tokens() - num_tokens))
-
-    def trim(self) -> None:
-        """Does nothing: there is no spare memory."""
 
 
 class PlainModel:
@@ -65,7 +59,8 @@ class PlainModel:
         """Width of the logits; measured by a forward if the model has no `vocab_size`."""
         size = getattr(self.model, "vocab_size", None)
         if size is None:
-            size = forward(self.model, torch.zeros(1, 1, dtype=torch.int64, device=self.device), DynamicKVCache()).shape[-1]
+            logits, _ = forward(self.model, torch.zeros(1, 1, dtype=torch.int64, device=self.device), DynamicKVCache())
+            size = logits.shape[-1]
         return int(size)
 
     def new_cache(self, batch_size: int) -> PlainCache:
@@ -86,17 +81,12 @@ class PlainModel:
         if layers:
             name = type(self.model).__name__
             raise ValueError(f"layers: {name} is a plain LanguageModel and returns no hidden states, got {list(layers)}")
+
+        def one(index: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, None]:
+            return forward(self.model, token_ids[None], kv_cache.cache.caches[kv_cache.indices[index]])[0][0], None
+
         batch_size, num_new = query_token_ids.shape
-        found: dict[int, torch.Tensor] = {}
-        for index, length in enumerate(lengths or [num_new] * batch_size):
-            if length:
-                cache = kv_cache.cache.caches[kv_cache.indices[index]]
-                found[index] = forward(self.model, query_token_ids[index, None, :length], cache)[0]
-        some = next(iter(found.values()))
-        logits = some.new_zeros(batch_size, num_new, some.shape[-1])
-        for index, own in found.items():
-            logits[index, : len(own)] = own
-        return logits if num_logits is None else logits[:, -num_logits:]
+        return row_by_row(query_token_ids, lengths or [num_new] * batch_size, num_logits, one)[0]
 
 
 def new_cache(model: LanguageModel) -> KVCache:

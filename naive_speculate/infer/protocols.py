@@ -1,10 +1,11 @@
 """Protocols of language models, caches and inference engines. Nothing has to inherit from them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, overload, runtime_checkable
+from typing import NamedTuple, Protocol, overload, runtime_checkable
 
 import torch
 
+from naive_speculate.infer.rows import BatchCache
 from naive_speculate.sampling.strategy import SampleStrategy, TokenSampler
 
 
@@ -79,32 +80,6 @@ class LanguageModel(Protocol):
         Returns:
             torch.Tensor: Shape `[batch_size, num_query_tokens, vocab_size]`; position i gives the logits of token i + 1.
         """
-
-
-class BatchCache(Protocol):
-    """A cache whose rows have different lengths and are added and removed; `RaggedKVCache` is one."""
-
-    @property
-    def lengths(self) -> list[int]:
-        """Number of tokens of each row."""
-
-    def rows(self, rows: Sequence[int]) -> Any:
-        """Some rows, in that order, for the model's `forward`."""
-
-    def add_rows(self, count: int) -> None:
-        """Add `count` empty rows."""
-
-    def copy_row(self, source: int, destination: int) -> None:
-        """Replace the tokens of `destination` by those of `source`."""
-
-    def clear_row(self, row: int) -> None:
-        """Remove a row's tokens."""
-
-    def keep(self, row: int, num_tokens: int) -> None:
-        """Roll a row back to at most `num_tokens` tokens."""
-
-    def trim(self) -> None:
-        """Free memory that the rows do not need."""
 
 
 @runtime_checkable

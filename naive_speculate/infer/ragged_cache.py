@@ -1,17 +1,18 @@
-"""A cache for rows of different lengths, so that sequences are decoded as one batch.
+"""Caches of keys and values: of rows of different lengths, so that sequences are decoded as one batch, and of equal ones.
 
 New keys are written at each row's end, and a mask hides everything after it. So rolling back only lowers a length: later keys
 are never attended to and are overwritten. (Zeroing rejected keys is not enough: a zero key still gets softmax weight.)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.dynamic_cache import count_new
-from naive_speculate.infer.protocols import KVState
-from naive_speculate.infer.rows import Rows, SharedCache
+from naive_speculate.infer.protocols import KVCache, KVState
+from naive_speculate.infer.rows import BatchCache, Rows
 
 _FIRST_CAPACITY = 128
 
@@ -25,7 +26,7 @@ def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = Non
     return allowed & (keys > positions - window) if window else allowed
 
 
-class RaggedKVCache(SharedCache):
+class RaggedKVCache(BatchCache):
     """Keys and values of `batch_size` rows, each with its own length, in one buffer per layer.
 
     Buffers have shape `[batch_size, num_heads, capacity, head_dim]`; they are made by the first forward and grow when full.
@@ -48,7 +49,6 @@ class RaggedKVCache(SharedCache):
         self.filled_by: object = None  # the model that has checked the buffers' shape
 
     def rows(self, rows: Sequence[int]) -> "CacheRows":
-        """A view of some rows, in that order."""
         return CacheRows(self, list(rows))
 
     def add_rows(self, count: int) -> None:
@@ -57,18 +57,12 @@ class RaggedKVCache(SharedCache):
         self.lengths.extend([0] * count)
 
     def copy_row(self, source: int, destination: int) -> None:
-        """Replace the tokens of `destination` by those of `source`."""
         length = self.lengths[source]
         for buffer in (*self._keys, *self._values):
             buffer[destination, :, :length] = buffer[source, :, :length]
         self.lengths[destination] = length
 
-    def clear_row(self, row: int) -> None:
-        """Remove a row's tokens."""
-        self.lengths[row] = 0
-
     def keep(self, row: int, num_tokens: int) -> None:
-        """Roll a row back to at most `num_tokens` tokens."""
         self.lengths[row] = min(self.lengths[row], max(0, num_tokens))
 
     def keep_path(self, row: int, start: int, path: Sequence[int]) -> None:
@@ -126,22 +120,21 @@ class RaggedKVCache(SharedCache):
                         buffers.append(torch.zeros(shape, dtype=like.dtype, device=like.device))
         return self._keys[index], self._values[index]
 
-    def require(self, num_layers: int, num_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device) -> None:
-        """Make the buffers for a model of this shape, if there are none.
-
-        Raises:
-            ValueError: If the buffers belong to a model of another shape, dtype or device.
-        """
-        if not self._keys:
-            like = torch.empty(len(self.lengths), num_heads, 0, head_dim, dtype=dtype, device=device)
-            self.layer(num_layers - 1, like, like)
+    def require(self, owner: object, shape: Any, dtype: torch.dtype, device: torch.device) -> None:
+        """Make the buffers for a model (`owner`) of this `LlamaShape`, if there are none. Raises `ValueError` if they belong to
+        a model of another shape, dtype or device."""
+        if self.filled_by is owner:
             return
+        if not self._keys:
+            like = torch.empty(len(self.lengths), shape.num_kv_heads, 0, shape.head_dim, dtype=dtype, device=device)
+            self.layer(shape.num_layers - 1, like, like)
         keys = self._keys[0]
         found = (self.num_layers, keys.shape[1], keys.shape[3], keys.dtype, keys.device.type)
-        wanted = (num_layers, num_heads, head_dim, dtype, device.type)
+        wanted = (shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype, device.type)
         if found != wanted:
             names = "layers, key heads, head width, dtype, device"
             raise ValueError(f"kv_cache belongs to another model: its {names} are {found}, this model's are {wanted}")
+        self.filled_by = owner
 
     def buffers(self) -> list[KVState]:
         """The whole buffers, one entry per layer."""
@@ -210,7 +203,7 @@ class CacheRows(Rows["RaggedKVCache"]):
 
     def update(self, kv_states: Sequence[KVState]) -> None:
         """Append new tokens to every row (see `KVCache`)."""
-        num_new = count_new(kv_states, self.cache.num_layers)
+        num_new = _count_new(kv_states, self.cache.num_layers)
         for layer, (keys, values) in enumerate(kv_states):
             self.write(layer, keys, values)
         self.advance(num_new)
@@ -220,3 +213,73 @@ class CacheRows(Rows["RaggedKVCache"]):
         end = self.get_num_tokens()
         pairs = zip(self.cache._keys, self.cache._values, strict=True)
         return [KVState(keys[self.indices, :, :end], values[self.indices, :, :end]) for keys, values in pairs]
+
+
+class DynamicKVCache:
+    """Keys and values of equally long rows, as many as the first update has; rolling back is free."""
+
+    def __init__(self) -> None:
+        self._cache: RaggedKVCache | None = None
+
+    def ragged(self, batch_size: int) -> RaggedKVCache:
+        """The same cache as one of rows. Raises `ValueError` if it has another number of rows."""
+        if self._cache is None:
+            self._cache = RaggedKVCache(batch_size)
+        if (found := len(self._cache.lengths)) != batch_size:
+            raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {found}")
+        return self._cache
+
+    def update(self, kv_states: Sequence[KVState]) -> None:
+        """Append the keys and values of new tokens, one `KVState` per layer. Raises `ValueError` if the number of layers
+        differs from earlier updates, or shapes differ between layers."""
+        _count_new(kv_states, 0)
+        self.ragged(len(kv_states[0].keys)).update(kv_states)
+
+    def get_kv_states(self) -> list[KVState]:
+        """The stored keys and values, one entry per layer; `[]` before the first update."""
+        return [] if self._cache is None else self._cache.get_kv_states()
+
+    def get_num_tokens(self) -> int:
+        """Number of tokens stored."""
+        return 0 if self._cache is None else self._cache.get_num_tokens()
+
+    def crop(self, num_tokens_crop: int) -> None:
+        """Remove the last `num_tokens_crop` tokens; a `ValueError` if there are fewer."""
+        (self._cache or RaggedKVCache(1)).crop(num_tokens_crop)
+
+
+@contextmanager
+def as_rows(kv_cache: Any, batch_size: int, num_new: int) -> Iterator[CacheRows]:
+    """The rows of a cache, for a forward over `num_new` tokens. The states of a `KVCache` of another class are copied, and it
+    gets the new ones afterwards. Raises `ValueError` if it is no cache, or has another number of rows."""
+    foreign = not isinstance(kv_cache, RaggedKVCache | CacheRows | DynamicKVCache)
+    rows = kv_cache
+    if isinstance(kv_cache, DynamicKVCache):
+        rows = kv_cache.ragged(batch_size).all_rows()
+    elif isinstance(kv_cache, RaggedKVCache):
+        rows = kv_cache.all_rows()
+    elif foreign:
+        if not isinstance(kv_cache, KVCache):
+            raise ValueError(f"kv_cache must be a KVCache, got {type(kv_cache).__name__}")
+        states = kv_cache.get_kv_states()
+        rows = RaggedKVCache(len(states[0].keys) if states else batch_size).all_rows()
+        if states:
+            rows.update(states)
+    if len(rows.indices) != batch_size:
+        raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
+    yield rows
+    if foreign:
+        kv_cache.update([KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in rows.get_kv_states()])
+
+
+def _count_new(kv_states: Sequence[KVState], num_layers: int) -> int:
+    """Number of tokens of an update. Raises `ValueError` if its number of layers differs from the cache's (`num_layers`, 0 if
+    new), or layers differ in length."""
+    if not kv_states:
+        raise ValueError("kv_states is empty, expected one entry per layer")
+    if num_layers and len(kv_states) != num_layers:
+        raise ValueError(f"kv_states has {len(kv_states)} layers, the cache has {num_layers}")
+    counts = {tensor.shape[2] for state in kv_states for tensor in state}
+    if len(counts) != 1:
+        raise ValueError(f"kv_states must have the same number of tokens in every layer, got {sorted(counts)}")
+    return counts.pop()

@@ -12,14 +12,13 @@ from inspect import signature
 from typing import Any
 
 import torch
-from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 
 from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.hidden_states import hidden_states
 from naive_speculate.infer.plain import PlainCache
 from naive_speculate.infer.protocols import KVCache
-from naive_speculate.infer.rows import Rows
+from naive_speculate.infer.rows import Rows, row_by_row
 from naive_speculate.infer.transformers_model import TransformersLanguageModel, probe_tokens, tolerance
 
 _MOST_REPLAYED = 16  # replayed tokens beyond which they get a forward of their own, after which they need no more replay
@@ -94,10 +93,11 @@ class RecurrentLanguageModel(TransformersLanguageModel):
 
     row_by_row = True
     takes_trees = False
+    _cache_name, _one_by_one_of = "a cache of its state", "tokens"
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model)
-        self._together: bool | None = None
+        self._together = True
         # Models without attention name their state so.
         self._argument = "cache_params" if "cache_params" in signature(model.forward).parameters else "past_key_values"
 
@@ -109,7 +109,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         return StateCache(batch_size)
 
     @torch.no_grad()
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         query_token_ids: torch.Tensor,
         kv_cache: KVCache | StateCache | Rows[StateCache],
@@ -117,7 +117,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         num_logits: int | None = None,
         layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> Any:
         """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed. Raises
         `ValueError` if the cache is of another kind, or the query has other rows than it."""
         check_query(query_token_ids)
@@ -128,44 +128,28 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         batch_size, num_new = query_token_ids.shape
         if len(view.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(view.indices)}")
-        wanted = num_new if num_logits is None else num_logits
-        all_logits, all_features = [], []
-        for query, index, length in zip(query_token_ids, view.indices, lengths or [num_new] * batch_size, strict=True):
-            logits, features = self._read(view.cache.caches[index], query[:length].tolist(), layers)
-            all_logits.append(pad(logits, (0, 0, 0, num_new - length))[-wanted:])
-            all_features.append(pad(features, (0, 0, 0, num_new - length)))
-        logits = torch.stack(all_logits)
-        return (logits, torch.stack(all_features)) if layers else logits
+
+        def one(index: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+            return self._read(view.cache.caches[view.indices[index]], token_ids.tolist(), layers)
+
+        logits, features = row_by_row(query_token_ids, lengths or [num_new] * batch_size, num_logits, one)
+        return logits if features is None else (logits, features)
 
     @torch.no_grad()
-    def probe(self) -> None:
-        """Decide by a few small forwards whether the model continues from its state with several tokens, or only with one.
-        Raises `ValueError` if neither gives the logits of the model's own forward over the whole sequence, rolled back once."""
-        if self._together is not None:
-            return
-        ids, obstacle = probe_tokens(self), "its logits are not those of its own forward"
+    def _obstacle(self, together: bool) -> str | None:
+        """Why the model cannot continue from its state with several tokens (`together`), or with one; None if its logits,
+        rolled back once, are those of its own forward over the whole sequence."""
+        ids, self._together, row = probe_tokens(self), together, _Row()
         expected = self.model(input_ids=torch.tensor([ids], device=self.device), use_cache=False).logits[0].float()
-        for together in (True, False):
-            self._together, row = together, _Row()
-            try:
-                first, _ = self._read(row, ids[:-2], ())
-                self._read(row, ids[:2], ())
-                row.keep(len(ids) - 2)
-                found = torch.cat([first, self._read(row, ids[-2:], ())[0]]).float()
-            except torch.OutOfMemoryError:
-                raise
-            except Exception as error:  # a model may raise anything
-                obstacle = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-                continue
-            if bool((found - expected).norm() <= tolerance(self.model.dtype) * (expected - expected.mean()).norm()):
-                return
-        self._together = None
-        raise ValueError(f"model {self.described} cannot be decoded with a cache of its state: {obstacle}")
+        first, _ = self._read(row, ids[:-2], ())
+        self._read(row, ids[:2], ())
+        row.keep(len(ids) - 2)
+        found = torch.cat([first, self._read(row, ids[-2:], ())[0]]).float()
+        close = (found - expected).norm() <= tolerance(self.model.dtype) * (expected - expected.mean()).norm()
+        return None if bool(close) else "its logits are not those of its own forward"
 
-    def _read(self, row: _Row, token_ids: list[int], layers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """A row reads tokens, after those that it must replay; logits `[num_tokens, vocab_size]`, and features."""
-        if not token_ids:
-            return self._nothing(self.vocab_size), self._nothing(0)
+    def _read(self, row: _Row, token_ids: list[int], layers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """A row reads tokens, after those that it must replay; logits `[num_tokens, vocab_size]`, and features or None."""
         behind = len(row.tokens) - row.num_before
         if len(token_ids) > 1 or behind >= _MOST_REPLAYED:  # a drafter's single tokens are rolled back together
             row.settle()
@@ -179,21 +163,17 @@ class RecurrentLanguageModel(TransformersLanguageModel):
                 row.before, row.num_before, replayed, fresh = copied(state), len(row.tokens), [], False
         logits, features = self._compute_state(replayed + token_ids, state, layers, fresh)
         row.tokens, row.now = row.tokens + token_ids, state
-        return logits[len(replayed) :], features[len(replayed) :]
+        return logits[len(replayed) :], None if features is None else features[len(replayed) :]
 
     def _compute_state(
         self, token_ids: list[int], state: DynamicCache, layers: Sequence[int], fresh: bool = False
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Logits and features of tokens that follow a state, which moves on: in one forward, or one by one."""
         found = []
         for part in [token_ids] if self._together or fresh else [[token] for token in token_ids]:
             with hidden_states(self.model, layers) as states:
                 query = torch.tensor([part], device=self.device)
                 output = self.model(input_ids=query, use_cache=True, **{self._argument: state})
-            features = torch.cat([states[layer][0] for layer in layers], dim=-1) if layers else self._nothing(0)
-            found.append((output.logits[0], features))
-        logits, features = (torch.cat(each) for each in zip(*found, strict=True))
-        return logits, features
-
-    def _nothing(self, width: int) -> torch.Tensor:
-        return torch.zeros(0, width, dtype=self.model.dtype, device=self.device)
+            found.append((output.logits[0], [states[layer][0] for layer in layers]))
+        logits = torch.cat([own for own, _ in found])
+        return logits, torch.cat([torch.cat(own, dim=-1) for _, own in found]) if layers else None

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from naive_speculate.infer.device import Tokens, tokens_on
-from naive_speculate.infer.forward import forward, forward_with_features
+from naive_speculate.infer.device import on_device
+from naive_speculate.infer.forward import forward
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.infer.protocols import BatchCache, LanguageModel
+from naive_speculate.infer.protocols import LanguageModel
+from naive_speculate.infer.rows import BatchCache
 
 PREFILL_CHUNK = 512  # prompt tokens of a row per forward, so that a long prompt can be cancelled and needs bounded memory
 CHUNKS_AT_ONCE = 16  # chunks per forward on an accelerator; one on a processor, whose time grows with every token
@@ -104,37 +105,27 @@ class SlotPool:
         """Some slots' rows, as the cache of a forward."""
         return slots[0].cache.rows([slot.row for slot in slots])
 
-    def forward(
-        self, view: Any, query: Tokens, num_logits: int | None = None, lengths: Sequence[int] | None = None
-    ) -> torch.Tensor:
-        """One forward; every row of the view gains all tokens of its row of the query. Returns the logits of the last
-        `num_logits` positions (None: all), shape `[rows, num_query_tokens or num_logits, vocab_size]`. `lengths` are the tokens
-        per row without padding; a plain model computes only these. Raises `ValueError` if the model violates its contract."""
-        return self.compute(view, query, (), lengths, num_logits)[0]
-
     def compute(
         self,
         view: Any,
-        query: Tokens,
-        layers: Sequence[int],
+        query: torch.Tensor | list[list[int]],
+        layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
         num_logits: int | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """See `forward`, with the hidden states of some layers (see `BatchLanguageModel.forward`). Returns logits, and
-        features, shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None without layers. Raises `ValueError` as
-        `forward`, or if the model does not return hidden states."""
-        tokens = tokens_on(self.model.device, query)
-        if layers:
-            return forward_with_features(self.model, tokens, view, layers, num_logits)
-        if getattr(self.model, "row_by_row", False):
-            model: Any = self.model
-            return model.forward(tokens, view, num_logits=num_logits, lengths=lengths), None
-        return forward(self.model, tokens, view, num_logits), None
+        """One forward; every row of the view gains all tokens of its row of the query, int64 `[rows, num_query_tokens]`.
 
-    def catch_up(self, slots: Sequence[Slot], token_ids: Sequence[list[int]]) -> None:
-        """Add all tokens but the last of each sequence to its slot."""
-        while self.feed(slots, token_ids):
-            pass
+        `lengths` are the tokens per row without padding; a plain model computes only these. Returns the logits of the last
+        `num_logits` positions (None: all), shape `[rows, num_query_tokens or num_logits, vocab_size]`, and the hidden states of
+        `layers` (see `BatchLanguageModel.forward`), shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None without
+        layers. Raises `ValueError` if the model violates its contract, or does not return hidden states.
+        """
+        tokens = on_device(query, self.model.device) if isinstance(query, list) else query
+        if getattr(self.model, "row_by_row", False):  # it checks its own results
+            model: Any = self.model
+            found = model.forward(tokens, view, num_logits=num_logits, layers=layers, lengths=lengths)
+            return found if layers else (found, None)
+        return forward(self.model, tokens, view, num_logits, layers)
 
     def feed(self, slots: Sequence[Slot], token_ids: Sequence[list[int]], layers: Sequence[int] = ()) -> Chunk | None:
         """Add the next chunk of its sequence's tokens, without the last token, to each slot that lacks some. Returns the added

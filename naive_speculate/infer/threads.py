@@ -68,9 +68,6 @@ def leave_cores_to(model: object) -> None:
 def one_torch_thread() -> Iterator[None]:
     """Set torch to one thread temporarily; with more, a step in ONNX Runtime or llama.cpp takes several times as long."""
     before = torch.get_num_threads()
-    if before == 1:
-        yield
-        return
     torch.set_num_threads(1)
     try:
         yield

@@ -2,18 +2,18 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any, cast, overload
+from typing import Any, cast
 
 import torch
-from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache, LinearAttentionCacheLayerMixin
 
 from naive_speculate.infer.end_tokens import HasEndTokens, end_tokens
 from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.hidden_states import hidden_states
-from naive_speculate.infer.protocols import KVCache, KVState
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.protocols import KVCache
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, as_rows
+from naive_speculate.infer.rows import row_by_row
 
 _ATTENTION_KINDS = {"full_attention", "sliding_attention"}
 _PROBE_TOKENS = 6
@@ -37,10 +37,13 @@ class TransformersLanguageModel(HasEndTokens):
     Attributes:
         name: Its folder or Hub id, or its class.
         max_positions: Most tokens of a sequence; None where the configuration has no limit.
+        vocab_size, hidden_size, num_layers: Width of the logits, width of the hidden states, number of decoder layers.
 
     Raises:
         ValueError: If the model's state cannot be rolled back (see `RecurrentLanguageModel`), or it is not decoder-only.
     """
+
+    _cache_name, _one_by_one_of = "a cache", "rows of different lengths"  # in messages
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model.eval()
@@ -50,6 +53,9 @@ class TransformersLanguageModel(HasEndTokens):
         if model.config.is_encoder_decoder:
             raise ValueError(f"model {self.described} is an encoder-decoder; a decoder-only model is needed")
         self.check_state()
+        self.vocab_size: int = self.config.vocab_size
+        self.hidden_size: int = self.config.hidden_size
+        self.num_layers: int = self.config.num_hidden_layers
         layer_types = getattr(self.config, "layer_types", None)
         self._mixed_layers = layer_types is not None and "sliding_attention" in layer_types
         self._window: int | None = getattr(self.config, "sliding_window", None)
@@ -60,27 +66,12 @@ class TransformersLanguageModel(HasEndTokens):
             _log.warning(
                 "%s is limited to %d positions, since its rotary frequencies change there", self.name, self.max_positions
             )
-        self._by_mask: bool | None = None
+        self._mode: bool | None = None  # what `probe` has decided
 
     def check_state(self) -> None:
         """Raise a `ValueError` if the model's state cannot be rolled back by removing keys and values."""
         if not rolls_back(self.model):
             raise ValueError(f"model {self.described} has a recurrent state: it cannot be rolled back; use `wrap`")
-
-    @property
-    def vocab_size(self) -> int:
-        """Width of the logits."""
-        return cast(int, self.config.vocab_size)
-
-    @property
-    def num_layers(self) -> int:
-        """Number of decoder layers."""
-        return cast(int, self.config.num_hidden_layers)
-
-    @property
-    def hidden_size(self) -> int:
-        """Width of the hidden states."""
-        return cast(int, self.config.hidden_size)
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
@@ -111,18 +102,10 @@ class TransformersLanguageModel(HasEndTokens):
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)
 
-    @overload
-    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor: ...
-
-    @overload
-    def forward(
-        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int]
-    ) -> tuple[torch.Tensor, torch.Tensor]: ...
-
     @torch.no_grad()
     def forward(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> Any:
         """See `BatchLanguageModel.forward`; the cache may be a `RaggedKVCache`, a choice of its rows, or any `KVCache`.
 
         Raises:
@@ -131,54 +114,48 @@ class TransformersLanguageModel(HasEndTokens):
         """
         check_query(query_token_ids)
         batch_size, num_new = query_token_ids.shape
-        ragged = isinstance(kv_cache, (RaggedKVCache, CacheRows))
-        if isinstance(kv_cache, RaggedKVCache):
-            kv_cache = kv_cache.all_rows()
-        # A view of an empty cache gives positions and masks of equally long rows.
-        rows = kv_cache if isinstance(kv_cache, CacheRows) else _equal_rows(batch_size, kv_cache.get_num_tokens())
-        if len(rows.indices) != batch_size:
-            raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
-        if self.max_positions is not None and (reached := min(rows.lengths) + num_new) > self.max_positions:
-            raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
         self.probe()
-        if not self._by_mask and len(set(rows.lengths)) > 1:
-            logits, features = self._one_by_one(query_token_ids, rows, num_logits or num_new, layers)
-        else:
-            store = RaggedStore(rows) if ragged else _AppendStore(kv_cache)
-            logits, features = self._compute(query_token_ids, rows, store, num_logits or 0, bool(self._by_mask), layers)
+        with as_rows(kv_cache, batch_size, num_new) as rows:
+            if self.max_positions is not None and (reached := min(rows.lengths) + num_new) > self.max_positions:
+                raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
+            if not self._mode and len(set(rows.lengths)) > 1:
+                logits, features = self._one_by_one(query_token_ids, rows, num_logits or num_new, layers)
+            else:
+                logits, features = self._compute(query_token_ids, rows, num_logits or 0, bool(self._mode), layers)
         return logits if features is None else (logits, features)
 
     @property
     def takes_trees(self) -> bool:
         """Whether the cache of a forward may be `TreeRows`: models that accept our masks take them."""
         self.probe()
-        return bool(self._by_mask)
+        return bool(self._mode)
 
     def probe(self) -> None:
-        """Decide by two small forwards whether the model accepts our masks, for rows of different lengths, or only its own.
+        """Decide by a few small forwards which of its two ways the model can go: whether it accepts our masks, for rows of
+        different lengths, or only its own.
 
         The first forward calls it; call it earlier to do this while loading.
 
         Raises:
             ValueError: If neither gives the logits of the model's own forward over the whole sequence.
         """
-        if self._by_mask is not None:
+        if self._mode is not None:
             return
         obstacles: list[str] = []
-        for by_mask in (True, False):
+        for mode in (True, False):
             try:
-                obstacle = self._obstacle(by_mask)
+                obstacle = self._obstacle(mode)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # a model may raise anything
                 obstacle = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             if obstacle is None:
-                self._by_mask = by_mask
-                if not by_mask:
-                    _log.info("%s processes rows of different lengths one by one: %s", self.name, obstacles[0])
+                self._mode = mode
+                if not mode:
+                    _log.info("%s processes %s one by one: %s", self.name, self._one_by_one_of, obstacles[0])
                 return
             obstacles.append(obstacle)
-        raise ValueError(f"model {self.described} cannot be decoded with a cache: {obstacles[-1]}")
+        raise ValueError(f"model {self.described} cannot be decoded with {self._cache_name}: {obstacles[-1]}")
 
     @torch.no_grad()
     def _obstacle(self, by_mask: bool) -> str | None:
@@ -195,7 +172,7 @@ class TransformersLanguageModel(HasEndTokens):
         found = []
         for part in ids.split(max(1, count - 2), dim=1):
             query = part.expand(len(rows.indices), -1)
-            found.append(self._compute(query, rows, RaggedStore(rows), 0, by_mask)[0][-1].float())
+            found.append(self._compute(query, rows, 0, by_mask)[0][-1].float())
         finite = expected.isfinite()
         difference = (torch.cat(found) - expected)[finite].norm()
         spread = (expected - expected[finite].mean())[finite].norm()
@@ -208,30 +185,21 @@ class TransformersLanguageModel(HasEndTokens):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One forward per row. Padding after the last position is left out and gives zeros."""
         num_new = query_token_ids.shape[1]
-        nothing = torch.zeros(1, 0, self.vocab_size, dtype=self.model.dtype, device=query_token_ids.device)
-        no_features = nothing.new_zeros(1, 0, len(layers) * self.config.hidden_size)
-        all_logits, all_features = [], []
-        for query, index, length in zip(query_token_ids, rows.indices, rows.lengths, strict=True):
-            fits = max(0, num_new if self.max_positions is None else min(num_new, self.max_positions - length))
-            row = rows.cache.rows([index])
-            logits, features = nothing, None
-            if fits > 0:
-                store = RaggedStore(row)
-                logits, features = self._compute(query[None, :fits], row, store, min(num_logits, fits), False, layers)
-            row.advance(num_new - fits)
-            features = no_features if features is None else features
-            all_logits.append(pad(logits, (0, 0, 0, num_logits - logits.shape[1])))
-            all_features.append(pad(features, (0, 0, 0, num_new - fits)))
-        return torch.cat(all_logits), torch.cat(all_features) if layers else None
+        most = [num_new if self.max_positions is None else self.max_positions - length for length in rows.lengths]
+        fits = [min(num_new, max(0, count)) for count in most]
+
+        def one(index: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+            row = rows.cache.rows([rows.indices[index]])
+            logits, features = self._compute(token_ids[None], row, min(num_logits, len(token_ids)), False, layers)
+            return logits[0], None if features is None else features[0]
+
+        found = row_by_row(query_token_ids, fits, num_logits, one)
+        for index, fit in zip(rows.indices, fits, strict=True):
+            rows.cache.lengths[index] += num_new - fit
+        return found
 
     def _compute(
-        self,
-        query_token_ids: torch.Tensor,
-        rows: CacheRows,
-        store: "RaggedStore | _AppendStore",
-        num_logits: int,
-        by_mask: bool,
-        layers: Sequence[int] = (),
+        self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int, by_mask: bool, layers: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         num_new, device = query_token_ids.shape[1], query_token_ids.device
         layout: dict[str, torch.Tensor | dict[str, torch.Tensor]] = {}
@@ -243,10 +211,11 @@ class TransformersLanguageModel(HasEndTokens):
         else:  # for models that derive positions and biases from such a mask
             layout = {"attention_mask": query_token_ids.new_ones(len(rows.indices), rows.get_num_tokens() + num_new)}
         with hidden_states(self.model, layers) as states:
+            store = RaggedStore(rows)
             output = self.model(
                 input_ids=query_token_ids, past_key_values=store, use_cache=True, logits_to_keep=num_logits, **layout
             )
-        store.finish(num_new)
+        rows.advance(num_new)
         logits = cast(torch.Tensor, output.logits)
         features = torch.cat([states[layer].to(logits.device) for layer in layers], dim=-1) if layers else None
         return logits, features
@@ -298,21 +267,11 @@ def _max_positions(config: Any) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-class _Store(Cache):
-    """The cache of transformers' attention layers; subclasses define the storage."""
-
-    def __init__(self) -> None:
-        super().__init__(layers=[])
-
-    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
-        return self.get_seq_length(layer_idx) + query_length, 0
-
-
-class RaggedStore(_Store):
-    """Writes in place, at each row's end."""
+class RaggedStore(Cache):
+    """The cache of transformers' attention layers: writes in place, at each row's end."""
 
     def __init__(self, rows: CacheRows) -> None:
-        super().__init__()
+        super().__init__(layers=[])
         self.rows = rows
 
     def update(self, key_states, value_states, layer_idx, *args, **kwargs):  # type: ignore[no-untyped-def]
@@ -321,34 +280,5 @@ class RaggedStore(_Store):
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.rows.get_num_tokens()
 
-    def finish(self, num_new: int) -> None:
-        self.rows.advance(num_new)
-
-
-class _AppendStore(_Store):
-    """Returns cached and new states to each layer, and appends the new ones after the forward."""
-
-    def __init__(self, kv_cache: KVCache) -> None:
-        super().__init__()
-        self.kv_cache = kv_cache
-        self.past = kv_cache.get_kv_states()
-        self.new: list[KVState] = []
-
-    def update(self, key_states, value_states, layer_idx, *args, **kwargs):  # type: ignore[no-untyped-def]
-        self.new.append(KVState(key_states, value_states))
-        if not self.past:
-            return key_states, value_states
-        past = self.past[layer_idx]
-        return torch.cat([past.keys, key_states], dim=2), torch.cat([past.values, value_states], dim=2)
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        return self.kv_cache.get_num_tokens()
-
-    def finish(self, num_new: int) -> None:
-        self.kv_cache.update(self.new)
-
-
-def _equal_rows(batch_size: int, length: int) -> CacheRows:
-    cache = RaggedKVCache(batch_size)
-    cache.lengths = [length] * batch_size
-    return cache.all_rows()
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        return self.get_seq_length(layer_idx) + query_length, 0

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
@@ -36,7 +36,10 @@ _Text = Annotated[str, Field(min_length=1, description="text that is not empty")
 _Choice = Annotated[
     Sequence[Annotated[str, Field(min_length=1)]], Field(min_length=1, description="a list of texts that are not empty")
 ]
-_Maker = Callable[[str], Any]
+# the methods of xgrammar's Grammar and GrammarCompiler by kind; a choice is a grammar
+_PARSERS = {"json": "from_json_schema", "regex": "from_regex", "grammar": "from_ebnf", "json_object": "builtin_json_grammar"}
+_COMPILERS = {"json": "compile_json_schema", "regex": "compile_regex", "grammar": "compile_grammar"}
+_COMPILERS |= {"json_object": "compile_builtin_json_grammar"}
 
 
 class GuideTooCostly(ValueError):
@@ -196,21 +199,19 @@ def _xgrammar() -> Any:
 def parse(name: str, text: str, *, any_whitespace: bool = True) -> "xgrammar.Grammar":
     """Parse a grammar given as `GuidedDecodingParams.source`. Raises `ValueError` with the parser's message, or if xgrammar is
     not installed."""
-    xgrammar = _xgrammar()
+    grammar = _xgrammar().Grammar
     try:
-        grammar, schema = xgrammar.Grammar, partial(xgrammar.Grammar.from_json_schema, any_whitespace=any_whitespace)
-        return _made(name, text, schema, grammar.from_regex, grammar.from_ebnf, grammar.builtin_json_grammar)
+        return _made(grammar, _PARSERS, name, text, any_whitespace)
     except (RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"guided_decoding {name} does not parse, got {text!r:.80}: {_said(error)}") from None
 
 
-def _made(name: str, text: str, schema: _Maker, regex: _Maker, ebnf: _Maker, any_json: Callable[[], Any]) -> Any:
-    """The grammar that the maker for this kind makes of its text."""
+def _made(maker: Any, methods: Mapping[str, str], name: str, text: str, any_whitespace: bool) -> Any:
+    """What the maker's method for this kind makes of its text."""
+    make = getattr(maker, methods.get(name, methods["grammar"]))
     if name == "json":
-        return schema(text)
-    if name == "json_object":
-        return any_json()
-    return (regex if name == "regex" else ebnf)(_two_digits(name, text))
+        return make(text, any_whitespace=any_whitespace)
+    return make() if name == "json_object" else make(_two_digits(name, text))
 
 
 def _two_digits(name: str, text: str) -> str:
@@ -233,43 +234,32 @@ def _said(error: Exception) -> str:
 
 
 class GrammarCompiler:
-    """Compiles grammars for one transformers tokenizer, and caches them. `stop_token_ids` may end the output once the
-    grammar is complete; a `ValueError` if there is none, or if xgrammar is not installed. `info` is the tokenizer in
-    xgrammar's form."""
+    """Compiles grammars for one tokenizer, of transformers or in xgrammar's form (`info`), and caches them. `stop_token_ids`
+    may end the output once the grammar is complete; a `ValueError` if there is none, or if xgrammar is not installed."""
 
-    def __init__(self, tokenizer: Any, vocab_size: int, stop_token_ids: Sequence[int]) -> None:
+    def __init__(self, tokenizer: Any, vocab_size: int, stop_token_ids: Sequence[int] = ()) -> None:
         xgrammar = _xgrammar()
-        if not stop_token_ids:
-            raise ValueError("guided_decoding needs a model with an end-of-sequence token")
-        info = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size, stop_token_ids=list(stop_token_ids))
-        self._hold(info, vocab_size)
-
-    @classmethod
-    def of(cls, info: "xgrammar.TokenizerInfo", vocab_size: int) -> "GrammarCompiler":
-        """A compiler for a tokenizer in xgrammar's form."""
-        compiler = cls.__new__(cls)
-        compiler._hold(info, vocab_size)
-        return compiler
-
-    def _hold(self, info: "xgrammar.TokenizerInfo", vocab_size: int) -> None:
-        self.info = info
+        if not isinstance(tokenizer, xgrammar.TokenizerInfo):
+            if not stop_token_ids:
+                raise ValueError("guided_decoding needs a model with an end-of-sequence token")
+            stops = list(stop_token_ids)
+            tokenizer = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocab_size, stop_token_ids=stops)
+        self.info = tokenizer
         self.vocab_size = vocab_size
-        self._compiler = _xgrammar().GrammarCompiler(info, max_threads=2, cache_limit_bytes=CACHE_BYTES)
+        self._compiler = xgrammar.GrammarCompiler(tokenizer, max_threads=2, cache_limit_bytes=CACHE_BYTES)
 
     def compile(self, params: GuidedDecodingParams) -> "GrammarMask":
-        """A fresh matcher for the grammar. Raises `ValueError` if it parses, but xgrammar cannot work with it."""
+        r"""A fresh matcher for the grammar. Raises `ValueError` if it parses, but xgrammar cannot work with it.
+
+        It is compiled from its source: xgrammar would print a parsed grammar and parse that, where `\xf6d`, its "öd", becomes
+        one character.
+        """
         name, text = params.source
         try:
-            compiled = self._compiled(name, text, any_whitespace=not params.disable_any_whitespace)
+            compiled = _made(self._compiler, _COMPILERS, name, text, not params.disable_any_whitespace)
         except RuntimeError as error:
             raise ValueError(f"guided_decoding {name} does not compile, got {text!r:.80}: {_said(error)}") from None
         return GrammarMask(compiled, self.vocab_size)
-
-    def _compiled(self, name: str, text: str, *, any_whitespace: bool) -> "xgrammar.CompiledGrammar":
-        r"""From its source: xgrammar would print a parsed grammar and parse that, where `\xf6d`, its "öd", becomes one
-        character."""
-        made, schema = self._compiler, partial(self._compiler.compile_json_schema, any_whitespace=any_whitespace)
-        return _made(name, text, schema, made.compile_regex, made.compile_grammar, made.compile_builtin_json_grammar)
 
 
 class GrammarMask:

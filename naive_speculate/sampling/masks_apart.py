@@ -138,7 +138,7 @@ def _serve() -> None:
     channel = Connection(os.dup(0))
     info, vocab_size = pickle.loads(channel.recv_bytes())
     channel.close()
-    compiler = GrammarCompiler.of(xgrammar.TokenizerInfo.deserialize_json(info), vocab_size)
+    compiler = GrammarCompiler(xgrammar.TokenizerInfo.deserialize_json(info), vocab_size)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their exit status is not read
     requests.send(b"x")  # it has started
     while True:

@@ -7,7 +7,7 @@ by the distribution that plain decoding would have used at its position.
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -25,9 +25,8 @@ class LogitsPipeline:
     """Turns logits into the distribution of a sequence's next token.
 
     `stop_token_ids` are what min_tokens forbids. `plain` is set where the scores are the logits, `needs_history` where they
-    depend on the tokens generated before, `guided` where a grammar changes the distribution, `tempers_only` where only
-    temperature and word filter do. Raises `ValueError` if a parameter names a token outside the vocabulary, or all parameters
-    together leave no token.
+    depend on the tokens generated before, `guided` where a grammar changes the distribution. Raises `ValueError` if a
+    parameter names a token outside the vocabulary, or all parameters together leave no token.
     """
 
     def __init__(
@@ -60,8 +59,6 @@ class LogitsPipeline:
         self._changes = self._changes_by_history or self._bias is not None
         self.plain = not self._changes and word_filter is None
         self._warpers = _warpers(params)
-        self._tempers = sum(type(warper) is TemperatureLogitsWarper for warper in self._warpers)
-        self.tempers_only = not self._changes and self._tempers == len(self._warpers)
         self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
 
     def scores(self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
@@ -78,7 +75,11 @@ class LogitsPipeline:
             scores += self._bias
         if self._changes_by_history:
             for index in range(min(len(scores), len(window) + 1)):
-                self._apply_history(scores, index, history + list(window[:index]))
+                before = history + list(window[:index])
+                for _, row in self._stages(scores[index], before):
+                    scores[index] = row
+                if self._penalised:
+                    self._penalise(scores[index], before)
         return scores
 
     def forced_text(self, history: list[int]) -> str:
@@ -89,7 +90,7 @@ class LogitsPipeline:
         """Temperature, min_p, top_k, top_p and softmax of scores `[..., vocab_size]`. Each distribution sums to 1, or is NaN
         where every score is -inf or any is NaN or +inf. At temperature 0 nothing is drawn; the probabilities are then those of
         temperature 1."""
-        if scores.dim() > 2 and len(self._warpers) > self._tempers:  # the others take rows
+        if scores.dim() > 2 and self._warpers:  # they take rows
             return self.probabilities(scores.flatten(0, -2)).view_as(scores)
         for warper in self._warpers:
             scores = warper(cast(torch.LongTensor, None), cast(torch.FloatTensor, scores))
@@ -107,33 +108,33 @@ class LogitsPipeline:
             row = self.word_filter.apply(row[None], history)[0]
         if self._bias is not None:
             row += self._bias.to(row.device)
-        self._ban(row, history)
-        if _fault(row):
-            return f"{' and '.join(bans)} ban every token that the model gives a probability"
-        for processor, takes_prompt in self._processors:
-            row = self._processed(row, history, processor, takes_prompt)
-            if fault := _fault(row):
+        for stage, after in self._stages(row, history):
+            if (fault := _fault(after)) is None:
+                continue
+            if stage is None:
+                return f"{' and '.join(bans)} ban every token that the model gives a probability"
+            if stage is not self._grammar:
                 what = "banned every token" if fault == _NOTHING else f"returned {fault}"
-                return f"logits_processors: {processor!r:.80} {what}"
-        if self._grammar is not None:
-            self._grammar.apply(row, history)
-            if _fault(row):
-                bans += ["logits_processors"] if params.logits_processors else []
-                if not bans:
-                    return "guided_decoding allows no token that the model gives a probability"
-                return f"guided_decoding and {' and '.join(bans)} have no token in common"
+                return f"logits_processors: {stage!r:.80} {what}"
+            bans += ["logits_processors"] if params.logits_processors else []
+            if not bans:
+                return "guided_decoding allows no token that the model gives a probability"
+            return f"guided_decoding and {' and '.join(bans)} have no token in common"
         return "the probabilities are not finite"
 
-    def _apply_history(self, scores: torch.Tensor, index: int, history: list[int]) -> None:
-        row = scores[index]
+    def _stages(self, row: torch.Tensor, history: list[int]) -> Iterator[tuple[Any, torch.Tensor]]:
+        """What depends on history, but for penalties: what changed the scores `[vocab_size]`, None for bans, and the result."""
         self._ban(row, history)
+        yield None, row
         for processor, takes_prompt in self._processors:
-            row = scores[index] = self._processed(row, history, processor, takes_prompt)
-        row = scores[index]
+            given, shape = [list(self._prompt)] if takes_prompt else [], row.shape
+            row = processor(*given, list(history), row)
+            if not isinstance(row, torch.Tensor) or row.shape != shape:
+                raise ValueError(f"logits_processors: {processor!r} must return logits of shape {list(shape)}")
+            yield processor, row
         if self._grammar is not None:
-            self._grammar.apply(row, history)
-        if self._penalised:
-            self._penalise(row, history)
+            self._grammar.apply(row := row.clone(), history)  # it may be the processor's own
+            yield self._grammar, row
 
     def _ban(self, row: torch.Tensor, history: list[int]) -> None:
         for word in self._bad_sequences:
@@ -141,12 +142,6 @@ class LogitsPipeline:
                 row[word[-1]] = -torch.inf
         if len(history) < self.params.min_tokens:
             row[self._stops] = -torch.inf
-
-    def _processed(self, row: torch.Tensor, history: list[int], processor: Any, takes_prompt: bool) -> torch.Tensor:
-        out = processor(list(self._prompt), list(history), row) if takes_prompt else processor(list(history), row)
-        if not isinstance(out, torch.Tensor) or out.shape != row.shape:
-            raise ValueError(f"logits_processors: {processor!r} must return logits of shape {list(row.shape)}")
-        return out
 
     def _penalise(self, row: torch.Tensor, history: list[int]) -> None:
         counts = torch.bincount(torch.tensor(history, dtype=torch.int64), minlength=self._vocab_size).to(row.device)

@@ -9,8 +9,6 @@ import numpy as np
 import torch
 
 _LEAST = 1e-30
-Race = tuple[torch.Tensor, torch.Tensor]
-"""Draws a window's tokens: temperatures, float32 `[rows, 1]`, and noise, float32 `[rows, k, num_noises(vocab_size)]`."""
 
 
 class RandomSource(Protocol):
@@ -53,18 +51,12 @@ class SeededRandom:
         if self._noise is None:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
             return (probs / noise.clamp_min_(_LEAST)).argmax()
-        return winner(probs, self.noise(1, len(probs))[0])
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether its draws come from `noise`."""
-        return self._noise is not None
-
-    def noise(self, count: int, vocab_size: int) -> torch.Tensor:
-        """The random numbers of the next `count` categorical draws, for races that are run elsewhere. The result is float64,
-        shape `[count, num_noises(vocab_size)]`; of each draw first the numbers for its blocks, then those for their members."""
-        assert self._noise is not None
-        return torch.from_numpy(self._noise.standard_exponential((count, num_noises(vocab_size)))).clamp_min_(_LEAST)
+        size = math.isqrt(len(probs))
+        count = math.ceil(len(probs) / size)
+        noise = torch.from_numpy(self._noise.standard_exponential(count + size)).clamp_min_(_LEAST)
+        blocks = torch.nn.functional.pad(probs, (0, count * size - len(probs))).view(count, size)
+        block = (blocks.sum(dim=1, dtype=torch.float64) / noise[:count]).argmax()
+        return block * size + (blocks[block] / noise[count:]).argmax()
 
     @cached_property
     def _generator(self) -> torch.Generator:
@@ -84,21 +76,6 @@ class SeededRandom:
             self._generator.set_state(noise)
         else:
             self._noise.bit_generator.state = noise
-
-
-def winner(runners: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """The winner of the race of these probabilities, shape `[vocab_size]`, with one draw's numbers of `SeededRandom.noise`."""
-    size = math.isqrt(len(runners))
-    count = math.ceil(len(runners) / size)
-    blocks = torch.nn.functional.pad(runners, (0, count * size - len(runners))).view(count, size)
-    block = (blocks.sum(dim=1, dtype=torch.float64) / noise[:count]).argmax()
-    return block * size + (blocks[block] / noise[count:]).argmax()
-
-
-def num_noises(vocab_size: int) -> int:
-    """How many random numbers a categorical draw uses."""
-    size = math.isqrt(vocab_size)
-    return math.ceil(vocab_size / size) + size
 
 
 def fresh_seed() -> int:

@@ -104,8 +104,6 @@ class Admission:
         shrinks = request.shrink_in_batch and (params.greedy or not repeats) and plan.given is None and plan.tree is None
         learned = self.pair.learned_costs(priced) if shrinks or not repeats else None
         costs = self.pair.costs(priced) if repeats or learned is None else learned.table()
-        if plan.drafting is None or not (plan.drafting.drafts_windows and pipelines[0].tempers_only):
-            costs = replace(costs, call=None)  # the host reads every draft, so that each is a call
         started = self._started(request, plan, seed, costs)
         known = self.pair.translation.to_draft if started.vocabularies is not None and self.pair.translation else None
         window = partial(self._window, plan, costs, learned, repeats, shrinks)

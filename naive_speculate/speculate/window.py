@@ -7,9 +7,6 @@ learned while running, one for each range of the draft's confidence; before a dr
 drafts counts. Costs are learned as well; a table is the prior. Where the request has a seed, the costs are those of
 the table, so that the seed repeats the run. In a batch, windows are at most as long as pays for all its rows together.
 
-Where one call drafts several tokens, the length with the best rate is chosen before the call. Confidence then decides how many
-of them are verified, and whether another call pays.
-
 A window ends after a sampled token. Dropping that token because of its own probability would not be lossless.
 """
 
@@ -22,8 +19,6 @@ from naive_speculate.costs import CostTable, LearnedCosts
 
 MAX_AUTO_WINDOW = 16
 _PROBE_EVERY = 8
-_LENGTHS = (2, 3, 5, 8)  # lengths of calls that draft several tokens: each has its own graph, with its own copy of the weights
-_MORE = 4  # tokens per call where no length was chosen
 # Prior acceptance rates by confidence; the last is for certain drafts, such as copies. A greedy draft of low confidence
 # is often rejected (by SmolLM2, of its head's, 0.03, 0.11, 0.24, 0.36, 0.52, 0.73, 0.86, 0.92 are accepted); the tales pair's,
 # made for its target, less often. A sampled one is wrong less often: where the draft is uncertain, so is the target.
@@ -48,10 +43,6 @@ class FixedWindow:
     def max_drafts(self, num_rows: int = 1) -> int:
         """The most drafts that this step may have, in a batch of so many rows."""
         return self.limit
-
-    def next_call(self) -> int:
-        """How many tokens the next call drafts, where one call drafts several."""
-        return _MORE if self.adaptive else self.limit
 
     def restart(self) -> None:
         """This step's window is drafted again."""
@@ -125,7 +116,6 @@ class AutoWindow:
         self._seen = [trust] * len(prior)
         self._any_kept, self._any_seen = of_any * any_prior, of_any
         self._steps_without_drafts = 0
-        self._paid = self._length = 0  # tokens that the calls so far draft, and those of one call
         self._window: list[int] = []
         self._reach = 1.0
         self._rate = 1.0
@@ -136,37 +126,24 @@ class AutoWindow:
         most = MAX_AUTO_WINDOW
         if self._learned is not None:
             most = most if num_rows == 1 else self._learned.window(num_rows, most)
-            table = self._alone if self._alone and num_rows == 1 else self._learned.table(num_rows)
-            self._use(replace(table, call=None) if self.costs.call is None else table)
-        rates = [tokens / cost for tokens, cost in self._ahead(1.0, 1.0, self.costs.verify_cost(0))]
-        self._rate = max(rates)
+            self._use(self._alone if self._alone and num_rows == 1 else self._learned.table(num_rows))
+        self._rate = max(tokens / cost for tokens, cost in self._ahead(1.0, 1.0, self.costs.verify_cost(0)))
         if self._pays() or self._steps_without_drafts >= _PROBE_EVERY:
             self._steps_without_drafts = 0
-            if self.costs.call is not None:
-                self._paid = self._length = max(_LENGTHS, key=lambda length: rates[length - 1])
             return most
         self._steps_without_drafts += 1
         return 0
 
-    def next_call(self) -> int:
-        """See `FixedWindow`."""
-        left = self._paid - len(self._window)
-        return next(length for length in _LENGTHS if length >= left) if self._paid else _MORE
-
     def restart(self) -> None:
         """This step's window is drafted again."""
-        self._window, self._reach, self._paid = [], 1.0, 0
+        self._window, self._reach = [], 1.0
 
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one of this draft probability."""
         bucket = sum(confidence >= edge for edge in _BUCKETS)
         self._window.append(bucket)
         self._reach *= self._kept[bucket] / self._seen[bucket]
-        if confidence < self._least or not self._pays():
-            return False
-        if len(self._window) == self._paid:
-            self._paid += self._length
-        return True
+        return confidence >= self._least and self._pays()
 
     def learn(self, num_accepted: int, num_judged: int) -> None:
         """Learn from a verdict."""
@@ -182,15 +159,13 @@ class AutoWindow:
         return copy(self)
 
     def _use(self, costs: CostTable) -> None:
-        self.costs = costs = replace(costs, draft=0.0, call=None) if self._copies else costs
+        self.costs = costs = replace(costs, draft=0.0) if self._copies else costs
         verify = [costs.verify_cost(count) for count in range(MAX_AUTO_WINDOW + 1)]
         self._verify_one_more = [more - less for less, more in pairwise(verify)]
 
     def _pays(self) -> bool:
         """Whether some number of further drafts gains more tokens than the same time gives at the run's best rate."""
-        another_call = len(self._window) == self._paid > 0  # the first is in the table
-        call = (self.costs.call or 0.0) if another_call else 0.0
-        return any(gain > self._rate * cost for gain, cost in self._ahead(self._reach, 0.0, call))
+        return any(gain > self._rate * cost for gain, cost in self._ahead(self._reach, 0.0, 0.0))
 
     def _ahead(self, reach: float, tokens: float, cost: float) -> Iterator[tuple[float, float]]:
         """Expected tokens and costs with one more draft, two more …"""
@@ -198,9 +173,7 @@ class AutoWindow:
         for more in range(len(self._window) + 1, MAX_AUTO_WINDOW + 1):
             reach *= share
             tokens += reach
-            cost += self._verify_one_more[more - 1]
-            if more > self._paid:
-                cost += self.costs.draft
+            cost += self._verify_one_more[more - 1] + self.costs.draft
             yield tokens, cost
 
 
@@ -225,10 +198,6 @@ class CopyOrAskWindow:
     def use(self, copies: bool) -> None:
         """This step's drafts are copies, or a model's."""
         self._used = self._copying if copies else self._asking
-
-    def next_call(self) -> int:
-        """See `FixedWindow`."""
-        return self._used.next_call()
 
     def restart(self) -> None:
         """This step's window is drafted again."""

@@ -283,7 +283,7 @@ class _Made:
 
     def __init__(self, drafter: BatchDrafter) -> None:
         self.drafter = drafter
-        self.obstacle, self.drafts_windows = drafter.obstacle, drafter.drafts_windows
+        self.obstacle = drafter.obstacle
 
     def __call__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
         if vocab_size != self.drafter.vocab_size:

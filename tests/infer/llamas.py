@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config, Qwen3Config
 
-from naive_speculate.infer import BatchLanguageModel, TransformersLanguageModel
+from naive_speculate.infer import BatchLanguageModel
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.model import LlamaLanguageModel
+from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
-from naive_speculate.infer.llama.weights import rotary_of, shape_of, weights_of
 from tests.tiny import shape
 
 VOCAB = 97
@@ -64,8 +64,9 @@ def compute_again(compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], Non
 def made(source: PreTrainedModel, executor: str) -> LlamaLanguageModel:
     if executor != "graphs":
         return LlamaLanguageModel.from_transformers(source, executor)
-    lean = TorchLlama(shape_of(source), weights_of(source), rotary_of(source))
-    return LlamaLanguageModel(TransformersLanguageModel(source), GraphLlama(lean, compute_again), "torch")
+    stored = StoredLlama.of(source)
+    lean = TorchLlama(stored.shape, stored.weights, stored.rotary)
+    return LlamaLanguageModel(stored, "torch", GraphLlama(lean, compute_again))
 
 
 def tokens(rows: int, count: int) -> torch.Tensor:

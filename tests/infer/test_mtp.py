@@ -220,9 +220,7 @@ def test_only_the_shards_with_the_layer_are_read(tmp_path):
 def test_nothing_is_fetched_to_find_a_layer_and_plain_decoding_needs_none(monkeypatch):
     """A model made in memory has no files, whatever the Hub has under the name of its class."""
     asked = []
-    monkeypatch.setattr(
-        "naive_speculate.infer.head.files.cached_file", lambda *given, **options: asked.append((given, options))
-    )
+    monkeypatch.setattr("naive_speculate.infer.files.cached_file", lambda *given, **options: asked.append((given, options)))
     pair = ModelPair(wrap(tiny_llama(1, 0), executor="transformers"))
     result = SpeculativeDecoder(pair).generate([1, 2], SamplingParams(max_tokens=2), num_draft_tokens=0, drafter="mtp")
     assert len(result.token_ids) == 2

@@ -29,7 +29,7 @@ def test_a_model_read_from_its_folder_is_the_one_that_transformers_loads(tmp_pat
     folder = saved(tmp_path, tie_word_embeddings=tied)
     stored = read_llama(folder, CPU, torch.float32)
     assert stored is not None
-    lean = LlamaLanguageModel.from_stored(stored, executor)
+    lean = LlamaLanguageModel(stored, executor)
     usual = LlamaLanguageModel.from_transformers(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), executor)
     told = ("name", "eos_token_ids", "vocab_size", "max_positions", "num_parameters", "num_layers", "hidden_size", "executor")
     assert {name: getattr(lean, name) for name in told} == {name: getattr(usual, name) for name in told}

@@ -16,7 +16,6 @@ TABLES = {
     "a cheap draft": CostTable(0.11, (1.0, 1.39, 1.47, 1.55, 1.64, 1.72, 1.80, 1.88, 1.96)),
     "a GPU": CostTable(0.05, tuple(1 + 0.02 * k for k in range(9))),
     "a costly draft": CostTable(0.5, tuple(1 + 0.05 * k for k in range(9))),
-    "windows in one call": CostTable(0.08, (1.0, 1.35, 1.4, 1.52, 1.61, 1.67, 1.74, 1.81, 1.85), 0.06),
     "lookup": CostTable(0.0, (1.0, 1.39, 1.47, 1.55, 1.64, 1.72, 1.80, 1.88, 1.96)),
 }
 
@@ -54,18 +53,15 @@ def tokens_per_cost(
     made, spent = 0, 0.0
     kinds, shares = range(len(text.kept)), list(accumulate(text.shares))
     while made < tokens:
-        limit, fates, paid = min(window.max_drafts(), tokens - made - 1), [], 0
+        limit, fates = min(window.max_drafts(), tokens - made - 1), []
         while len(fates) < limit:
-            if costs.call is not None and len(fates) == paid:
-                paid += window.next_call()
-                spent += costs.call if fates else 0.0  # that of the first is in the table
             kind = dice.choices(kinds, cum_weights=shares)[0]
             fates.append(dice.random() < text.kept[kind])
             if not window.should_continue(text.confidences[kind]):
                 break
         kept = [*fates, False].index(False)
         window.learn(kept, min(kept + 1, len(fates)))
-        drafting, verifying = max(paid, len(fates)) * costs.draft, costs.verify_cost(len(fates))
+        drafting, verifying = len(fates) * costs.draft, costs.verify_cost(len(fates))
         spent += drafting + verifying
         if learned is not None:
             noise = 0.02 * dice.choice((0.95, 1.0, 1.05)) * (5 if dice.random() < 0.1 else 1)

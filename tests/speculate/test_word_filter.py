@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,13 +11,9 @@ from transformers import PreTrainedTokenizerFast
 
 from benchmarks.classroom import read_prompts
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
-from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.sampling.words import WordList, classroom_words
-from naive_speculate.speculate.draft import whole_windows
-from tests.infer.test_draft_window import OneByOne, check_alike, executed, outputs
 from tests.speculate.rows import same_alone
 from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
-from tests.tiny import save_model, tiny_llama
 
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
 LETTERS = {"<end>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4}
@@ -67,55 +62,6 @@ def test_every_path_gives_the_filtered_targets_distribution(prompt, drafter, str
     found = enumerate_outputs(pair, prompt, params, **options)
     assert sum(found.values()) == pytest.approx(1, abs=1e-9)
     assert largest_difference(found, exact_outputs(filtered(target, prompt), 3)) < 1e-6
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory) -> tuple[ModelPair, ModelPair]:
-    """A pair with words whose draft makes windows in one call, and the same pair without."""
-    folder: Path = tmp_path_factory.mktemp("words")
-    save_model(tiny_llama(1, seed=0), folder)
-    tokenizer, target = PreTrainedTokenizerFast.from_pretrained(folder), executed(0)
-    return ModelPair(target, executed(1), tokenizer), ModelPair(target, executed(1, OneByOne), tokenizer)
-
-
-SOME = {
-    "alone": WordList([f"w{number}" for number in range(0, 97, 9)]),
-    "after others": WordList([f"w{number}[0-9]? w[0-9]*{number}" for number in range(10)]),
-}
-
-
-WINDOWS = [{"num_draft_tokens": 4}, {"num_draft_tokens": "auto"}, {"num_draft_tokens": 7, "draft_confidence": 0.2}]
-
-
-@pytest.mark.parametrize(
-    ("temperature", "words", "window"),
-    [
-        (0.0, "alone", WINDOWS[1]),
-        (0.7, "after others", WINDOWS[0]),
-        (1.5, "alone", WINDOWS[2]),
-    ],
-)
-def test_windows_in_few_calls_are_those_that_are_drawn_one_by_one(pairs, temperature, words, window):
-    params = [
-        SamplingParams(temperature=temperature, max_tokens=n, seed=n, filter_words=SOME[words] if n != 9 else None)
-        for n in (14, 9, 10)
-    ]
-    prompts = [[1, 2, 3], [7, 8, 9, 10, 11, 3], [5]]
-    check_alike(*(outputs(pair, prompts, params, detail="probs", drafter="model", **window) for pair in pairs))
-
-
-def test_few_calls_stay_few_with_a_word_filter(small_decoder, monkeypatch):
-    """Where no listed word can be completed, the windows are as fast as ever."""
-    made: list[bool] = []
-    original = LlamaLanguageModel.draft_window
-    monkeypatch.setattr(LlamaLanguageModel, "draft_window", lambda *given: made.append(True) or original(*given))
-    by_host: list[bool] = []
-    undo = whole_windows._Drawing.undo
-    monkeypatch.setattr(whole_windows._Drawing, "undo", lambda drawing: by_host.append(True) or undo(drawing))
-    params = SamplingParams(temperature=0.7, max_tokens=18, seed=1, filter_words="classroom")
-    metrics = small_decoder.generate(PROMPTS[0], params, drafter="model").metrics
-    assert len(made) == metrics.num_spec_steps
-    assert not by_host
 
 
 def written(decoder: SpeculativeDecoder, trace: Trace, prompt: str) -> list[str]:

@@ -3,19 +3,20 @@
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from naive_speculate.infer.gguf.library import Context, llama_cpp
-from naive_speculate.infer.rows import Rows, SharedCache
+from naive_speculate.infer.rows import BatchCache
 
 _FIRST_CELLS = 512
 
 
-class GgufCache(SharedCache):
-    """A `BatchCache` whose keys and values are stored by llama.cpp, in a context that `new_context` makes for a number of
+class GgufCache(BatchCache):
+    """A cache whose keys and values are stored by llama.cpp, in a context that `new_context` makes for a number of
     tokens. Raises `ValueError` if there are more rows than llama.cpp has sequences."""
 
     def __init__(self, new_context: Callable[[int], Context], batch_size: int, vocab_size: int) -> None:
@@ -26,12 +27,8 @@ class GgufCache(SharedCache):
         self._new_context = new_context
         self._vocab_size = vocab_size
         self._library = llama_cpp()
-        self._batch = _Batch(Context.MAX_TOKENS)
         self._context = new_context(_FIRST_CELLS)
         self._lock = threading.Lock()
-
-    def rows(self, rows: Sequence[int]) -> "GgufRows":
-        return GgufRows(self, rows)
 
     def add_rows(self, count: int) -> None:
         """Add `count` rows; a `ValueError` if there are more than llama.cpp has sequences."""
@@ -46,9 +43,6 @@ class GgufCache(SharedCache):
         self._library.llama_memory_seq_cp(self._context.memory, source, destination, -1, -1)
         self.lengths[destination] = self.lengths[source]
 
-    def clear_row(self, row: int) -> None:
-        self.keep(row, 0)
-
     def keep(self, row: int, num_tokens: int) -> None:
         length = max(0, num_tokens)
         if length < self.lengths[row]:
@@ -61,50 +55,33 @@ class GgufCache(SharedCache):
         if self._context.num_cells > 2 * wanted:
             self._move(wanted)
 
-    def empty(self) -> None:
-        """Remove all tokens, so that the cache can be used again."""
-        self.lengths = [0]
-        self._library.llama_memory_clear(self._context.memory, False)
-
-    @property
-    def num_cells(self) -> int:
-        """Capacity in tokens."""
-        return self._context.num_cells
-
     def decode(self, rows: Sequence[int], query: Sequence[Sequence[int]], num_logits: int) -> torch.Tensor:
         """Compute and store tokens that follow the rows' own, the same number for each of these distinct rows. Returns the
         logits of the last `num_logits` tokens, float32, shape `[rows * num_logits, vocab_size]`. Raises `MemoryError` if memory
         is insufficient (the rows are unchanged), `RuntimeError` if llama.cpp fails."""
         num_new = len(query[0])
-        first_wanted = num_new - num_logits
+        starts = np.array([self.lengths[row] for row in rows])
+        batch = _Batch(
+            tokens=np.array(query, np.int32).ravel(),
+            positions=(starts[:, None] + np.arange(num_new)).astype(np.int32).ravel(),
+            rows=np.repeat(np.array(rows, np.int32), num_new),
+            wanted=np.tile(np.arange(num_new) >= num_new - num_logits, len(rows)).astype(np.int8),
+        )
         with self._lock:
             needed = sum(self.lengths) + len(rows) * num_new
             if needed > self._context.num_cells:
                 self._move(max(needed, self._context.num_cells * 3 // 2))
-            if len(rows) * num_new <= Context.MAX_TOKENS:
-                batch = self._batch
-                for index, row in enumerate(rows):
-                    batch.put(index * num_new, query[index], row, self.lengths[row], first_wanted)
-                logits = self._compute(rows, len(rows) * num_new, len(rows) * num_logits)
-            else:
-                found = [self._row(rows, row, tokens, first_wanted) for row, tokens in zip(rows, query, strict=True)]
-                logits = torch.cat(found)
+            begins = range(0, len(rows) * num_new, Context.MAX_TOKENS)
+            found = [self._compute(rows, batch, begin, begin + Context.MAX_TOKENS) for begin in begins]
             for row in rows:
                 self.lengths[row] += num_new
-        return logits
-
-    def _row(self, rows: Sequence[int], row: int, tokens: Sequence[int], first_wanted: int) -> torch.Tensor:
-        """The tokens of one row, in several calls if needed."""
-        found = []
-        for begin in range(0, len(tokens), Context.MAX_TOKENS):
-            part = tokens[begin : begin + Context.MAX_TOKENS]
-            self._batch.put(0, part, row, self.lengths[row] + begin, first_wanted - begin)
-            found.append(self._compute(rows, len(part), min(len(part), max(0, begin + len(part) - first_wanted))))
         return torch.cat(found)
 
-    def _compute(self, rows: Sequence[int], num_tokens: int, num_outputs: int) -> torch.Tensor:
+    def _compute(self, rows: Sequence[int], batch: "_Batch", begin: int, end: int) -> torch.Tensor:
+        """The logits of one call, over the tokens from `begin` to `end`."""
         library, handle = self._library, self._context.handle
-        status = library.llama_decode(handle, self._batch.of(num_tokens))
+        num_tokens, num_outputs = len(batch.tokens[begin:end]), int(batch.wanted[begin:end].sum())
+        status = library.llama_decode(handle, batch.part(begin, num_tokens))
         if status != 0:
             for row in rows:
                 library.llama_memory_seq_rm(self._context.memory, row, self.lengths[row], -1)
@@ -128,35 +105,23 @@ class GgufCache(SharedCache):
         self._context = context
 
 
-class GgufRows(Rows[GgufCache]):
-    """Some rows of a `GgufCache`, as the model's `forward` takes them."""
-
-
+@dataclass
 class _Batch:
-    """A `llama_batch` that is filled for every call."""
+    """Tokens in the form of `llama_decode`, each with its position, its row, and whether its logits are wanted."""
 
-    def __init__(self, size: int) -> None:
-        self._tokens, self._positions, self._rows, self._ones = (np.ones(size, np.int32) for _ in range(4))
-        self._wanted = np.zeros(size, np.int8)
-        each = range(self._rows.ctypes.data, self._rows.ctypes.data + self._rows.nbytes, self._rows.itemsize)
-        self._row_pointers = (ctypes.c_void_p * size)(*each)
-        self._batch = llama_cpp().llama_batch()
-        for name, values in (("token", self._tokens), ("pos", self._positions), ("n_seq_id", self._ones)):
-            setattr(self._batch, name, values.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)))
-        self._batch.seq_id = ctypes.cast(self._row_pointers, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
-        self._batch.logits = self._wanted.ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
-        self._counting = np.arange(size, dtype=np.int32)
+    tokens: np.ndarray[Any, Any]
+    positions: np.ndarray[Any, Any]
+    rows: np.ndarray[Any, Any]
+    wanted: np.ndarray[Any, Any]
 
-    def put(self, begin: int, tokens: Sequence[int], row: int, position: int, first_wanted: int) -> None:
-        """Write a row's tokens from index `begin` on; logits are computed from token `first_wanted` on."""
-        end = begin + len(tokens)
-        self._tokens[begin:end] = tokens
-        self._positions[begin:end] = self._counting[: len(tokens)] + position
-        self._rows[begin:end] = row
-        self._wanted[begin:end] = 0
-        self._wanted[begin + max(0, first_wanted) : end] = 1
-
-    def of(self, num_tokens: int) -> Any:
-        """The first `num_tokens` tokens, in the form of `llama_decode`."""
-        self._batch.n_tokens = num_tokens
-        return self._batch
+    def part(self, begin: int, count: int) -> Any:
+        """A `llama_batch` of some of the tokens; it refers to their memory."""
+        each = range(self.rows.ctypes.data, self.rows.ctypes.data + self.rows.nbytes, self.rows.itemsize)
+        self._row_pointers = (ctypes.c_void_p * count)(*each[begin : begin + count])
+        self._ones = np.ones(count, np.int32)
+        batch = llama_cpp().llama_batch(n_tokens=count)
+        for name, values in (("token", self.tokens[begin:]), ("pos", self.positions[begin:]), ("n_seq_id", self._ones)):
+            setattr(batch, name, values.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)))
+        batch.seq_id = ctypes.cast(self._row_pointers, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
+        batch.logits = self.wanted[begin:].ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
+        return batch

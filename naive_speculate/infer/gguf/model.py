@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,11 @@ import torch
 
 from naive_speculate.infer.end_tokens import HasEndTokens
 from naive_speculate.infer.forward import check_query, checked_num_logits
-from naive_speculate.infer.gguf.cache import GgufCache, GgufRows
+from naive_speculate.infer.gguf.cache import GgufCache
 from naive_speculate.infer.gguf.library import Context, ModelFile, llama_cpp
 from naive_speculate.infer.protocols import KVCache, KVState
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+from naive_speculate.infer.ragged_cache import RaggedKVCache
+from naive_speculate.infer.rows import Rows, row_by_row
 from naive_speculate.infer.threads import num_threads
 from naive_speculate.text import num_shared
 
@@ -21,7 +21,6 @@ CACHE_TYPES = {"float32": 0, "float16": 1, "bfloat16": 30}  # types of keys and 
 _GPUS = ("cuda", "metal", "vulkan")
 _ALL_FLOAT32 = "0"
 _FLASH_NEVER, _FLASH_AUTO = 0, -1
-_MAX_SPARE, _MAX_SPARE_CELLS = 2, 4096
 
 
 class GgufLanguageModel(HasEndTokens):
@@ -67,21 +66,12 @@ class GgufLanguageModel(HasEndTokens):
         self.max_positions = int(library.llama_model_n_ctx_train(handle))
         self.num_parameters = int(library.llama_model_n_params(handle))
         self.eos_token_ids = _ends(self._file, self.vocab_size)
-        self._spare: list[GgufCache] = []
-        self._replays: weakref.WeakKeyDictionary[Any, _Replay] = weakref.WeakKeyDictionary()
+        # for plain caches: the rows that stand for one, and their tokens
+        self._replays: weakref.WeakKeyDictionary[Any, tuple[GgufCache, list[list[int]]]] = weakref.WeakKeyDictionary()
 
     def new_cache(self, batch_size: int) -> GgufCache:
         """An empty cache for `batch_size` rows."""
-        if batch_size == 1:
-            with suppress(IndexError):
-                return self._spare.pop()
         return GgufCache(self._context, batch_size, self.vocab_size)
-
-    def recycle(self, cache: GgufCache) -> None:
-        """Take back an unused cache for a later `new_cache`, unless it is large."""
-        if len(self._spare) < _MAX_SPARE and cache.num_cells <= _MAX_SPARE_CELLS:
-            cache.empty()
-            self._spare.append(cache)
 
     def _context(self, num_cells: int) -> Context:
         return Context(self._file, num_cells, num_threads(), self._options)
@@ -89,7 +79,7 @@ class GgufLanguageModel(HasEndTokens):
     def forward(
         self,
         query_token_ids: torch.Tensor,
-        kv_cache: KVCache | GgufCache | GgufRows,
+        kv_cache: Any,
         *,
         num_logits: int | None = None,
         layers: Sequence[int] = (),
@@ -109,72 +99,54 @@ class GgufLanguageModel(HasEndTokens):
         query = query_token_ids.tolist()
         if min(map(min, query)) < 0 or max(map(max, query)) >= self.vocab_size:
             raise ValueError(f"query_token_ids must be between 0 and {self.vocab_size - 1}, got {query!r:.80}")
-        if isinstance(kv_cache, (GgufCache, GgufRows)):
-            rows = kv_cache if isinstance(kv_cache, GgufRows) else kv_cache.all_rows()
-        else:
-            rows = self._replayed(kv_cache, batch_size)
+        view = kv_cache.all_rows() if isinstance(kv_cache, GgufCache) else kv_cache
+        own = isinstance(view, Rows) and isinstance(view.cache, GgufCache)
+        rows: Any = view if own else self._replayed(view, batch_size)
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
         lengths = rows.lengths
         if (reached := min(lengths) + num_new) > self.max_positions:
             raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
         if max(lengths) + num_new > self.max_positions:
-            logits = self._one_by_one(rows, query, num_logits)
+            logits = self._one_by_one(rows, query_token_ids, num_logits)
         else:
             logits = rows.cache.decode(rows.indices, query, num_logits).view(batch_size, num_logits, -1)
-        if not isinstance(kv_cache, (GgufCache, GgufRows)):
+        if not own:
             ids = query_token_ids[:, None, :, None]
-            kv_cache.update([KVState(ids, ids)])
-            self._replays[kv_cache].add(query)
+            view.update([KVState(ids, ids)])
+            cache, held = self._replays[view]
+            self._replays[view] = cache, [before + tokens for before, tokens in zip(held, query, strict=True)]
         return logits
 
-    def _one_by_one(self, rows: GgufRows, query: list[list[int]], num_logits: int) -> torch.Tensor:
+    def _one_by_one(self, rows: Rows[GgufCache], query: torch.Tensor, num_logits: int) -> torch.Tensor:
         """One forward per row. Padding after the last position gets zero logits."""
-        num_new = len(query[0])
-        out = torch.zeros(len(query), num_logits, self.vocab_size)
-        for logits, tokens, row, length in zip(out, query, rows.indices, rows.lengths, strict=True):
-            count = min(num_new, max(0, self.max_positions - length))
-            if wanted := max(0, count - (num_new - num_logits)):
-                logits[:wanted] = rows.cache.decode([row], [tokens[:count]], wanted)
-            elif count:
-                rows.cache.decode([row], [tokens[:count]], 1)
-            rows.cache.lengths[row] = length + num_new
-        return out
+        num_new, lengths = query.shape[1], rows.lengths
+        fits = [min(num_new, max(0, self.max_positions - length)) for length in lengths]
 
-    def _replayed(self, kv_cache: KVCache, batch_size: int) -> GgufRows:
+        def one(index: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, None]:
+            return rows.cache.decode([rows.indices[index]], [token_ids.tolist()], min(num_logits, len(token_ids))), None
+
+        logits, _ = row_by_row(query, fits, num_logits, one)
+        for row, length in zip(rows.indices, lengths, strict=True):
+            rows.cache.lengths[row] = length + num_new
+        return logits
+
+    def _replayed(self, kv_cache: Any, batch_size: int) -> Rows[GgufCache]:
         """Rows with the tokens of a plain cache that this model filled; states that were not cropped are reused."""
-        if not isinstance(kv_cache, KVCache) or isinstance(kv_cache, (RaggedKVCache, CacheRows)):
+        if not isinstance(kv_cache, KVCache) or isinstance(kv_cache, RaggedKVCache | Rows):
             raise ValueError(f"kv_cache must be of this model's new_cache or a plain KVCache, got {type(kv_cache).__name__}")
         states = kv_cache.get_kv_states()
         if states and (len(states) != 1 or states[0].keys.dtype != torch.int64 or states[0].keys.shape[0] != batch_size):
             raise ValueError(f"kv_cache belongs to another model, or does not have {batch_size} rows")
         history = states[0].keys[:, 0, :, 0].tolist() if states else [[] for _ in range(batch_size)]
-        replay = self._replays.get(kv_cache)
-        if replay is None:
-            replay = self._replays[kv_cache] = _Replay(self.new_cache(batch_size))
-        return replay.with_tokens(history)
-
-
-class _Replay:
-    """The rows of a plain cache, and their tokens."""
-
-    def __init__(self, cache: GgufCache) -> None:
-        self.cache = cache
-        self.held: list[list[int]] = [[] for _ in cache.lengths]
-
-    def with_tokens(self, history: list[list[int]]) -> GgufRows:
-        """The rows, rolled back and extended to hold these tokens."""
-        for row, (held, tokens) in enumerate(zip(self.held, history, strict=True)):
-            shared = num_shared(held, tokens)
-            self.cache.keep(row, shared)
+        cache, held = self._replays.get(kv_cache) or (self.new_cache(batch_size), [[]] * batch_size)
+        for row, (before, tokens) in enumerate(zip(held, history, strict=True)):
+            shared = num_shared(before, tokens)
+            cache.keep(row, shared)
             if tokens[shared:]:
-                self.cache.decode([row], [tokens[shared:]], 1)
-        self.held = history
-        return self.cache.all_rows()
-
-    def add(self, query: list[list[int]]) -> None:
-        """Record tokens that the rows have gained."""
-        self.held = [held + tokens for held, tokens in zip(self.held, query, strict=True)]
+                cache.decode([row], [tokens[shared:]], 1)
+        self._replays[kv_cache] = cache, history
+        return cache.all_rows()
 
 
 def _ends(file: ModelFile, vocab_size: int) -> tuple[int, ...]:

@@ -10,8 +10,8 @@ import torch
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.model import Head
-from naive_speculate.infer.head.torch import TorchHead
 from naive_speculate.infer.head.weights import HeadWeights
+from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
 
@@ -33,7 +33,7 @@ class BlockHead(Head):
     """
 
     role: ClassVar[str] = "block"
-    _forward: "_TorchBlock"
+    _forward: TorchLlama
 
     def __init__(
         self,
@@ -48,48 +48,37 @@ class BlockHead(Head):
         super().__init__(weights, shape, layers, name, "torch")
         self.block_size = block_size
         self._masks = [mask_token_id] * (block_size - 1)
-        self._forward = _TorchBlock(shape, weights, rotary)
+        self._forward = TorchLlama(shape, weights, rotary)
 
+    @torch.inference_mode()
     def read(self, features: torch.Tensor, rows: CacheRows) -> None:
         """Extend the rows by the target's hidden states at their next tokens, padding included. `features`: hidden states of
         `layers`, concatenated, shape `[rows, num_tokens, len(layers) * target_hidden_size]`; `rows`: rows of a cache of this
         block drafter. Raises `ValueError` if their width differs."""
-        self._require(rows)
-        self._forward.read(self._checked(features), rows)
-        rows.advance(features.shape[1])
+        rows.cache.require(self._forward, self._shape, self.dtype, self.device)
+        llama, num_new = self._forward, features.shape[1]
+        states = llama.norm(self.fuse(features), self._weights.hidden_norm)
+        tables = llama.rotary.up_to(rows.get_num_tokens() + num_new)
+        rotation = llama.rotation(tables, rows.positions(num_new, self.device))
+        for index, layer in enumerate(self._weights.layers):
+            _, keys, values = llama.project(layer, states, rotation)
+            rows.write(index, keys, values)
+        rows.advance(num_new)
 
+    @torch.inference_mode()
     def draft(self, token_ids: Sequence[int], rows: CacheRows) -> torch.Tensor:
         """The logits of each row's draft tokens; the rows' ends do not move. `token_ids`: each row's last token; `rows`: rows
         that hold the states of all tokens before it. The result has shape `[rows, block_size - 1, vocab_size]`, minus infinity
         for tokens that it does not have."""
-        self._require(rows)
+        rows.cache.require(self._forward, self._shape, self.dtype, self.device)
+        llama, size = self._forward, self.block_size
         block = on_device([[token, *self._masks] for token in token_ids], self.device)
-        return self._in_target_tokens(self._forward.draft(block, rows))
-
-
-class _TorchBlock(TorchHead):
-    """The forwards of a block drafter in torch."""
-
-    @torch.inference_mode()
-    def read(self, features: torch.Tensor, rows: CacheRows) -> None:
-        """Write keys and values of fused states after the rows' ends; the ends do not move."""
-        llama, num_new = self._llama, features.shape[1]
-        states = llama.norm(self.fuse(features), self._weights.hidden_norm)
-        tables = llama.rotary.up_to(rows.get_num_tokens() + num_new)
-        rotation = llama.rotation(tables, rows.positions(num_new, llama.device))
-        for index, layer in enumerate(self._weights.layers):
-            _, keys, values = llama.project(layer, states, rotation)
-            rows.write(index, keys, values)
-
-    @torch.inference_mode()
-    def draft(self, block: torch.Tensor, rows: CacheRows) -> torch.Tensor:
-        """Logits at all positions of the blocks but the first."""
-        llama, size = self._llama, block.shape[1]
-        positions, num_keys = rows.positions(size, llama.device), rows.get_num_tokens() + size
-        keys = torch.arange(num_keys, device=llama.device)
+        positions, num_keys = rows.positions(size, self.device), rows.get_num_tokens() + size
+        keys = torch.arange(num_keys, device=self.device)
         seen = keys <= positions[:, None, -1:, None]
         masks = {
             window: seen if window is None else seen & (keys > positions[:, None, :, None] - window)
-            for window in set(self.shape.windows)
+            for window in set(self._shape.windows)
         }
-        return llama.compute(block, positions, llama.rotary.up_to(num_keys), masks, rows.write, size - 1)[0]
+        logits, _ = llama.compute(block, positions, llama.rotary.up_to(num_keys), masks, rows.write, size - 1)
+        return self._in_target_tokens(logits)

@@ -20,20 +20,20 @@ embeddings and output matrix are the target's. Its configuration has `block_size
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from naive_speculate.infer.damage import damaged_file
+from naive_speculate.infer.files import damaged_file
 from naive_speculate.infer.head.block import BlockHead
 from naive_speculate.infer.head.files import declares_block, declares_head, read_config, read_tensors
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.target_layers import block_layers, option, target_layers
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.stored import full_config
+from naive_speculate.infer.llama.stored import LazyTensors, full_config
 from naive_speculate.infer.llama.weights import (
     LlamaShape,
     RotaryTable,
@@ -155,7 +155,7 @@ def _weights(
     before_residual = bool(option(config, "norm_before_residual"))
     if adds and before_residual:
         raise ValueError("norm_before_residual is not supported for a head that adds states to embeddings")
-    take = _Tensors(tensors, _shapes(layer, adds or block))
+    take = _checked(tensors, _shapes(layer, adds or block))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
         embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size).to(tensors["fc.weight"])
@@ -205,31 +205,21 @@ def _shapes(config: Any, adds: bool) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-class _Tensors(Mapping[str, torch.Tensor]):
-    """Tensors of a checkpoint; reading one checks its shape and removes it from the dictionary."""
+def _checked(tensors: dict[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]]) -> LazyTensors:
+    """The tensors of a checkpoint; reading one checks its shape and removes it from the dictionary."""
 
-    def __init__(self, tensors: dict[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self._left, self._shapes = tensors, shapes
-
-    def __getitem__(self, name: str) -> torch.Tensor:
-        tensor = self._left.pop(name)
-        wanted = self._shapes.get(name, (-1,) * tensor.dim())
+    def read(name: str) -> torch.Tensor:
+        tensor = tensors.pop(name)
+        wanted = shapes.get(name, (-1,) * tensor.dim())
         if len(wanted) != tensor.dim() or any(size not in (-1, got) for size, got in zip(wanted, tensor.shape, strict=True)):
             shown = str(list(wanted)).replace("-1", "any")
             raise ValueError(f"{name} is {list(tensor.shape)}, its configuration requires {shown}")
         return tensor
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._left
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._left)
-
-    def __len__(self) -> int:
-        return len(self._left)
+    return LazyTensors(tensors, read)
 
 
-def _layer_norms(take: _Tensors, declared: bool) -> torch.Tensor | None:
+def _layer_norms(take: LazyTensors, declared: bool) -> torch.Tensor | None:
     names = [name for name in take if _FC_NORM.fullmatch(name)]
     if not names and not declared:
         return None

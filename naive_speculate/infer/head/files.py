@@ -4,14 +4,15 @@ Tensor names are those of vLLM's speculators: `layers.0.*`, where the EAGLE auth
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from transformers.utils.hub import cached_file
+
+from naive_speculate.infer.files import is_path, model_file, tensor_files
 
 
 def is_head(source: str | Path) -> bool:
@@ -23,7 +24,7 @@ def is_head(source: str | Path) -> bool:
     name = str(source)
     try:
         config = read_config(name)
-        return declares_head(config) or declares_block(config) or (_is_path(name) and "fc.weight" in _tensor_names(name))
+        return declares_head(config) or declares_block(config) or (is_path(name) and "fc.weight" in _tensor_names(name))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
         return False
 
@@ -41,9 +42,9 @@ def declares_block(config: Mapping[str, Any]) -> bool:
 
 def read_config(name: str) -> dict[str, Any]:
     """The configuration of a head; a `ValueError` if there is none."""
-    path = _file(name, "config.json")
+    path = model_file(name, "config.json")
     if path is None:
-        raise ValueError("there is no such folder" if _is_path(name) and not Path(name).exists() else "it has no config.json")
+        raise ValueError("there is no such folder" if is_path(name) and not Path(name).exists() else "it has no config.json")
     found: Any = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError("its config.json holds no configuration")
@@ -69,34 +70,5 @@ def _tensor_names(name: str) -> set[str]:
     return names
 
 
-def tensor_files(name: str, wanted: Callable[[str], object] = bool, fetch: bool = True) -> list[Path]:
-    """The safetensors files of a local folder or a Hub repository; of several, those with a tensor whose name is wanted.
-    Without `fetch`, only the cache of the Hub is read. Raises `ValueError` if one is missing."""
-    if (single := _file(name, "model.safetensors", fetch)) is not None:
-        return [single]
-    if (index := _file(name, "model.safetensors.index.json", fetch)) is None:
-        has_pickle = _file(name, "pytorch_model.bin", fetch) is not None
-        pickled = " (pytorch_model.bin is not read, since it can hold any program)" if has_pickle else ""
-        raise ValueError(f"it has no model.safetensors{pickled}")
-    files = []
-    shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-    for shard in sorted({file for tensor, file in shards.items() if wanted(tensor)}):
-        if (path := _file(name, shard, fetch)) is None:
-            raise ValueError(f"it has no {shard}, which {index.name} names")
-        files.append(path)
-    return files
-
-
 def _as_speculators(key: str) -> str:
     return key.removeprefix("model.").replace("midlayer.", "layers.0.")
-
-
-def _file(name: str, file: str, fetch: bool = True) -> Path | None:
-    if _is_path(name):
-        return path if (path := Path(name).expanduser() / file).is_file() else None
-    found = cached_file(name, file, local_files_only=not fetch, _raise_exceptions_for_missing_entries=False)
-    return None if found is None else Path(found)
-
-
-def _is_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or Path(name).exists()

@@ -1,24 +1,15 @@
 """A draft head for a target: its inputs, its forward, its cache."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 
-from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.head.torch import TorchHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.sampling.random_source import Race
-
-
-class _Forward(Protocol):
-    def fuse(self, features: Any) -> torch.Tensor: ...
-
-    def forward(
-        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
-    ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
 class Head:
@@ -45,29 +36,31 @@ class Head:
         self.device = weights.fuse.device
         self.dtype = weights.fuse.dtype
         self._shape = shape
-        self._token_ids = weights.token_ids
+        self._weights = weights
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)
 
-    def _checked(self, features: torch.Tensor) -> torch.Tensor:
-        """The target's hidden states on the head's device, in its dtype."""
+    @torch.inference_mode()
+    def fuse(self, features: torch.Tensor) -> torch.Tensor:
+        """One hidden state of the head's width from the target's hidden states. `features`: hidden states of `layers`,
+        concatenated, shape `[..., len(layers) * target_hidden_size]`. Raises `ValueError` if their width differs."""
         if features.shape[-1] != (width := len(self.layers) * self.target_hidden_size):
             raise ValueError(f"head {self.name!r} reads hidden states of width {width}, got {features.shape[-1]}")
-        return features.to(self.device, self.dtype)
-
-    def _require(self, rows: CacheRows) -> None:
-        """Check that the rows' cache belongs to this head."""
-        if rows.cache.filled_by is not self._forward:
-            shape = self._shape
-            rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, self.dtype, self.device)
-            rows.cache.filled_by = self._forward
+        features, epsilon = features.to(self.device, self.dtype), self._shape.norm_epsilon
+        if (norm := self._weights.input_norm) is not None:
+            features = F.rms_norm(features, norm.shape, norm, epsilon)
+        if (norms := self._weights.layer_norms) is not None:
+            parts = features.unflatten(-1, norms.shape)
+            features = (F.rms_norm(parts, norms.shape[1:], eps=epsilon) * norms).flatten(-2)
+        return F.linear(features, self._weights.fuse)
 
     def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
-        if self._token_ids is None:
+        """Logits of all of the target's tokens; minus infinity for those that the head does not have."""
+        if (token_ids := self._weights.token_ids) is None:
             return logits
-        return logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf).index_copy_(-1, self._token_ids, logits)
+        return logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf).index_copy_(-1, token_ids, logits)
 
 
 class DraftHead(Head):
@@ -78,8 +71,6 @@ class DraftHead(Head):
     its weights, on the target's device. `shape`: the shape of its layers; `vocab_size` is the head's own. `rotary`: its rotary
     embedding. `layers`, `name`: see `Head`. `executor`: "torch", or "onnx" (float32 on the CPU).
     """
-
-    _forward: _Forward
 
     def __init__(
         self,
@@ -98,11 +89,6 @@ class DraftHead(Head):
 
             self._forward = OnnxHead(shape, weights, rotary)
 
-    def fuse(self, features: torch.Tensor) -> torch.Tensor:
-        """One hidden state of the head's width from the target's hidden states. `features`: hidden states of `layers`,
-        concatenated, shape `[..., len(layers) * target_hidden_size]`. Raises `ValueError` if their width differs."""
-        return self._forward.fuse(self._checked(features))
-
     @torch.inference_mode()
     def forward(
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
@@ -119,43 +105,10 @@ class DraftHead(Head):
             tuple: Logits, shape `[len(last), vocab_size]`, minus infinity for tokens that the head does not have; and the
                 head's own hidden state, shape `[len(last), d]`.
         """
-        self._require(rows)
+        rows.cache.require(self._forward, self._shape, self.dtype, self.device)
         logits, hidden = self._forward.forward(token_ids, states, rows, last)
         rows.advance(token_ids.shape[1])
         return self._in_target_tokens(logits), hidden
-
-    @property
-    def drafts_windows(self) -> bool:
-        """Whether `draft_window` works for this head."""
-        return bool(getattr(self._forward, "drafts_windows", False))
-
-    def draft_window(
-        self,
-        query: Tokens,
-        states: torch.Tensor,
-        rows: CacheRows,
-        last: Sequence[int],
-        k: int,
-        vocab_size: int,
-        race: Race | None,
-        with_probs: bool,
-        fuses: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
-        """Choose k tokens, one after the other, in one call; draft tokens overwrite padding. See `OnnxHead.draft`.
-
-        The first forward is `forward`, or with `fuses` `fuse` and `forward`.
-        """
-        self._require(rows)
-        if fuses:
-            states = self._checked(states)
-        ends = [length + at + k for length, at in zip(rows.lengths, last, strict=True)]
-        found: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] = self._forward.draft(  # type: ignore[attr-defined]
-            query, states, rows, last, k, vocab_size, race, with_probs, fuses
-        )
-        rows.advance(num_new(query) + k - 1)
-        for row, end in zip(rows.indices, ends, strict=True):
-            rows.cache.keep(row, end)
-        return found
 
 
 def check_head(head: Any, target: Any) -> None:

@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.head.files import tensor_files
+from naive_speculate.infer.files import tensor_files
 from naive_speculate.infer.load import check_complete
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.transformers_model import RaggedStore, TransformersLanguageModel, additive_mask
@@ -54,8 +54,6 @@ class MtpHead:
     predicts token i + 2. The next draft token is drafted from its own output in place of the target's state. `target`: a model
     whose checkpoint has such a layer. Raises `ValueError` if its tensors are missing, misshapen or quantised.
     """
-
-    drafts_windows = False
 
     def __init__(self, target: Any) -> None:
         try:

@@ -18,17 +18,7 @@ class TorchHead:
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         self.shape = shape
         self._weights = weights
-        self._llama = TorchLlama(shape, weights.as_llama(), rotary)
-
-    @torch.inference_mode()
-    def fuse(self, features: torch.Tensor) -> torch.Tensor:
-        """See `DraftHead.fuse`; `features` have the weights' dtype and device."""
-        if (norm := self._weights.input_norm) is not None:
-            features = self._llama.norm(features, norm)
-        if (norms := self._weights.layer_norms) is not None:
-            parts = features.unflatten(-1, norms.shape)
-            features = (F.rms_norm(parts, norms.shape[1:], eps=self.shape.norm_epsilon) * norms).flatten(-2)
-        return F.linear(features, self._weights.fuse)
+        self._llama = TorchLlama(shape, weights, rotary)
 
     @torch.inference_mode()
     def forward(

@@ -7,36 +7,30 @@ from dataclasses import dataclass
 
 import torch
 
-from naive_speculate.infer.llama.weights import LlamaLayer, LlamaWeights
+from naive_speculate.infer.llama.weights import LlamaWeights
 
 
 @dataclass
-class HeadWeights:
-    """All weights; `d` is the head's own width, `t` the target's."""
+class HeadWeights(LlamaWeights):
+    """All weights; `d` is the head's own width, `t` the target's. As in a Llama, `embedding` are those of the target's tokens,
+    `[vocab_size, d]`, shared with the target if the head has none; `norm` is before the logits, and `head` is
+    `[draft_vocab_size, d]`."""
 
-    embedding: torch.Tensor  # embeddings of the target's tokens, `[vocab_size, d]`; shared with the target if the head has none
-    input_norm: torch.Tensor | None  # norm of the features before they are fused, `[len(layers) * t]`; optional
     fuse: torch.Tensor  # from the target's hidden states to one of the head's width, `[d, len(layers) * t]`
     hidden_norm: torch.Tensor  # norm of the hidden state before attention, `[d]`
+    input_norm: torch.Tensor | None = None  # norm of the features before they are fused, `[len(layers) * t]`; optional
     # `[d, d]`; the projected normed hidden state is added to the embedding, and the sum enters layers as in a Llama, similar to
     # multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2). None for EAGLE-3: there the first layer's
     # `attention_norm` norms the embedding, its `qkv` reads embedding and hidden state, concatenated, `[..., 2 * d]`, and the
     # residual stream is the hidden state alone
-    state_projection: torch.Tensor | None
-    layers: list[LlamaLayer]  # the decoder layers
-    norm: torch.Tensor  # norm before the logits, `[d]`
-    head: torch.Tensor  # `[draft_vocab_size, d]`
+    state_projection: torch.Tensor | None = None
     # the target token of each of the head's tokens, int64, `[draft_vocab_size]`; None where they are the same
-    token_ids: torch.Tensor | None
-    norm_before_residual: bool  # for EAGLE-3: whether the residual stream is the normed hidden state, not the plain one
+    token_ids: torch.Tensor | None = None
+    norm_before_residual: bool = False  # for EAGLE-3: whether the residual stream is the normed hidden state
     # norms of each target layer's hidden state before fusing, `[len(layers), t]` (EAGLE-3.1's `fc_norm`); optional
     layer_norms: torch.Tensor | None = None
     # whether the state for the next draft token is taken after `norm`, not before it (EAGLE-3.1, arXiv 2605.09992)
     norm_output: bool = False
-
-    def as_llama(self) -> LlamaWeights:
-        """The parts that a Llama has too."""
-        return LlamaWeights(self.embedding, self.layers, self.norm, self.head)
 
     @property
     def num_parameters(self) -> int:

@@ -3,22 +3,20 @@
 import importlib.metadata
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from packaging.version import Version
 
-from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.infer.end_tokens import HasEndTokens
 from naive_speculate.infer.forward import check_layers, check_query, checked_num_logits
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
-from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable, rotary_of, shape_of, weights_of
+from naive_speculate.infer.llama.weights import LlamaShape
 from naive_speculate.infer.memory import on_disk
-from naive_speculate.infer.protocols import KVCache, KVState
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
-from naive_speculate.sampling.random_source import Race
+from naive_speculate.infer.protocols import KVCache
+from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, as_rows
 
 if TYPE_CHECKING:  # slow to import
     from transformers import PreTrainedModel
@@ -44,47 +42,31 @@ class LlamaLanguageModel(HasEndTokens):
     """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), which CUDA captures as graphs
     (`GraphLlama`).
 
-    Made by `from_transformers` or `from_stored`. Its logits equal transformers' up to rounding. `eos_token_ids` (see
-    `end_tokens`) may be empty, `max_positions` is None where the configuration has no limit, `executor` is "onnx" or "torch",
-    and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`; `output_embeddings` is the matrix before
-    the logits, likewise, the same tensor where they are tied.
+    Its logits equal transformers' up to rounding. `eos_token_ids` (see `end_tokens`) may be empty, `max_positions` is None
+    where the configuration has no limit, `executor` is "onnx" or "torch", and `input_embeddings` is the embedding table, shape
+    `[vocab_size, hidden_size]`; `output_embeddings` is the matrix before the logits, likewise, the same tensor where they are
+    tied. `stored`: its weights. `executor`: "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where possible, else
+    "torch". `forward`: an executor of one's own. Raises `ValueError` if the executor cannot run the model.
     """
 
-    def __init__(self, reference: Any, forward: _Forward, executor: str) -> None:
-        self.eos_token_ids = reference.eos_token_ids
-        self.name = reference.name
-        self.vocab_size = reference.vocab_size
-        self.max_positions = reference.max_positions
-        self.num_parameters = reference.num_parameters
-        self.executor = executor
-        self.num_layers, self.hidden_size = reference.num_layers, reference.hidden_size
-        self.input_embeddings = getattr(forward, "table", reference.input_embeddings)
-        output = reference.output_embeddings
-        if output.data_ptr() == reference.input_embeddings.data_ptr():
-            output = self.input_embeddings
-        elif executor == "onnx":  # ONNX Runtime has a copy
-            output = on_disk(output)
-        self.output_embeddings = output
-        self._forward = forward
+    def __init__(self, stored: StoredLlama, executor: Executor = "auto", forward: _Forward | None = None) -> None:
+        weights, shape = stored.weights, stored.shape
+        self.executor = _choose(executor, weights.embedding.device, weights.embedding.dtype)
+        self._forward = forward or _forward_of(self.executor, stored)
+        self.name, self.eos_token_ids, self.num_parameters = stored.name, stored.eos_token_ids, stored.num_parameters
+        self.vocab_size, self.max_positions = shape.vocab_size, stored.max_positions
+        self.num_layers, self.hidden_size = shape.num_layers, shape.hidden_size
+        self.input_embeddings = getattr(self._forward, "table", weights.embedding)
+        self.output_embeddings = self.input_embeddings
+        if weights.head.data_ptr() != weights.embedding.data_ptr():  # ONNX Runtime has a copy
+            self.output_embeddings = on_disk(weights.head) if self.executor == "onnx" else weights.head
         self._spare: list[RaggedKVCache] = []
 
     @classmethod
     def from_transformers(cls, model: "PreTrainedModel", executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy. The executor
-        "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where possible, else "torch". Raises `ValueError` if the
-        model is not supported, or the executor cannot run it."""
-        from naive_speculate.infer.transformers_model import TransformersLanguageModel
-
-        shape = shape_of(model)
-        chosen = _choose(executor, model.device, model.dtype)
-        reference = TransformersLanguageModel(model)
-        return cls(reference, _forward_of(chosen, shape, weights_of(model), rotary_of(model)), chosen)
-
-    @classmethod
-    def from_stored(cls, stored: StoredLlama, executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Make a model from weights that were read from files. Raises `ValueError` if the executor cannot run it."""
-        chosen = _choose(executor, stored.input_embeddings.device, stored.input_embeddings.dtype)
-        return cls(stored, _forward_of(chosen, stored.shape, stored.weights, stored.rotary), chosen)
+        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy. Raises
+        `ValueError` if the model is not supported, or the executor cannot run it."""
+        return cls(StoredLlama.of(model), executor)
 
     @property
     def device(self) -> torch.device:
@@ -116,55 +98,22 @@ class LlamaLanguageModel(HasEndTokens):
     def _captures(self) -> bool:
         return isinstance(self._forward, GraphLlama)
 
-    @overload
-    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor: ...
-
-    @overload
-    def forward(
-        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int]
-    ) -> tuple[torch.Tensor, torch.Tensor]: ...
-
     def forward(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-        """See `BatchLanguageModel.forward`. The states of a `KVCache` that is not ragged are copied at every call. Raises
+    ) -> Any:
+        """See `BatchLanguageModel.forward`. The states of a `KVCache` of another package are copied at every call. Raises
         `ValueError` if the query has another shape or other rows than the cache, a token is not in the vocabulary, a layer does
         not exist, or the cache belongs to a model of another shape."""
         check_query(query_token_ids)
         batch_size, count = query_token_ids.shape
         num_logits = checked_num_logits(num_logits, count)
-        rows = kv_cache if isinstance(kv_cache, CacheRows) else _rows_of(kv_cache, batch_size)
-        if len(rows.indices) != batch_size:
-            raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
         forward, shape = self._forward, self._forward.shape
         check_layers(layers, shape.num_layers)
-        if rows.cache.filled_by is not forward:
-            rows.cache.require(shape.num_layers, shape.num_kv_heads, shape.head_dim, forward.dtype, forward.device)
-            rows.cache.filled_by = forward
-        logits, features = forward.forward(query_token_ids.to(self.device), rows, num_logits, layers)
-        rows.advance(count)
-        if not isinstance(kv_cache, (RaggedKVCache, CacheRows)):
-            states = rows.get_kv_states()
-            kv_cache.update([KVState(s.keys[:, :, -count:], s.values[:, :, -count:]) for s in states])
+        with as_rows(kv_cache, batch_size, count) as rows:
+            rows.cache.require(forward, shape, forward.dtype, forward.device)
+            logits, features = forward.forward(query_token_ids.to(self.device), rows, num_logits, layers)
+            rows.advance(count)
         return logits if features is None else (logits, features)
-
-    @property
-    def drafts_windows(self) -> bool:
-        """Whether `draft_window` works for this model."""
-        return bool(getattr(self._forward, "drafts_windows", False))
-
-    def draft_window(
-        self, query: Tokens, rows: CacheRows, k: int, vocab_size: int, race: Race | None = None, with_probs: bool = False
-    ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
-        """Choose k tokens, one after the other, in one call; see `OnnxLlama.draft`. None if the executor cannot."""
-        forward = self._forward
-        if not isinstance(rows, CacheRows) or not self.drafts_windows:
-            return None
-        if rows.cache.filled_by is not forward:  # the cache is new
-            return None
-        found: tuple[torch.Tensor, torch.Tensor | None] = forward.draft(query, rows, k, vocab_size, race, with_probs)  # type: ignore[attr-defined]
-        rows.advance(num_new(query) + k - 1)
-        return found
 
 
 def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:
@@ -179,13 +128,13 @@ def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:
     return executor
 
 
-def _forward_of(executor: str, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> _Forward:
+def _forward_of(executor: str, stored: StoredLlama) -> _Forward:
     if executor == "torch":
-        lean = TorchLlama(shape, weights, rotary)
+        lean = TorchLlama(stored.shape, stored.weights, stored.rotary)
         return GraphLlama(lean) if lean.device.type == "cuda" else lean
     from naive_speculate.infer.llama.onnx import OnnxLlama  # onnxruntime is optional
 
-    return OnnxLlama(shape, weights, rotary)
+    return OnnxLlama(stored.shape, stored.weights, stored.rotary)
 
 
 def _onnx_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -202,18 +151,3 @@ def _is_installed(package: str, at_least: str) -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return Version(found) >= Version(at_least)
-
-
-def _rows_of(kv_cache: KVCache, batch_size: int) -> CacheRows:
-    """The cache's rows, or those of a ragged copy of a plain cache; a `ValueError` if it is not a cache."""
-    if isinstance(kv_cache, RaggedKVCache):
-        return kv_cache.all_rows()
-    if not isinstance(kv_cache, KVCache):
-        raise ValueError(f"kv_cache must be a KVCache, got {type(kv_cache).__name__}")
-    states = kv_cache.get_kv_states()
-    if states and states[0].keys.shape[0] != batch_size:
-        raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {states[0].keys.shape[0]}")
-    rows = RaggedKVCache(batch_size).all_rows()
-    if states:
-        rows.update(states)
-    return rows

@@ -1,6 +1,6 @@
 """A Llama-like model as an ONNX graph, built node by node.
 
-Attention has two forms, chosen by the input `by_mask` at each call or when the graph is built:
+Attention has two forms, chosen by the input `by_mask` at each call:
 
 - Fast: `GroupQueryAttention` (an operator of ONNX Runtime) rotates, writes keys and values into the cache and attends in one
   node. It takes several rows of one new token, or one row of several.
@@ -11,7 +11,7 @@ Both write in place: the caller binds each `past` input and its `present` output
 initializers, which the session copies. The embedding table is an input bound by the caller, so it exists once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import onnx
@@ -22,6 +22,7 @@ from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWei
 
 _ORT = "com.microsoft"
 _LAST = 2**63 - 1
+_node, _value = helper.make_node, helper.make_tensor_value_info
 TABLE = "embedding_table"  # name of the input with the embedding table
 
 
@@ -36,21 +37,13 @@ def residual(layer: int) -> str:
 
 
 class GraphBuilder:
-    """Adds the nodes of graphs over a ragged cache.
+    """Adds the nodes of graphs over a ragged cache. `initializers` are the weights by name."""
 
-    `by_mask` is the form of attention; None for both, in branches, at about 20 µs per layer and call. `initializers` are the
-    weights by name. Of `num_forwards` forwards of one run, each after the first adds one token per row.
-    """
+    model: onnx.ModelProto  # the ONNX model, once `_finish` was called
+    table: torch.Tensor  # the embedding table, once `_embed` was called
 
-    model: onnx.ModelProto  # the ONNX model, once `_finish` or `_make` was called
-    table: torch.Tensor | None = None  # the embedding table, if the graph has one
-    num_forwards = 1
-    # in a window: the inputs of later forwards, each with the name of the previous forward's value, without the token
-    carried: Mapping[str, str]
-
-    def __init__(self, shape: LlamaShape, by_mask: bool | None = None) -> None:
-        self.shape, self.by_mask = shape, by_mask
-        self.carried = {}
+    def __init__(self, shape: LlamaShape) -> None:
+        self.shape = shape
         self.initializers: dict[str, torch.Tensor] = {}
         self._constants: list[onnx.TensorProto] = []
         self._nodes: list[onnx.NodeProto] = []
@@ -60,32 +53,15 @@ class GraphBuilder:
         widths = [shape.num_heads * shape.head_dim] + 2 * [shape.num_kv_heads * shape.head_dim]
         self._constant("qkv_widths", widths)
 
-    @property
-    def num_weights(self) -> int:
-        """Number of weights; a table that is also the output layer counts once."""
-        weights = [*self.initializers.values(), *([] if self.table is None else [self.table])]
-        return sum({weight.data_ptr(): weight.numel() for weight in weights}.values())
-
     def _finish(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
         """Make the model from the added nodes, with the cache's inputs and outputs."""
-        present = [
-            _value(f"present_{kind}_{index}", TensorProto.FLOAT, None)
-            for index in range(self.shape.num_layers)
-            for kind in ("key", "value")
-        ]
-        self._make([*self._cache_inputs(), *inputs], [*outputs, *present])
-
-    def _make(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
-        """Make the model from the added nodes."""
-        graph = helper.make_graph(self._nodes, "llama", inputs, outputs, self._constants)
-        opsets = [helper.make_opsetid("", 24), helper.make_opsetid(_ORT, 1)]
-        self.model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
-
-    def _cache_inputs(self) -> list[onnx.ValueInfoProto]:
-        shape = self.shape
+        shape, kinds = self.shape, ("key", "value")
+        masks = ["mask", "window_mask"] if any(shape.windows) else ["mask"]
+        past: list[int | str] = ["b", shape.num_kv_heads, "c", shape.head_dim]
         inputs = [
             _value(TABLE, TensorProto.FLOAT, ["v", "w"]),
             _value("token_ids", TensorProto.INT64, ["b", "s"]),
+            _value("logits_from", TensorProto.INT64, [1]),
             _value("last", TensorProto.INT32, ["b"]),
             _value("total", TensorProto.INT32, []),
             _value("cos", TensorProto.FLOAT, ["p", shape.head_dim // 2]),
@@ -93,15 +69,14 @@ class GraphBuilder:
             _value("by_mask", TensorProto.BOOL, []),
             _value("positions", TensorProto.INT64, ["b2", "s2"]),
             _value("starts", TensorProto.INT64, ["b2"]),
-            _value("mask", TensorProto.FLOAT, ["b2", 1, "s2", "c2"]),
+            *(_value(name, TensorProto.FLOAT, ["b2", 1, "s2", "c2"]) for name in masks),
+            *(_value(f"past_{kind}_{i}", TensorProto.FLOAT, past) for i in range(shape.num_layers) for kind in kinds),
+            *inputs,
         ]
-        if any(shape.windows):
-            inputs.append(_value("window_mask", TensorProto.FLOAT, ["b2", 1, "s2", "c2"]))
-        for index in range(shape.num_layers):
-            for kind in ("key", "value"):
-                dims: list[int | str] = ["b", shape.num_kv_heads, "c", shape.head_dim]
-                inputs.append(_value(f"past_{kind}_{index}", TensorProto.FLOAT, dims))
-        return inputs
+        present = [_value(f"present_{kind}_{i}", TensorProto.FLOAT, None) for i in range(shape.num_layers) for kind in kinds]
+        graph = helper.make_graph(self._nodes, "llama", inputs, [*outputs, *present], self._constants)
+        opsets = [helper.make_opsetid("", 24), helper.make_opsetid(_ORT, 1)]
+        self.model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
 
     def _layer(
         self, index: int, layer: LlamaLayer, next_norm: torch.Tensor, stream: str | None = None, selected: str | None = None
@@ -115,11 +90,6 @@ class GraphBuilder:
                 self._add("GatherND", [source, selected], [f"{source}/selected"], batch_dims=1)
             attended, stream = f"{attended}/selected", f"{stream}/selected"
         self._linear(attended, layer.output, at + "output_weight", at + "attention_out", layer.output_bias)
-        self._mlp(index, stream, layer, next_norm)
-
-    def _mlp(self, index: int, stream: str, layer: LlamaLayer, next_norm: torch.Tensor) -> None:
-        """Add a layer's second half, from the residual stream before and the attention's output, and the norm after it."""
-        at = f"{index}."
         attended = self._add_and_norm(stream, at + "attention_out", layer.mlp_norm, at + "mlp_in")
         # Two products are faster than one fused product that must be split.
         gate, up = layer.gate_up.chunk(2)
@@ -139,21 +109,14 @@ class GraphBuilder:
             queries = self._head_norm(at + "q", layer.q_norm, "query_shape")
             keys = self._head_norm(at + "k", layer.k_norm, "key_shape")
             packed = [queries, keys, at + "v"]
-        if self.by_mask or not has_fast_form(self.shape, index):
+        if not has_fast_form(self.shape, index):
             self._nodes += self._masked_attention(index, packed, outputs)
             return
-        if self.by_mask is not None:
-            self._nodes.append(self._fast_attention(index, packed, outputs))
-            return
-        fast = self._fast_attention(index, packed, [name + "/fast" for name in outputs])
+        inputs = [*packed, f"past_key_{index}", f"past_value_{index}", "last", "total", "cos", "sin"]
+        heads: dict[str, Any] = {"num_heads": self.shape.num_heads, "kv_num_heads": self.shape.num_kv_heads}
+        fast = _node("GroupQueryAttention", inputs, [name + "/fast" for name in outputs], domain=_ORT, do_rotary=1, **heads)
         masked = _branch("masked", self._masked_attention(index, packed, [name + "/masked" for name in outputs]), outputs)
         self._add("If", ["by_mask"], outputs, then_branch=masked, else_branch=_branch("fast", [fast], outputs))
-
-    def _fast_attention(self, index: int, packed: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
-        past = [f"past_key_{index}", f"past_value_{index}"]
-        inputs = [*packed, *past, "last", "total", "cos", "sin"]
-        heads = {"num_heads": self.shape.num_heads, "kv_num_heads": self.shape.num_kv_heads}
-        return _node("GroupQueryAttention", inputs, outputs, _ORT, do_rotary=1, **heads)
 
     def _masked_attention(self, index: int, packed: Sequence[str], outputs: Sequence[str]) -> list[onnx.NodeProto]:
         at, shape = f"{index}.masked.", self.shape
@@ -164,7 +127,7 @@ class GraphBuilder:
             queries, keys, values = f"{index}.q", f"{index}.k", f"{index}.v"
         for name, source, heads in (("q", queries, shape.num_heads), ("k", keys, shape.num_kv_heads)):
             rotary = [source, "positions", "cos", "sin"]
-            nodes.append(_node("RotaryEmbedding", rotary, [at + name], _ORT, num_heads=heads))
+            nodes.append(_node("RotaryEmbedding", rotary, [at + name], domain=_ORT, num_heads=heads))
         for name, source in (("q", at + "q"), ("k", at + "k"), ("v", values)):
             split = "query_shape" if name == "q" else "key_shape"
             nodes.append(_node("Reshape", [source, split], [at + name + "_split"]))
@@ -210,7 +173,7 @@ class GraphBuilder:
             self._add("Add", [product, output + "_bias"], [output])
 
     def _add(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any) -> None:
-        self._nodes.append(_node(kind, inputs, outputs, domain, **attributes))
+        self._nodes.append(_node(kind, inputs, outputs, domain=domain, **attributes))
 
     def _constant(self, name: str, values: list[int]) -> None:
         self._constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
@@ -235,7 +198,7 @@ class LlamaGraph(GraphBuilder):
         last: int32 `[b]`, each row's last position after this forward.
         total: int32 `[]`, the longest row's length after this forward.
         cos, sin: float32 `[at least c, head_dim / 2]`.
-        by_mask: bool `[]`, the form of attention if the graph has both; only the masked form reads the next four.
+        by_mask: bool `[]`, the form of attention of layers that have both; only the masked form reads the next four.
         positions: int64 `[b, s]`; `starts`: int64 `[b]`, each row's length before this forward.
         mask: float32 `[b, 1, s, c]`, 0 or the lowest float.
         window_mask: The same for layers with a sliding window.
@@ -245,8 +208,8 @@ class LlamaGraph(GraphBuilder):
     `residual(i)` float32 `[b, s, hidden_size]`.
     """
 
-    def __init__(self, shape: LlamaShape, weights: LlamaWeights, by_mask: bool | None = None) -> None:
-        super().__init__(shape, by_mask)
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
+        super().__init__(shape)
         self._embed(weights.embedding, residual(0))
         self._norm(residual(0), weights.layers[0].attention_norm, "0.attention_norm", "0.in")
         for index, layer in enumerate(weights.layers):
@@ -258,19 +221,11 @@ class LlamaGraph(GraphBuilder):
         self._linear("selected", weights.head, "head", "logits")
         outputs = [_value("logits", TensorProto.FLOAT, ["b", "n", shape.vocab_size])]
         outputs += [_value(residual(index), TensorProto.FLOAT, None) for index in range(shape.num_layers + 1)]
-        self._finish([_value("logits_from", TensorProto.INT64, [1])], outputs)
-
-
-def _node(kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any) -> onnx.NodeProto:
-    return helper.make_node(kind, list(inputs), list(outputs), domain=domain, **attributes)
+        self._finish([], outputs)
 
 
 def _split_heads(at: str) -> onnx.NodeProto:
     return _node("Split", [at + "qkv", "qkv_widths"], [at + "q", at + "k", at + "v"], axis=-1)
-
-
-def _value(name: str, kind: int, dims: Sequence[int | str] | None) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, dims)
 
 
 def _branch(name: str, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> onnx.GraphProto:

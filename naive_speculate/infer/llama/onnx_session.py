@@ -15,9 +15,10 @@ import numpy as np
 import onnxruntime
 import torch
 
-from naive_speculate.infer.device import Array, Tokens
+from naive_speculate.infer.device import Array
 from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, has_fast_form
 from naive_speculate.infer.llama.weights import RotaryTable
+from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import num_threads
 
@@ -26,7 +27,6 @@ _LOWEST = np.finfo(np.float32).min
 _VISIBLE = np.float32(0)
 _UNUSED_INDEX = np.zeros(1, np.int64)
 _UNUSED_MASK = np.zeros((1, 1, 1, 1), np.float32)
-_NUMPY_TYPES = {torch.int64: np.int64, torch.float32: np.float32}
 
 
 @dataclass
@@ -46,25 +46,21 @@ class OnnxSession:
 
     def __init__(self, graph: GraphBuilder, rotary: RotaryTable) -> None:
         self.shape = shape = graph.shape
-        self._num_forwards, self._form = graph.num_forwards, graph.by_mask
-        self._present = [value.name for value in graph.model.graph.output if "present_" in value.name]
         self._window = next((window for window in shape.windows if window is not None), None)
         self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         self._rotary = rotary
-        assert graph.table is not None
-        self.table = graph.table
-        self._cuts_logits = any(value.name == "logits_from" for value in graph.model.graph.input)
-        self._session = make_session(graph)
+        self.table = on_disk(graph.table)
+        self._session = _session(graph)
         self._lock = Lock()  # the bound arrays serve one forward at a time
         self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()
 
     def run(self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]) -> None:
         """One forward. Keys and values are written after the rows' ends; the ends do not move. Inputs, with `token_ids` among
-        them, and the contiguous outputs to fill are arrays by name, with a row per row of the cache. Raises `ValueError` if a
-        token is not in the vocabulary."""
+        them, and the contiguous outputs to fill, with `logits`, are arrays by name, with a row per row of the cache. Raises
+        `ValueError` if a token is not in the vocabulary."""
         cache = rows.cache
         with self._lock:
-            cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1] + self._num_forwards - 1)
+            cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1])
             for begin, end in _consecutive(rows.indices):
                 parts = [{name: array[begin:end] for name, array in each.items()} for each in (inputs, outputs)]
                 self._run(parts[0], cache, rows.indices[begin], parts[1], rows if rows.branches else None)
@@ -82,23 +78,18 @@ class OnnxSession:
         count, num_new = token_ids.shape
         binding = self._binding(cache, first, count, tuple(outputs))
         lengths = cache.lengths[first : first + count]
-        by_mask = self._form
-        if by_mask is None:
-            by_mask = binding.by_mask[()] = tree is not None or needs_mask(count, num_new, max(lengths))
+        # The fast form takes several tokens per row only of one row, or of empty rows.
+        by_mask = binding.by_mask[()] = tree is not None or (count > 1 and num_new > 1 and max(lengths) > 0)
         last = [length + num_new - 1 for length in lengths]
-        if by_mask and "at" in inputs:
-            # Padding follows. The masked form ignores the ends, but later forwards of a window begin there.
-            last = [length + at for length, at in zip(lengths, inputs["at"][:, -1, 0].tolist(), strict=True)]
         binding.ends[:] = [max(last) + 1, *last]
-        if self._cuts_logits:
-            binding.logits_from[0] = -outputs["logits"].shape[1] if "logits" in outputs else -1
+        binding.logits_from[0] = -outputs["logits"].shape[1]
         if by_mask or self._always_by_mask:
             self._bind_masks(binding.io, lengths, num_new, cache.capacity, tree)
         given = {name: np.ascontiguousarray(array) for name, array in inputs.items()}  # referenced until the forward is over
         for name, array in given.items():
-            _bind_array(binding.io, name, array)
+            _bind_array(binding.io.bind_input, name, array)
         for name, array in outputs.items():
-            binding.io.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+            _bind_array(binding.io.bind_output, name, array)
         try:
             self._session.run_with_iobinding(binding.io)
         except RuntimeError as error:
@@ -127,24 +118,18 @@ class OnnxSession:
             by_mask=np.zeros((), np.bool_),
             tables=tables,
         )
-        _bind_array(io, "last", binding.ends[1:])
-        _bind_array(io, "total", binding.ends[0, ...])
-        _bind_array(io, "by_mask", binding.by_mask)
-        if self._cuts_logits:
-            _bind_array(io, "logits_from", binding.logits_from)
-        _bind_tensor(io.bind_input, TABLE, self.table)
-        _bind_tensor(io.bind_input, "cos", tables[0])
-        _bind_tensor(io.bind_input, "sin", tables[1])
         # The inputs of the masked form must be bound even when it is not used.
-        _bind_array(io, "positions", _UNUSED_INDEX[:, None])
-        _bind_array(io, "starts", _UNUSED_INDEX)
-        _bind_array(io, "mask", _UNUSED_MASK)
+        unused = {"positions": _UNUSED_INDEX[:, None], "starts": _UNUSED_INDEX, "mask": _UNUSED_MASK}
+        ends = {"last": binding.ends[1:], "total": binding.ends[0, ...]}
+        both = {TABLE: self.table.numpy(), "cos": tables[0].numpy(), "sin": tables[1].numpy()}
+        inputs = ends | both | unused | {"by_mask": binding.by_mask, "logits_from": binding.logits_from}
+        for name, array in inputs.items():
+            _bind_array(io.bind_input, name, array)
         for index, state in enumerate(cache.buffers()):
             for kind, buffer in (("key", state.keys), ("value", state.values)):
-                _bind_tensor(io.bind_input, f"past_{kind}_{index}", buffer[first : first + count])
-                for name in self._present:
-                    if name.endswith(f"present_{kind}_{index}"):
-                        _bind_tensor(io.bind_output, name, buffer[first : first + count])
+                rows = buffer[first : first + count].numpy()
+                _bind_array(io.bind_input, f"past_{kind}_{index}", rows)
+                _bind_array(io.bind_output, f"present_{kind}_{index}", rows)
         return binding
 
     def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int, tree: CacheRows | None) -> None:
@@ -180,7 +165,7 @@ def _has_shared_pool() -> bool:
     return True
 
 
-def make_session(graph: GraphBuilder) -> onnxruntime.InferenceSession:
+def _session(graph: GraphBuilder) -> onnxruntime.InferenceSession:
     """A session of a graph with its weights, float32 on the CPU."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # errors are raised, so they need not be logged
@@ -196,15 +181,8 @@ def make_session(graph: GraphBuilder) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def needs_mask(count: int, num_new: int, longest: int) -> bool:
-    """Whether rows need the masked form: the fast one takes several tokens per row only of one row, or of empty rows."""
-    return count > 1 and num_new > 1 and longest > 0
-
-
-def token_array(token_ids: Tokens) -> Array:
-    """Token ids in the form of a session; a `ValueError` for a tensor that is not int64."""
-    if isinstance(token_ids, list):
-        return np.array(token_ids, np.int64)
+def token_array(token_ids: torch.Tensor) -> Array:
+    """Token ids in the form of a session; a `ValueError` if they are not int64."""
     if token_ids.dtype != torch.int64:
         raise ValueError(f"query_token_ids must be int64, got {token_ids.dtype}")
     return token_ids.numpy()
@@ -219,11 +197,6 @@ def _consecutive(rows: list[int]) -> Iterator[tuple[int, int]]:
             begin = index
 
 
-def _bind_array(io: Any, name: str, array: Array) -> None:
-    """Bind an array to an input by its address; it must not be freed before the forward."""
-    io.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
-
-
-def _bind_tensor(bind: Any, name: str, tensor: torch.Tensor) -> None:
-    """Bind a contiguous tensor, likewise."""
-    bind(name, "cpu", 0, _NUMPY_TYPES[tensor.dtype], tensor.shape, tensor.data_ptr())
+def _bind_array(bind: Any, name: str, array: Array) -> None:
+    """Bind a contiguous array to an input or output by its address; it must not be freed before the forward."""
+    bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)

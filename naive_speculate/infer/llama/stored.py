@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from naive_speculate.infer.end_tokens import end_tokens
+from naive_speculate.infer.files import tensor_files
 from naive_speculate.infer.llama.weights import (
     LlamaShape,
     LlamaWeights,
@@ -52,20 +53,29 @@ class StoredLlama:
 
     name: str
     eos_token_ids: tuple[int, ...]
-    vocab_size: int
-    max_positions: int
+    max_positions: int | None
     num_parameters: int
-    num_layers: int
-    hidden_size: int
-    input_embeddings: torch.Tensor
     shape: LlamaShape
     weights: LlamaWeights
     rotary: RotaryTable
 
-    @property
-    def output_embeddings(self) -> torch.Tensor:
-        """See `LlamaLanguageModel`."""
-        return self.weights.head
+    @classmethod
+    def of(cls, model: Any) -> "StoredLlama":
+        """The weights of a model of transformers; tensors that are not fused share its memory. Raises `ValueError` if its
+        configuration is not supported, with the reason."""
+        config, name = model.config, model.name_or_path or type(model).__name__
+        if (reason := is_supported(config)) is not None:
+            raise ValueError(f"model {name}: {reason}")
+        rotary = model.model.rotary_emb
+        return cls(
+            name=name,
+            eos_token_ids=end_tokens(getattr(model, "generation_config", None), config, name),
+            max_positions=config.max_position_embeddings,
+            num_parameters=sum(parameter.numel() for parameter in model.parameters()),
+            shape=shape_in(config),
+            weights=weights_in(model.state_dict(), config.num_hidden_layers),
+            rotary=RotaryTable(rotary.inv_freq, rotary.attention_scaling),
+        )
 
 
 def stored_dtype(folder: Path) -> torch.dtype | None:
@@ -77,7 +87,7 @@ def stored_dtype(folder: Path) -> torch.dtype | None:
 class LazyTensors(Mapping[str, torch.Tensor]):
     """Tensors by name, with their shapes. Each is read on access, so that only the tensors in use take memory."""
 
-    def __init__(self, shapes: dict[str, tuple[int, ...]], read: Callable[[str], torch.Tensor]) -> None:
+    def __init__(self, shapes: Mapping[str, Any], read: Callable[[str], torch.Tensor]) -> None:
         self.shapes, self._read = shapes, read
 
     def __getitem__(self, name: str) -> torch.Tensor:
@@ -98,7 +108,8 @@ def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Stored
     if config is None:
         return None
     try:
-        files = {name: file for path in _files(folder) for file in [safe_open(path, "pt")] for name in file.keys()}  # noqa: SIM118
+        opened = [safe_open(path, "pt") for path in tensor_files(str(folder.absolute()))]
+        files = {name: file for file in opened for name in file.keys()}  # noqa: SIM118
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name, file in files.items()}
     except (OSError, ValueError, KeyError, SafetensorError):
         return None
@@ -118,18 +129,13 @@ def stored_llama(
 ) -> StoredLlama:
     """A model from weights of the expected shapes; they are read layer by layer."""
     shape = shape_in(config)
-    weights = weights_in(state, shape.num_layers, config.tie_word_embeddings)
     return StoredLlama(
         name=name,
         eos_token_ids=eos_token_ids,
-        vocab_size=shape.vocab_size,
         max_positions=config.max_position_embeddings,
         num_parameters=sum(map(math.prod, state.shapes.values())),
-        num_layers=shape.num_layers,
-        hidden_size=shape.hidden_size,
-        input_embeddings=weights.embedding,
         shape=shape,
-        weights=weights,
+        weights=weights_in(state, shape.num_layers, config.tie_word_embeddings),
         rotary=rotary,
     )
 
@@ -172,14 +178,6 @@ def _under_current_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if "rope_theta" in given and given.get("rope_scaling") is None:
         found.setdefault("rope_parameters", {"rope_type": "default", "rope_theta": given["rope_theta"]})
     return found
-
-
-def _files(folder: Path) -> list[Path]:
-    whole = folder / "model.safetensors"
-    if whole.is_file():
-        return [whole]
-    index: Mapping[str, Any] = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
-    return [folder / name for name in sorted(set(index["weight_map"].values()))]
 
 
 def expected_shapes(

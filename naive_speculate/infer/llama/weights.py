@@ -7,12 +7,9 @@ rotary frequencies.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-
-if TYPE_CHECKING:  # slow to import
-    from transformers import PreTrainedModel
 
 _FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 _ROPE_KINDS = ("default", "linear", "llama3", "yarn")  # rotary kinds whose frequencies do not depend on the sequence length
@@ -106,14 +103,6 @@ def is_supported(config: Any) -> str | None:
     return None
 
 
-def shape_of(model: "PreTrainedModel") -> LlamaShape:
-    """Read the shape from a model's configuration. Raises `ValueError` if the configuration is not supported, with the
-    reason."""
-    if (reason := is_supported(model.config)) is not None:
-        raise ValueError(f"model {model.name_or_path or type(model).__name__}: {reason}")
-    return shape_in(model.config)
-
-
 def shape_in(config: Any) -> LlamaShape:
     """The shape of a supported configuration."""
     window = getattr(config, "sliding_window", None)
@@ -148,11 +137,6 @@ def layer_shapes(config: Any, read: int | None = None) -> dict[str, tuple[int, .
     }
 
 
-def weights_of(model: "PreTrainedModel") -> LlamaWeights:
-    """The weights of a model; tensors that are not fused share the model's memory."""
-    return weights_in(model.state_dict(), model.config.num_hidden_layers)
-
-
 def weights_in(state: Mapping[str, torch.Tensor], num_layers: int, tied: bool = False) -> LlamaWeights:
     """The weights by transformers' names; the head is the embedding where they are tied or `lm_head.weight` is missing."""
     embedding = state["model.embed_tokens.weight"]
@@ -162,12 +146,6 @@ def weights_in(state: Mapping[str, torch.Tensor], num_layers: int, tied: bool = 
         norm=state["model.norm.weight"],
         head=embedding if tied else state.get("lm_head.weight", embedding),
     )
-
-
-def rotary_of(model: "PreTrainedModel") -> RotaryTable:
-    """The model's own rotary frequencies, with the scaling of its configuration."""
-    rotary: Any = model.model.rotary_emb
-    return RotaryTable(rotary.inv_freq, rotary.attention_scaling)
 
 
 def layer_in(state: Mapping[str, torch.Tensor], prefix: str) -> LlamaLayer:

@@ -25,7 +25,6 @@ class BlockDrafter(BatchDrafter):
 
     title = "Block drafter"
     about = "Drafts a whole window in one pass from the target's hidden states. For long windows, if one was trained for it."
-    drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)

@@ -13,10 +13,8 @@ from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
-from naive_speculate.sampling.random_source import Race
 from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
-from naive_speculate.speculate.draft.whole_windows import draft_whole_windows, drafts_windows
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import Tree, TreeSlot, grow
 
@@ -55,7 +53,7 @@ def hidden_states_obstacle(pair: ModelPair) -> str | None:
 
 
 class HeadDrafter(BatchDrafter):
-    """Drafts with the pair's draft head, several tokens in one call where they can be; see `BatchDrafter` for the methods.
+    """Drafts with the pair's draft head; see `BatchDrafter` for the methods.
 
     The head's cache has a position for each token except the last: the target's state there, with the next token. Positions
     that the head drafted itself are dropped after each step, and read again with the target's states.
@@ -63,7 +61,6 @@ class HeadDrafter(BatchDrafter):
 
     title = "Draft head"
     about = "A small model that reads the target's own hidden states. Cheap and accurate: trained for this target."
-    drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -125,11 +122,6 @@ class HeadDrafter(BatchDrafter):
         view = self.pool.view([self.histories[row].slot for row in rows])
         counts = [len(self.histories[row].states) for row in rows]
         query, states = self._query(rows, counts)
-        if drafts_windows(self.head):
-            begun = _Beginning(self.head, states, [count - 1 for count in counts])
-            found = draft_whole_windows(begun, query, view, rows, limits, self.vocab_size)
-            if found is not None:
-                return found
         window = DrawnWindow(rows, limits, self.vocab_size)
         logits, own = self._read(rows, counts, query, states)
         while True:
@@ -207,7 +199,6 @@ class MtpDrafter(HeadDrafter):
 
     title = "MTP layer"
     about = "The layer for the token after next that the model was trained with. No other drafter is needed where there is one."
-    drafts_windows = False
 
     @staticmethod
     def head_of(pair: ModelPair) -> Any:
@@ -222,24 +213,3 @@ class MtpDrafter(HeadDrafter):
         except ValueError as error:
             return str(error)
         return None
-
-
-class _Beginning:
-    """A head as a model that drafts windows. It holds the states that the next call begins with: first the target's, then its
-    own."""
-
-    max_positions = None
-    drafts_windows = True
-
-    def __init__(self, head: DraftHead, states: torch.Tensor, last: Sequence[int]) -> None:
-        self._head, self._states, self._last, self._fuses = head, states, last, True
-
-    def draft_window(
-        self, query: list[list[int]], view: Any, k: int, vocab_size: int, race: Race | None, with_probs: bool
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As `LlamaLanguageModel.draft_window`."""
-        token_ids, probs, self._states = self._head.draft_window(
-            query, self._states, view, self._last, k, vocab_size, race, with_probs, self._fuses
-        )
-        self._last, self._fuses = [0] * len(query), False
-        return token_ids, probs

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import torch
 
 from naive_speculate.events.record import StepRecord
-from naive_speculate.infer.device import Tokens, num_new, to_lists
+from naive_speculate.infer.device import on_device, to_lists
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
-from naive_speculate.speculate.draft.whole_windows import draft_whole_windows
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import Tree, TreeSlot, grow
@@ -25,8 +24,6 @@ class ModelDrafter(BatchDrafter):
 
     title = "Draft model"
     about = "A smaller model drafts. Suits every kind of text that it was trained on."
-
-    drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
@@ -78,17 +75,12 @@ class ModelDrafter(BatchDrafter):
         return in_slot_order(self.pool, [self.slots[row] for row in rows], rows, limits, self._propose)
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        first = self._first_query(rows)
+        query = on_device(self._first_query(rows), self.pool.model.device)
         view = self.pool.view([self.slots[row] for row in rows])
-        if self.drafts_windows:
-            found = draft_whole_windows(self.pool.model, first, view, rows, limits, self.vocab_size)
-            if found is not None:
-                return found
         window = DrawnWindow(rows, limits, self.vocab_size)
-        query: Tokens = first
         while True:
-            lengths = [num_new(query) if drawing else 0 for drawing in window.drawing]
-            logits = self.pool.forward(view, query, num_logits=1, lengths=lengths)
+            lengths = [query.shape[1] if drawing else 0 for drawing in window.drawing]
+            logits, _ = self.pool.compute(view, query, lengths=lengths, num_logits=1)
             token_ids = window.draw(self._in_target_tokens(logits[:, -1]))
             if window.full:
                 return window.proposal()
@@ -97,11 +89,11 @@ class ModelDrafter(BatchDrafter):
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth."""
         query, slot = self._first_query([row]), self.slots[row]
-        logits = self.pool.forward(self.pool.view([slot]), query, num_logits=1)[:, -1]
+        logits = self.pool.compute(self.pool.view([slot]), query, num_logits=1)[0][:, -1]
         found = self._trees[row] = TreeSlot(slot)
 
         def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
-            return self.pool.forward(found.rows(tree, nodes), [[tree.token_ids[node] for node in nodes]])[0]
+            return self.pool.compute(found.rows(tree, nodes), [[tree.token_ids[node] for node in nodes]])[0][0]
 
         return grow(row, shape, self.vocab_size, logits, read)
 
@@ -134,7 +126,8 @@ class ModelDrafter(BatchDrafter):
         if any(count > _MAX_QUERY or len(self.history(row)) < width for count, row in zip(missing, rows, strict=True)):
             width = 1
         late = [row for row, count in zip(rows, missing, strict=True) if count > width]
-        self.pool.catch_up([self.slots[row] for row in late], [self.history(row) for row in late])
+        while self.pool.feed([self.slots[row] for row in late], [self.history(row) for row in late]):
+            pass
         for row in rows:
             self.slots[row].keep(len(self.history(row)) - width)  # a row that is further ahead processes one token again
         return [self.history(row)[-width:] for row in rows]

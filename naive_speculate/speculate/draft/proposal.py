@@ -70,8 +70,6 @@ class BatchDrafter:
     title: str = ""
     about: str = ""
     layers: tuple[int, ...] = ()  # layers of the target whose hidden states `observe` and `commit` receive; 0 is the embeddings
-    # whether one call of its model may draft several tokens, for rows that need no more than temperature
-    drafts_windows: bool = False
     # outputs of earlier runs, where the decoder keeps them; set after the drafter was made
     earlier: EarlierOutputs | None = None
 

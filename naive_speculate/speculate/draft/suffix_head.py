@@ -29,7 +29,6 @@ class SuffixHeadDrafter(BatchDrafter):
 
     title = "Suffix and head"
     about = "Copies where the text repeats itself, and asks the head elsewhere. For any text."
-    drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)

@@ -28,7 +28,7 @@ from naive_speculate.infer.gguf.library import is_installed
 from naive_speculate.infer.gguf.metadata import StoredTensor, read_metadata
 from naive_speculate.infer.gguf.tokenizer import plain_tokenizer
 from naive_speculate.infer.gguf.weights import dequantised, read_gguf_llama
-from naive_speculate.infer.llama.weights import weights_of
+from naive_speculate.infer.llama.weights import weights_in
 from tests.heads import head_config, head_tensors, save_head
 from tests.infer.gguf.files import written
 from tests.tokenizers_of_tests import ODD, byte_level
@@ -65,7 +65,7 @@ def parts(weights: Any) -> dict[str, torch.Tensor]:
 def assert_same_weights(path: Path, model: PreTrainedModel) -> None:
     stored = read_gguf_llama(path, CPU, torch.float32)
     assert stored is not None
-    ours, theirs = parts(stored.weights), parts(weights_of(model))
+    ours, theirs = parts(stored.weights), parts(weights_in(model.state_dict(), model.config.num_hidden_layers))
     assert ours.keys() == theirs.keys()
     for name, tensor in theirs.items():
         assert torch.equal(ours[name], tensor), name

@@ -1,0 +1,70 @@
+"""Finds the files of a model, in a local folder or on the Hub, and the damaged one, for messages."""
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
+from transformers.utils.hub import cached_file
+
+_TOKENIZER, _INDEX = "tokenizer.json", "model.safetensors.index.json"
+_SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", _INDEX)
+
+
+def is_path(name: str) -> bool:
+    """Whether a model is named by a local folder."""
+    return name.startswith((".", "/", "~")) or Path(name).exists()
+
+
+def model_file(name: str, file: str, fetch: bool = True) -> Path | None:
+    """A file of a local folder or a Hub repository; without `fetch`, of the Hub's cache alone. None if there is none."""
+    if is_path(name):
+        return path if (path := Path(name).expanduser() / file).is_file() else None
+    found = cached_file(name, file, local_files_only=not fetch, _raise_exceptions_for_missing_entries=False)
+    return None if found is None else Path(os.fspath(found))
+
+
+def tensor_files(name: str, wanted: Callable[[str], object] = bool, fetch: bool = True) -> list[Path]:
+    """The safetensors files of a local folder or a Hub repository; of several, those with a tensor whose name is wanted.
+    Without `fetch`, only the cache of the Hub is read. Raises `ValueError` if one is missing."""
+    if (single := model_file(name, "model.safetensors", fetch)) is not None:
+        return [single]
+    if (index := model_file(name, _INDEX, fetch)) is None:
+        has_pickle = model_file(name, "pytorch_model.bin", fetch) is not None
+        pickled = " (pytorch_model.bin is not read, since it can hold any program)" if has_pickle else ""
+        raise ValueError(f"it has no model.safetensors{pickled}")
+    files = []
+    shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+    for shard in sorted({file for tensor, file in shards.items() if wanted(tensor)}):
+        if (path := model_file(name, shard, fetch)) is None:
+            raise ValueError(f"it has no {shard}, which {index.name} names")
+        files.append(path)
+    return files
+
+
+def damaged_file(source: str | Path) -> str | None:
+    """The first file of a model that cannot be read, and why; None if all can be read. `source`: local folder, or Hub id whose
+    files were downloaded."""
+    folder = Path(source).expanduser()
+    weights = sorted(path.name for path in folder.glob("*.safetensors")) if folder.is_dir() else ["model.safetensors"]
+    for name in (*_SETTINGS, _TOKENIZER, *weights):
+        path = None
+        with suppress(OSError, ValueError):
+            path = model_file(str(source), name, fetch=False)
+        if path is None:
+            continue
+        try:
+            if path.suffix == ".safetensors":
+                with safe_open(path, framework="pt"):
+                    pass
+            elif path.name == _TOKENIZER:
+                Tokenizer.from_file(str(path))
+            elif not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
+                raise ValueError("it holds no JSON object")
+        except Exception as error:  # tokenizers raises plain Exception
+            copied = ", or was not copied in full" if isinstance(error, SafetensorError) else ""
+            return f"{path.name} is damaged{copied} ({' '.join(str(error).split())[:160]})"
+    return None
