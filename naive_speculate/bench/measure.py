@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
 from typing import Any
@@ -65,14 +65,17 @@ class Costs:
         return [ms / self.verify_ms[0] for ms in self.verify_ms]
 
 
-def compare(ways: Sequence[Way], prompts: Sequence[list[int]], costs: Costs | None, tick: Callable[[], None]) -> list[Line]:
-    """Decode every prompt every way, alternately. The first way must be this decoder's plain decoding."""
-    runs: list[list[Run]] = [[] for _ in ways]
-    for seed, prompt in enumerate(prompts):
-        for way, done in zip(ways, runs, strict=True):
-            done.append(way.decode(prompt, seed))
-            tick()
-    return [line_of(way, done, runs[0], costs) for way, done in zip(ways, runs, strict=True)]
+def decode_all(
+    ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None] = lambda _: None
+) -> Iterator[list[Run]]:
+    """Decode every prompt every way, alternately; the order rotates with every prompt. Yields each prompt's runs in the order
+    of the ways; `tick` is called after each run, with the prompt's number, which is also the seed."""
+    for number, prompt in enumerate(prompts):
+        first, runs = number % len(ways), dict[int, Run]()
+        for index in (*range(first, len(ways)), *range(first)):
+            runs[index] = ways[index].decode(prompt, number)
+            tick(number)
+        yield [runs[index] for index in range(len(ways))]
 
 
 def forward_costs(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from naive_speculate.bench import main
-from naive_speculate.bench.measure import Costs, compare, peak_bytes
+from naive_speculate.bench.measure import Costs, decode_all, line_of, peak_bytes
 from naive_speculate.bench.ways import Run, Way
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.speculate.draft import DRAFTERS
@@ -36,18 +36,15 @@ def way(name: str, k: int, seconds: float, tokens: list[int], found: Metrics | N
 
 def test_lines_give_ratios_acceptance_and_theory() -> None:
     tokens = list(range(12))
-    ticks: list[None] = []
-    plain, fast, peer = compare(
-        [
-            way("plain", 0, 1.2, tokens, metrics(12, 0, 0, 0), 12),
-            way("k = 2", 2, 0.6, tokens, metrics(6, 12, 6, 2), 6),
-            way("transformers plain", 0, 2.4, [*tokens[:-1], 99], None, 12),
-        ],
-        [[1, 2], [3]],
-        COSTS,
-        lambda: ticks.append(None),
-    )
-    assert len(ticks) == 6
+    ticks: list[int] = []
+    ways = [
+        way("plain", 0, 1.2, tokens, metrics(12, 0, 0, 0), 12),
+        way("k = 2", 2, 0.6, tokens, metrics(6, 12, 6, 2), 6),
+        way("transformers plain", 0, 2.4, [*tokens[:-1], 99], None, 12),
+    ]
+    runs = list(zip(*decode_all(ways, [[1, 2], [3]], ticks.append), strict=True))
+    plain, fast, peer = (line_of(*of_way, runs[0], COSTS) for of_way in zip(ways, runs, strict=True))
+    assert ticks == [0, 0, 0, 1, 1, 1]
     assert plain.over_plain == 1.0
     assert plain.predicted is None
     assert fast.over_plain == pytest.approx(2.0)

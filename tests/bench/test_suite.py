@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from naive_speculate.bench import main
-from naive_speculate.bench.suite import Question, decode_all, figures, interval, read_suite
+from naive_speculate.bench.suite import Question, answers_of, figures, interval, read_suite
 from naive_speculate.bench.ways import Run, Way, prompt_seconds
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
@@ -53,20 +53,20 @@ def way(name: str, runs: dict[int, Run], calls: list[tuple[str, int]]) -> Way:
     return Way(name, 2, True, decode, name)
 
 
-def asked(prompts: list[list[int]]) -> tuple[dict[str, Way], Any, list[tuple[str, int]]]:
-    """Two ways on as many questions as there are prompts, of which the third's is interrupted."""
+def asked(prompts: list[list[int]]) -> tuple[Any, list[tuple[str, int]]]:
+    """Two ways, three questions, the answers, of which the third is interrupted, and the calls after the warm-up."""
     calls: list[tuple[str, int]] = []
     plain = {0: made([1, 2, 3, 4], 4.0, [step(0, 0)] * 4), 1: made([5, 6, 7, 8], 2.0, [step(0, 0)] * 4)}
     fast = {0: made([1, 2, 3, 4], 1.0, [step(2, 2), step(0, 2)]), 1: made([5, 6, 7, 9], 1.0, [step(1, 2), step(1, 2)])}
-    ways = {"none": way("none", plain, calls), "head": way("head", fast, calls)}
-    questions = [Question(category, "text", 1) for category in ("a", "b", "a")][: len(prompts)]
-    return ways, decode_all(ways, {}, questions, prompts, lambda category: None), calls
+    ways = [way("none", plain, calls), way("head", fast, calls)]
+    questions = [Question(category, "text", 1) for category in ("a", "b", "a")]
+    return (ways, questions, *answers_of(ways, prompts, lambda number: None)), calls[len(ways) :]
 
 
 def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
-    ways, answers, calls = asked([[0], [1]])
+    (ways, questions, answers, _), calls = asked([[0], [1]])
     assert calls == [("none", 0), ("head", 0), ("head", 1), ("none", 1)]  # the order moves on
-    found = figures(ways, answers, 0.0)
+    found = figures(ways, questions, answers, 0.0)
     first, overall = found["categories"]["a"]["head"], found["overall"]["head"]
     assert first["over_plain"] == 4.0
     assert first["decoding_interval"] is None
@@ -82,13 +82,13 @@ def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
     assert overall["same_as_plain"] == 0.5
     assert overall["tokens_per_second"] == 4.0
     assert found["overall"]["none"]["over_plain"] == 1.0
-    assert figures(ways, answers, 1.0)["overall"]["head"]["same_as_plain"] is None
+    assert figures(ways, questions, answers, 1.0)["overall"]["head"]["same_as_plain"] is None
 
 
 def test_ctrl_c_keeps_the_questions_that_are_complete() -> None:
-    _, answers, _ = asked([[0], [1], [2]])
-    assert answers.interrupted
-    assert [question.category for question in answers.questions] == ["a", "b"]
+    (*_, answers, interrupted), _ = asked([[0], [1], [2]])
+    assert interrupted
+    assert len(answers) == 2
     with pytest.raises(KeyboardInterrupt):
         asked([[2]])
 
