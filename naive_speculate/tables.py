@@ -1,6 +1,7 @@
 """Tables, progress bars and consoles of the command lines."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from rich.console import Console
@@ -21,12 +22,15 @@ class Output(Console):
         raise
 
 
-def table(rows: Sequence[Mapping[str, Any]], left: Collection[str] = (), **look: Any) -> Table:
-    """A table whose headings are the keys of its rows; columns are aligned to the right, but for those in `left`."""
-    columns = (Column(name, justify="left" if name in left else "right", no_wrap=name in left) for name in rows[0])
-    made = Table(*columns, **look)
-    for row in rows:
-        made.add_row(*row.values())
+def table(rows: Sequence[Mapping[str, Any]], left: Collection[str] = (), styles: Iterable[str] = (), **look: Any) -> Table:
+    """A table whose headings are the keys of its rows; columns are aligned to the right, but for those in `left`. `styles` are
+    those of the rows."""
+    headings = rows[0] if rows else ()
+    made = Table(
+        *(Column(name, justify="left" if name in left else "right", no_wrap=name in left) for name in headings), **look
+    )
+    for row, style in zip_longest(rows, styles):
+        made.add_row(*row.values(), style=style)
     return made
 
 

@@ -37,9 +37,9 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
         console.print("", table(rows, left=[""], box=None, pad_edge=False), sep="\n")
     if found.windows:
         windows = shown_windows(found)
-        shown = table([_row(window, found.costs is not None) for window in windows], box=None, pad_edge=False)
-        for window, row in zip(windows, shown.rows, strict=True):
-            row.style = "bold" if window.k == found.best_k else ""
+        styles = ["bold" if window.k == found.best_k else "" for window in windows]
+        rows = [_row(window, found.costs is not None) for window in windows]
+        shown = table(rows, styles=styles, box=None, pad_edge=False)
         line = best_window(found, basis) + (" Give yours: --draft-cost." if found.costs is None else "")
         console.print("", shown, "", Text(line), sep="\n")
     listed = [f"! {suspect.words}\n  Measure next: {suspect.next}" for suspect in found.suspects] or [no_problems(found)]
