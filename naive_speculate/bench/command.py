@@ -82,22 +82,19 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status. Ctrl-C reports the questions of a suite so far."""
+    """Run the benchmark; returns the exit status. Ctrl-C reports the questions of a suite so far. Raises `ValueError` if an
+    input is bad; `OSError` if a file cannot be read or written."""
     options = _parse(argv)
     with_suite, console = options.suite is not None, Console(stderr=True)
-    try:
-        with redirect_stdout(sys.stderr):
-            report = _measure_suite(options, console) if with_suite else _compare(options, console)
-            if options.plots is not None:
-                for path in save_plots(report, options.plots):
-                    console.print(f"saved {path}")
-            if options.write_costs is not None:
-                options.write_costs.write_text(json.dumps(report["step_costs"]) + "\n", encoding="utf-8")
-        if options.svg is not None:
-            options.svg.write_text(suite_svg(report), encoding="utf-8")
-    except (ValueError, OSError) as error:
-        print(f"naive_speculate bench: {error}", file=sys.stderr)
-        return 2
+    with redirect_stdout(sys.stderr):
+        report = _measure_suite(options, console) if with_suite else _compare(options, console)
+        if options.plots is not None:
+            for path in save_plots(report, options.plots):
+                console.print(f"saved {path}")
+        if options.write_costs is not None:
+            options.write_costs.write_text(json.dumps(report["step_costs"]) + "\n", encoding="utf-8")
+    if options.svg is not None:
+        options.svg.write_text(suite_svg(report), encoding="utf-8")
     if options.json:
         print(json.dumps(report, indent=2))
     else:

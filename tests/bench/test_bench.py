@@ -15,8 +15,10 @@ from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.theory import speedup
 from tests.heads import head_config, head_tensors, save_head
 from tests.infer.test_draft_window import small_llama
+from tests.programs import refusal
 from tests.tiny import save_model, tiny_llama
 
+NO_GGUF = "transformers, with which this compares, does not compute GGUF files"
 COSTS = Costs(context=100, draft_ms=0.1, verify_ms=[1.0, 1.1, 1.2])
 
 
@@ -94,31 +96,17 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
     [
         (["--target", "./no-such-folder", "--draft", "./no-such-folder"], "no such folder"),
         (["--device", "abacus"], "abacus"),
+        (["--new-tokens", "many"], "many"),
+        (["--prompts", "no-such-file.txt"], "no-such-file.txt"),
+        (["--target", "x.gguf", "--draft", "./draft"], f"--target x.gguf: {NO_GGUF}"),
+        (["--target", "./target", "--draft", "x.gguf"], f"--draft x.gguf: {NO_GGUF}"),
+        (["--drafters", "suffix"], "--drafters needs --suite"),
+        (["--suite", "x", "--quick"], "--quick does not go with --suite"),
+        (["--suite", "x", "--new-tokens", "5"], "--new-tokens does not go with --suite"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert "Traceback" not in captured.err
-
-
-@pytest.mark.parametrize("arguments", [["--new-tokens", "many"], ["--prompts", "no-such-file.txt"]])
-def test_an_option_of_another_form_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
-    assert arguments[1] in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--target", "--draft"])
-def test_a_gguf_file_is_refused_in_one_line(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--target", "./target", "--draft", "./draft", option, "x.gguf"]) == 2
-    told = capsys.readouterr().err
-    assert (
-        told == f"naive_speculate bench: {option} x.gguf: transformers, with which this compares, does not compute GGUF files\n"
-    )
+def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
+    assert message in refusal("naive_speculate.__main__", ["bench", *arguments])
 
 
 def test_peak_memory_is_in_bytes():

@@ -16,6 +16,7 @@ from naive_speculate.events.metrics import Metrics
 from naive_speculate.infer.threads import THREADS_VARIABLE
 from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
+from tests.programs import refusal
 
 QUESTIONS = (
     {"question_id": 1, "category": "lists", "turns": ["apples, pears, plums, apples, pears, plums, apples,", "And now?"]},
@@ -194,52 +195,30 @@ def test_speed_after_the_prompt_leaves_out_what_comes_before_the_first_step() ->
         (json.dumps({"category": "a", "turns": ["so " * 5000]}), "line 2: prompt has"),
     ],
 )
-def test_a_bad_line_is_named(suite: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_line_is_named(suite: Path, line: str, message: str) -> None:
     suite.write_text(json.dumps(QUESTIONS[0]) + "\n" + line + "\n", encoding="utf-8")
-    refused(["--suite", str(suite), *SMALL], f"--suite {suite}, {message}", capsys)
+    assert f"--suite {suite}, {message}" in refused(suite, *SMALL)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--drafters", "suffix,oracle"], f"--drafters must be of {', '.join(DRAFTERS)}, none, got 'oracle'"),
+        (["--drafters", "suffix+head"], "drafter is 'suffix+head', but this pair has no draft head"),
         (["--num-draft-tokens", "99"], "num_draft_tokens must be"),
         (["--temperature", "-1"], "temperature must be"),
+        (["--svg", "no/such/x.svg"], "x.svg"),
+        (["--suite", "no-such.jsonl"], "no-such.jsonl"),
     ],
 )
-def test_bad_options_are_one_line(suite: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(["--suite", str(suite), *SMALL, *options], message, capsys)
+def test_bad_options_are_one_line(suite: Path, options: list[str], message: str) -> None:
+    assert message in refused(suite, *SMALL, *options)
 
 
-def test_what_is_missing_is_named(suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    headless = "drafter is 'suffix+head', but this pair has no draft head"
-    refused(["--suite", str(suite), *SMALL, "--drafters", "suffix+head"], headless, capsys)
-    refused(["--suite", str(tmp_path / "none.jsonl")], "none.jsonl", capsys)
-    refused(["--suite", str(suite), *SMALL, "--svg", str(tmp_path / "none" / "x.svg")], "x.svg", capsys)
+def test_a_file_without_questions_is_refused(suite: Path) -> None:
     suite.write_text("\n", encoding="utf-8")
-    refused(["--suite", str(suite)], "the file has no questions", capsys)
+    assert "the file has no questions" in refused(suite)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--drafters", "suffix"], "--drafters needs --suite"),
-        (["--suite", "x", "--quick"], "--quick does not go with --suite"),
-        (["--suite", "x", "--new-tokens", "5"], "--new-tokens does not go with --suite"),
-    ],
-)
-def test_options_of_the_other_benchmark_are_refused(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(options)
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == f"naive_speculate bench: {message}\n"
-
-
-def refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert len(captured.err.splitlines()) == 1
+def refused(suite: Path, *options: str) -> str:
+    return refusal("naive_speculate.__main__", ["bench", "--suite", str(suite), *options])
