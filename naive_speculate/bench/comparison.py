@@ -3,7 +3,7 @@
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import cycle, islice, product
 from statistics import median
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.progress import Progress
 
-from naive_speculate.bench.measure import Costs, Line, decode_all, fastest_drafter, forward_costs, line_of, memory_mib
+from naive_speculate.bench.measure import Line, decode_all, fastest_drafter, forward_costs, line_of, memory_mib
 from naive_speculate.bench.ways import Transformers, Way, our_way
 from naive_speculate.costs import CostTable
 from naive_speculate.events import EventKind
@@ -51,7 +51,8 @@ class Comparison:
         pair = self.decoder.pair
         task = progress.add_task("measuring", total=None)
         self.tick = lambda _: progress.advance(task)
-        costs = forward_costs(pair.target, pair.draft, _COST_CONTEXT, self.max_window + 1)  # type: ignore[arg-type]
+        draft_ms, verify_ms = forward_costs(pair.target, pair.draft, _COST_CONTEXT, self.max_window + 1)  # type: ignore[arg-type]
+        costs = CostTable(draft_ms / verify_ms[0], tuple(ms / verify_ms[0] for ms in verify_ms))
         lines = {}
         for mode, temperature in MODES.items():
             if temperature > 0 and self.quick:
@@ -63,7 +64,10 @@ class Comparison:
             plain, *others = zip(*decode_all(ways, self.prompts, self.tick), strict=True)
             lines[mode] = [line_of(way, runs, plain, costs) for way, runs in zip(ways, (plain, *others), strict=True)]
         progress.update(task, description="contexts, batches, events")
-        return self._report(lines, costs)
+        return self._report(lines) | {
+            "forwards": {"context": _COST_CONTEXT, "draft_ms": draft_ms, "verify_ms": verify_ms},
+            "costs": {"draft": costs.draft, "verify": list(costs.verify)},
+        }
 
     def _params(self, temperature: float = 0.0) -> SamplingParams:
         return SamplingParams(temperature=temperature, max_tokens=self.new_tokens, ignore_eos=True)
@@ -79,7 +83,7 @@ class Comparison:
             ways += [ours(self.middle, verify_strategy=name) for name in STRATEGIES]
         return ways + [self.peer.way(k, temperature) for k in (0, *windows)]
 
-    def _report(self, lines: dict[str, list[Line]], costs: Costs) -> dict[str, Any]:
+    def _report(self, lines: dict[str, list[Line]]) -> dict[str, Any]:
         decoder, pair = self.decoder, self.decoder.pair
         report: dict[str, Any] = {
             "target": pair.names["target"],
@@ -91,9 +95,7 @@ class Comparison:
             "threads": f"transformers in {self.peer.threads} threads",
             "new_tokens": self.new_tokens,
             "num_prompts": len(self.prompts),
-            "decoding": {mode: [line.to_dict() for line in found] for mode, found in lines.items()},
-            "forwards": {"context": costs.context, "draft_ms": costs.draft_ms, "verify_ms": costs.verify_ms},
-            "costs": {"draft": costs.draft, "verify": costs.verify},
+            "decoding": {mode: [asdict(line) for line in found] for mode, found in lines.items()},
             "step_costs": self._step_costs("model").to_dict(),
             "by_context": {} if self.quick else self._by_context(),
             "by_batch": {} if self.quick else self._by_batch(),

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from naive_speculate.bench import main
-from naive_speculate.bench.measure import Costs, decode_all, line_of, peak_bytes
+from naive_speculate.bench.measure import decode_all, line_of, peak_bytes
 from naive_speculate.bench.ways import Run, Way
+from naive_speculate.costs import CostTable
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.theory import speedup
@@ -19,7 +20,7 @@ from tests.programs import refusal
 from tests.tiny import save_model, tiny_llama
 
 NO_GGUF = "transformers, with which this compares, does not compute GGUF files"
-COSTS = Costs(context=100, draft_ms=0.1, verify_ms=[1.0, 1.1, 1.2])
+COSTS = CostTable(0.1, (1.0, 1.1, 1.2))
 
 
 def metrics(steps: int, drafted: int, accepted: int, rejected: int) -> Metrics:
