@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -51,3 +52,11 @@ def run_program(
     printed = written.getvalue() if isinstance(written, io.StringIO) else ""
     written.close()
     return subprocess.CompletedProcess([module, *arguments], status, printed, said.getvalue())
+
+
+def refusal(module: str, arguments: Sequence[str], **how: Any) -> str:
+    """The one line with which a program refuses its input, with status 2; `how` as for `run_program`."""
+    done = run_program(module, arguments, **how)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    return line

@@ -12,11 +12,10 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, windows
 from naive_speculate.bench.comparison import Comparison, choose_threads
-from naive_speculate.bench.measure import Line
 from naive_speculate.bench.report import save_plots, show
 from naive_speculate.bench.suite import drafters_of, measure_suite, read_suite
 from naive_speculate.bench.suite_report import show_suite, suite_svg
@@ -24,8 +23,10 @@ from naive_speculate.bench.ways import Transformers
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
 from naive_speculate.models import BUNDLED_PAIR, load_pair
+from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
+from naive_speculate.tables import Output, progress_bar
 
 PROMPTS = (
     "Once upon a time there was a king who had three sons, and",
@@ -81,41 +82,37 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status."""
+    """Run the benchmark; returns the exit status. Ctrl-C reports the questions of a suite so far. Raises `ValueError` if an
+    input is bad; `OSError` if a file cannot be read or written."""
     options = _parse(argv)
-    console = Console(stderr=True)
-    try:
-        if options.suite is not None:
-            return _bench_suite(options, console)
-        with redirect_stdout(sys.stderr):
-            report, lines = _compare(options, console)
-            if options.plots is not None:
-                for path in save_plots(report, lines, options.plots):
-                    console.print(f"saved {path}")
-            if options.write_costs is not None:
-                options.write_costs.write_text(json.dumps(report["step_costs"]) + "\n", encoding="utf-8")
-    except (ValueError, OSError) as error:
-        print(f"naive_speculate bench: {error}", file=sys.stderr)
-        return 2
+    with_suite, console = options.suite is not None, Console(stderr=True)
+    with redirect_stdout(sys.stderr):
+        report = _measure_suite(options, console) if with_suite else _compare(options, console)
+        if options.plots is not None:
+            for path in save_plots(report, options.plots):
+                console.print(f"saved {path}")
+        if options.write_costs is not None:
+            options.write_costs.write_text(json.dumps(report["step_costs"]) + "\n", encoding="utf-8")
+    if options.svg is not None:
+        options.svg.write_text(suite_svg(report), encoding="utf-8")
     if options.json:
         print(json.dumps(report, indent=2))
     else:
-        output = Console()
-        show(report, lines, output if output.is_terminal else Console(width=_WIDTH))
+        (show_suite if with_suite else show)(report, Output(_WIDTH))
+    if report.get("interrupted"):
+        print("naive_speculate bench: interrupted", file=sys.stderr)
+        return _INTERRUPTED
     return 0
 
 
-def _bench_suite(options: argparse.Namespace, console: Console) -> int:
-    """Measure the questions of a suite; returns the exit status. Ctrl-C reports the questions so far."""
+def _measure_suite(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     questions, drafters = read_suite(options.suite, options.limit), drafters_of(options.drafters)
     if options.svg is not None:
         options.svg.open("a").close()  # fails now, not after hours of work, if it cannot be written
     if options.threads is not None:
         os.environ[THREADS_VARIABLE] = str(options.threads)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with redirect_stdout(sys.stderr), Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        how = {"device": options.device, "dtype": options.dtype, "executor": options.executor}
-        pair = load_pair(options.target, options.draft, options.head, **how)
+    with progress_bar(console, disable=not console.is_terminal) as progress:
+        pair = _load(options, options.target, options.draft, options.head)
         threads = num_threads()
         torch.set_num_threads(1 if computes_beside_torch(pair.target) else threads)
 
@@ -124,54 +121,39 @@ def _bench_suite(options: argparse.Namespace, console: Console) -> int:
             return lambda category: progress.update(task, advance=1, description=category)
 
         params = SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens)
-        peer = _peer(options, threads) if options.transformers else None
+        peer = None
+        if options.transformers:
+            peer = _transformers(options, options.max_tokens, ends=True)
+            peer.threads = threads
         report = measure_suite(pair, options.suite, questions, drafters, options.num_draft_tokens, params, started, peer)
-    on_cpu = report["device"] == "cpu"
-    report |= {"machine": platform.machine(), "threads": threads if on_cpu else None}
-    if options.json:
-        print(json.dumps(report, indent=2))
-    else:
-        output = Console()
-        show_suite(report, output if output.is_terminal else Console(width=_WIDTH))
-    if options.svg is not None:
-        options.svg.write_text(suite_svg(report), encoding="utf-8")
-    if report["interrupted"]:
-        print("naive_speculate bench: interrupted", file=sys.stderr)
-    return _INTERRUPTED if report["interrupted"] else 0
+    return report | {"machine": platform.machine(), "threads": threads if report["device"] == "cpu" else None}
 
 
-def _peer(options: argparse.Namespace, threads: int) -> Transformers:
-    """The same models, computed by transformers."""
-    how = {"device": options.device, "dtype": options.dtype, "executor": "transformers"}
-    models: Any = load_pair(options.target, options.draft, **how)
-    draft = getattr(models.draft, "model", None) if models.translation is None else None  # it assists with its own tokens alone
-    peer = Transformers(models.target.model, draft, options.max_tokens, ends=True)
-    peer.threads = threads
-    return peer
-
-
-def _compare(options: argparse.Namespace, console: Console) -> tuple[dict[str, Any], dict[str, list[Line]]]:
+def _compare(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     for option in ("target", "draft"):
         if (given := getattr(options, option)) is not None and is_gguf(given):
             raise ValueError(f"--{option} {given}: transformers, with which this compares, does not compute GGUF files")
-    how = {"device": options.device, "dtype": options.dtype, "executor": options.executor}
-    pair = load_pair(options.target, options.draft, options.head, **how)
+    pair = _load(options, options.target, options.draft, options.head)
     if pair.draft is None:
         raise ValueError("a draft model is needed: give --draft")
     decoder = SpeculativeDecoder(pair)
     prompts = [decoder.admission.encode(text) for text in options.prompts]
     if options.quick:
         prompts = prompts[: max(1, len(prompts) // 2)]
-    peer = Transformers(*_load_for_transformers(options), options.new_tokens)
+    peer = _transformers(options, options.new_tokens)
     choose_threads(peer, prompts[0])
     comparison = Comparison(decoder, peer, prompts, options.new_tokens, options.max_draft_tokens, options.quick)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         return comparison.run(progress)
 
 
-def _load_for_transformers(options: argparse.Namespace) -> tuple[Any, Any]:
-    """Target and draft as transformers models, in the same precision on the same device."""
-    bundled = options.target is None
-    folders = (BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft") if bundled else (options.target, options.draft)
-    plain: Any = load_pair(*folders, device=options.device, dtype=options.dtype, executor="transformers")
-    return plain.target.model, plain.draft.model
+def _load(options: argparse.Namespace, *models: Any, executor: str | None = None) -> ModelPair:
+    return load_pair(*models, device=options.device, dtype=options.dtype, executor=executor or options.executor)
+
+
+def _transformers(options: argparse.Namespace, new_tokens: int, ends: bool = False) -> Transformers:
+    """transformers' generation with the same target and draft, in the same precision on the same device."""
+    given = (options.target, options.draft) if options.target else (BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft")
+    models: Any = _load(options, *given, executor="transformers")
+    draft = getattr(models.draft, "model", None) if models.translation is None else None  # it assists with its own tokens alone
+    return Transformers(models.target.model, draft, new_tokens, ends)

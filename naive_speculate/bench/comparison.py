@@ -3,7 +3,7 @@
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import cycle, islice, product
 from statistics import median
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from rich.progress import Progress
 
-from naive_speculate.bench.measure import Costs, Line, compare, fastest_drafter, forward_costs, memory_mib
+from naive_speculate.bench.measure import Line, decode_all, fastest_drafter, forward_costs, line_of, memory_mib
 from naive_speculate.bench.ways import Transformers, Way, our_way
 from naive_speculate.costs import CostTable
 from naive_speculate.events import EventKind
@@ -39,19 +39,20 @@ class Comparison:
     new_tokens: int  # tokens to generate
     max_window: int  # largest window
     quick: bool  # whether to decode greedily only, and to leave out contexts, batches and events
-    tick: Callable[[], None] = lambda: None  # called after each measurement
+    tick: Callable[[int], None] = lambda _: None  # called after each measurement
 
     @property
     def middle(self) -> int:
         """The window of measurements that use a single one."""
         return min(_MIDDLE, self.max_window)
 
-    def run(self, progress: Progress) -> tuple[dict[str, Any], dict[str, list[Line]]]:
-        """Measure everything; returns the report and its lines by mode."""
+    def run(self, progress: Progress) -> dict[str, Any]:
+        """Measure everything; returns the report."""
         pair = self.decoder.pair
         task = progress.add_task("measuring", total=None)
-        self.tick = partial(progress.advance, task)
-        costs = forward_costs(pair.target, pair.draft, _COST_CONTEXT, self.max_window + 1)  # type: ignore[arg-type]
+        self.tick = lambda _: progress.advance(task)
+        draft_ms, verify_ms = forward_costs(pair.target, pair.draft, _COST_CONTEXT, self.max_window + 1)  # type: ignore[arg-type]
+        costs = CostTable(draft_ms / verify_ms[0], tuple(ms / verify_ms[0] for ms in verify_ms))
         lines = {}
         for mode, temperature in MODES.items():
             if temperature > 0 and self.quick:
@@ -60,9 +61,13 @@ class Comparison:
             ways = self._ways(temperature)
             for way in ways:
                 way.decode(self.prompts[0], 0)
-            lines[mode] = compare(ways, self.prompts, costs, self.tick)
+            plain, *others = zip(*decode_all(ways, self.prompts, self.tick), strict=True)
+            lines[mode] = [line_of(way, runs, plain, costs) for way, runs in zip(ways, (plain, *others), strict=True)]
         progress.update(task, description="contexts, batches, events")
-        return self._report(lines, costs), lines
+        return self._report(lines) | {
+            "forwards": {"context": _COST_CONTEXT, "draft_ms": draft_ms, "verify_ms": verify_ms},
+            "costs": {"draft": costs.draft, "verify": list(costs.verify)},
+        }
 
     def _params(self, temperature: float = 0.0) -> SamplingParams:
         return SamplingParams(temperature=temperature, max_tokens=self.new_tokens, ignore_eos=True)
@@ -78,7 +83,7 @@ class Comparison:
             ways += [ours(self.middle, verify_strategy=name) for name in STRATEGIES]
         return ways + [self.peer.way(k, temperature) for k in (0, *windows)]
 
-    def _report(self, lines: dict[str, list[Line]], costs: Costs) -> dict[str, Any]:
+    def _report(self, lines: dict[str, list[Line]]) -> dict[str, Any]:
         decoder, pair = self.decoder, self.decoder.pair
         report: dict[str, Any] = {
             "target": pair.names["target"],
@@ -90,9 +95,7 @@ class Comparison:
             "threads": f"transformers in {self.peer.threads} threads",
             "new_tokens": self.new_tokens,
             "num_prompts": len(self.prompts),
-            "decoding": {mode: [line.to_dict() for line in found] for mode, found in lines.items()},
-            "forwards": {"context": costs.context, "draft_ms": costs.draft_ms, "verify_ms": costs.verify_ms},
-            "costs": {"draft": costs.draft, "verify": costs.verify},
+            "decoding": {mode: [asdict(line) for line in found] for mode, found in lines.items()},
             "step_costs": self._step_costs("model").to_dict(),
             "by_context": {} if self.quick else self._by_context(),
             "by_batch": {} if self.quick else self._by_batch(),
@@ -122,7 +125,7 @@ class Comparison:
             steps = [step for step in self._steps(prompt, self.new_tokens, window, drafter) if step.num_draft == window]
             drafting[window] += [step.draft_seconds or 0.0 for step in steps]
             whole[window] += [step.total_seconds or 0.0 for step in steps]
-            self.tick()
+            self.tick(0)
         plain, windows = median(whole[0]), [window for window in range(1, self.max_window + 1) if whole[window]]
         if not windows:
             raise ValueError(f"new_tokens={self.new_tokens} is too few to measure steps")
@@ -171,22 +174,18 @@ class Comparison:
         found: dict[int, dict[int, list[float]]] = {window: {size: [] for size in sizes} for window in windows}
         for _, size, window in product(range(repeats), sizes, windows):
             found[window][size] += measure(window, size)
-            self.tick()
+            self.tick(0)
         return {window: {size: median(values) for size, values in row.items()} for window, row in found.items()}
 
     def _event_overhead(self, repeats: int = 3) -> dict[str, float]:
         """Extra time of events with more detail, relative to none: medians over adjacent runs."""
         details = ("none", "probs", "full")
-        ways = {detail: our_way(self.decoder, self.middle, self._params(0.8), detail=detail) for detail in details}
-        ratios: dict[str, list[float]] = {"probs": [], "full": []}
-        for repeat, (seed, prompt) in product(range(repeats), enumerate(self.prompts)):
-            seconds = {}
-            for detail, way in ways.items():
-                seconds[detail] = way.decode(prompt, seed + repeat).seconds
-                self.tick()
-            for detail, found in ratios.items():
-                found.append(seconds[detail] / seconds["none"] - 1)
-        return {detail: median(found) for detail, found in ratios.items()}
+        ways = [our_way(self.decoder, self.middle, self._params(0.8), detail=detail) for detail in details]
+        none, *others = zip(*decode_all(ways, [*self.prompts] * repeats, self.tick), strict=True)
+        return {
+            detail: median(run.seconds / base.seconds - 1 for run, base in zip(runs, none, strict=True))
+            for detail, runs in zip(details[1:], others, strict=True)
+        }
 
 
 def choose_threads(peer: Transformers, prompt: list[int]) -> None:

@@ -2,14 +2,15 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
 import torch
 
 from naive_speculate.bench.ways import Run, Way
+from naive_speculate.costs import CostTable
 from naive_speculate.infer.protocols import BatchLanguageModel
 from naive_speculate.theory import speedup
 
@@ -33,52 +34,28 @@ class Line:
     verify_ms: float | None = None
     step_ms: float | None = None
     predicted: float | None = None  # `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts
+    efficiency: float | None = None  # `over_plain` ÷ `predicted`
     # share of prompts with the same tokens as this decoder's plain decoding (a check at temperature 0)
     same_as_plain: float = 0.0
 
-    @property
-    def efficiency(self) -> float | None:
-        """Measured speedup over plain decoding ÷ predicted."""
-        return None if self.predicted is None else self.over_plain / self.predicted
 
-    def to_dict(self) -> dict[str, Any]:
-        """The figures as plain JSON values."""
-        return asdict(self) | {"efficiency": self.efficiency}
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Milliseconds of forwards at one context length: the draft's over one token, the target's over 1, 2, 3 … tokens."""
-
-    context: int
-    draft_ms: float
-    verify_ms: list[float]
-
-    @property
-    def draft(self) -> float:
-        """A draft forward, in target forwards of one token."""
-        return self.draft_ms / self.verify_ms[0]
-
-    @property
-    def verify(self) -> list[float]:
-        """Verifying 0, 1, 2 … draft tokens, in target forwards of one token."""
-        return [ms / self.verify_ms[0] for ms in self.verify_ms]
-
-
-def compare(ways: Sequence[Way], prompts: Sequence[list[int]], costs: Costs | None, tick: Callable[[], None]) -> list[Line]:
-    """Decode every prompt every way, alternately. The first way must be this decoder's plain decoding."""
-    runs: list[list[Run]] = [[] for _ in ways]
-    for seed, prompt in enumerate(prompts):
-        for way, done in zip(ways, runs, strict=True):
-            done.append(way.decode(prompt, seed))
-            tick()
-    return [line_of(way, done, runs[0], costs) for way, done in zip(ways, runs, strict=True)]
+def decode_all(
+    ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None] = lambda _: None
+) -> Iterator[list[Run]]:
+    """Decode every prompt every way, alternately; the order rotates with every prompt. Yields each prompt's runs in the order
+    of the ways; `tick` is called after each run, with the prompt's number, which is also the seed."""
+    for number, prompt in enumerate(prompts):
+        first, runs = number % len(ways), dict[int, Run]()
+        for index in (*range(first, len(ways)), *range(first)):
+            runs[index] = ways[index].decode(prompt, number)
+            tick(number)
+        yield [runs[index] for index in range(len(ways))]
 
 
 def forward_costs(
     target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int, repeats: int = 25
-) -> Costs:
-    """Time forwards over 1 … `max_tokens` tokens of the target and over one of the draft, alternately.
+) -> tuple[float, list[float]]:
+    """Milliseconds of a forward of the draft over one token, and of the target over 1 … `max_tokens`, timed alternately.
 
     The draft's time is the mean of several forwards, as in a step: before the first, the target's weights have replaced its own
     in the processor's caches.
@@ -91,7 +68,7 @@ def forward_costs(
         for timer, found in zip(timers, seconds, strict=True):
             found.append(timer())
     ms = [median(found[2:]) * 1e3 for found in seconds]  # the first two are warm-up
-    return Costs(context, ms[0], ms[1:])
+    return ms[0], ms[1:]
 
 
 def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
@@ -120,7 +97,7 @@ def memory_mib(device: torch.device) -> dict[str, float]:
     return found
 
 
-def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: Costs | None = None) -> Line:
+def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTable | None = None) -> Line:
     """The figures of one way, from its runs and those of plain decoding on the same prompts."""
     pairs = list(zip(runs, plain, strict=True))
     metrics = [run.metrics for run in runs if run.metrics is not None]
@@ -135,12 +112,13 @@ def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: Costs | 
     predicted = None
     if costs is not None and alpha is not None and way.drafter == "model" and isinstance(k, int) and 0 < k < len(costs.verify):
         predicted = speedup(alpha, k, costs.draft, costs.verify)
+    over_plain = median(run.speed / other.speed for run, other in pairs)
     return Line(
         name=way.name,
         num_draft_tokens=k,
         ours=way.ours,
         tokens_per_second=median(run.speed for run in runs),
-        over_plain=median(run.speed / other.speed for run, other in pairs),
+        over_plain=over_plain,
         tokens_per_forward=sum(len(run.token_ids) for run in runs) / max(1, sum(run.target_forwards for run in runs)),
         acceptance=accepted / drafted if drafted else None,
         alpha=alpha,
@@ -148,6 +126,7 @@ def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: Costs | 
         verify_ms=step_ms("verify_seconds"),
         step_ms=step_ms("total_seconds"),
         predicted=predicted,
+        efficiency=over_plain / predicted if predicted else None,
         same_as_plain=fmean(run.token_ids == other.token_ids for run, other in pairs),
     )
 

@@ -6,14 +6,16 @@ sides.
 """
 
 import json
-import random
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-from naive_speculate.bench.measure import line_of
+import numpy as np
+
+from naive_speculate.bench.measure import decode_all, line_of
 from naive_speculate.bench.ways import Run, Transformers, Way, our_way
 from naive_speculate.events.metrics import summarize
 from naive_speculate.pair import ModelPair
@@ -23,13 +25,11 @@ from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.request import Request
 
 NONE = "none"  # the drafter name of plain decoding, which is always measured
-_WARM_UP = 8
 _LOOKUP, _ASSISTED = 10, 5  # transformers' windows: its documentation's for prompt lookup
-_DRAWS, _EDGE = 1000, 0.025
+_DRAWS = 1000
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """The first turn of a question, its category, and its line in the file."""
 
     category: str
@@ -37,34 +37,25 @@ class Question:
     line: int
 
 
-@dataclass
-class Answers:
-    """The runs: for each question that was decoded every way, a run per drafter."""
-
-    questions: list[Question] = field(default_factory=list)
-    runs: list[dict[str, Run]] = field(default_factory=list)
-    interrupted: bool = False
-
-
 def read_suite(path: Path, limit: int | None = None) -> list[Question]:
     """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each category. Raises `ValueError`,
     naming the line that is not such a question, or the file if it has none; `OSError` if it cannot be read."""
     found: list[Question] = []
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         if not line.strip():
             continue
+        where = f"--suite {path}, line {number}"
         try:
             data = json.loads(line)
         except ValueError as error:  # also text that is not UTF-8
-            raise ValueError(f"--suite {path}, line {number}: not JSON: {error}") from None
+            raise ValueError(f"{where}: not JSON: {error}") from None
         category, turns = (data.get(name) if isinstance(data, dict) else None for name in ("category", "turns"))
-        where = f"--suite {path}, line {number}"
         if not isinstance(category, str) or not category:
             raise ValueError(f'{where}: "category" must be a string, got {category!r:.80}')
         if not isinstance(turns, list) or not turns or not isinstance(turns[0], str) or not turns[0]:
             raise ValueError(f'{where}: "turns" must be a list that begins with a string, got {turns!r:.80}')
-        seen[category] = seen.get(category, 0) + 1
+        seen[category] += 1
         if limit is None or seen[category] <= limit:
             found.append(Question(category, turns[0], number))
     if not found:
@@ -84,11 +75,6 @@ def drafters_of(given: str | None) -> list[str] | None:
     return [name for name in dict.fromkeys(names) if name != NONE]
 
 
-def drafters_for(pair: ModelPair) -> list[str]:
-    """The registered drafters that the pair supports."""
-    return [name for name, kind in DRAFTERS.items() if kind.obstacle(pair) is None]
-
-
 def encode(decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question]) -> list[list[int]]:
     """The questions as token ids, in the tokenizer's chat template where it has one. Raises `ValueError`, naming the line of a
     question that the pair cannot decode."""
@@ -103,74 +89,50 @@ def encode(decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question
 
 
 def ways_of(
-    decoder: SpeculativeDecoder, drafters: Sequence[str], windows: Sequence[int | str], params: SamplingParams
-) -> dict[str, Way]:
-    """Plain decoding, and the drafters with each window, by name. Raises `ValueError` if the pair lacks what a drafter needs,
-    or a number is out of range."""
-    ways = {NONE: our_way(decoder, 0, params)}
+    decoder: SpeculativeDecoder,
+    drafters: Sequence[str] | None,
+    windows: Sequence[int | str],
+    params: SamplingParams,
+    peer: Transformers | None,
+) -> list[Way]:
+    """Plain decoding; the drafters, by default all that the pair supports, with each window; with a peer transformers' plain
+    generation, prompt lookup and, with a draft model, assisted generation. Raises `ValueError` if the pair lacks what a drafter
+    needs, or a number is out of range."""
+    ways = [replace(our_way(decoder, 0, params), name=NONE)]
+    if drafters is None:
+        drafters = [name for name, kind in DRAFTERS.items() if kind.obstacle(decoder.pair) is None]
     for name in drafters:
         drafter, _, tree = name.partition(":")
         for k in windows if not tree else [1]:  # a tree is drafted instead of a window
             decoder.prepare(Request([0], params, num_draft_tokens=k, drafter=drafter, tree=tree or None))
             shown = name if tree or len(windows) == 1 else f"{name}, k = {k}"
-            ways[shown] = our_way(decoder, k, params, drafter, tree=tree or None)
+            ways.append(replace(our_way(decoder, k, params, drafter, tree=tree or None), name=shown))
+    if peer is not None:
+        ways += [peer.way(0, params.temperature), peer.way(_LOOKUP, params.temperature, lookup=True)]
+        ways += [peer.way(_ASSISTED, params.temperature)] if peer.draft is not None else []
     return ways
 
 
-def ways_of_transformers(peer: Transformers, temperature: float) -> dict[str, Way]:
-    """Its plain generation, prompt lookup and, with a draft model, assisted generation."""
-    ways = [peer.way(0, temperature), peer.way(_LOOKUP, temperature, lookup=True)]
-    if peer.draft is not None:
-        ways.append(peer.way(_ASSISTED, temperature))
-    return {way.name: way for way in ways}
-
-
-def decode_all(
-    ways: dict[str, Way],
-    warm_ups: dict[str, Way],
-    questions: Sequence[Question],
-    prompts: Sequence[list[int]],
-    tick: Callable[[str], None],
-) -> Answers:
-    """Decode every question every way; Ctrl-C ends after the last complete question."""
-    answers, names = Answers(), list(ways)
-    try:
-        for way in warm_ups.values():
-            way.decode(prompts[0], 0)
-        for number, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):
-            first = number % len(names)
-            runs = {}
-            for name in (*names[first:], *names[:first]):
-                runs[name] = ways[name].decode(prompt, number)
-                tick(question.category)
-            answers.questions.append(question)
-            answers.runs.append(runs)
-    except KeyboardInterrupt:
-        if not answers.runs:
-            raise
-        answers.interrupted = True
-    return answers
-
-
-def figures(ways: dict[str, Way], answers: Answers, temperature: float) -> dict[str, Any]:
-    """Figures by category and drafter, and overall."""
-    by_category: dict[str, list[dict[str, Run]]] = {}
-    for question, runs in zip(answers.questions, answers.runs, strict=True):
+def figures(
+    ways: Sequence[Way], questions: Sequence[Question], answers: Sequence[list[Run]], temperature: float
+) -> dict[str, Any]:
+    """Figures by category and way, and overall, of the first questions, whose `answers` have a run per way."""
+    by_category: dict[str, list[list[Run]]] = {}
+    for question, runs in zip(questions, answers, strict=False):
         by_category.setdefault(question.category, []).append(runs)
     return {
         "categories": {category: _figures(ways, runs, temperature) for category, runs in by_category.items()},
-        "overall": _figures(ways, answers.runs, temperature),
+        "overall": _figures(ways, answers, temperature),
     }
 
 
-def _figures(ways: dict[str, Way], every: Sequence[dict[str, Run]], temperature: float) -> dict[str, Any]:
-    plain, found = [runs[NONE] for runs in every], {}
-    for name, way in ways.items():
-        runs = [one[name] for one in every]
+def _figures(ways: Sequence[Way], answers: Sequence[list[Run]], temperature: float) -> dict[str, Any]:
+    plain, found = [runs[0] for runs in answers], {}
+    for way, runs in zip(ways, zip(*answers, strict=True), strict=True):
         line = line_of(way, runs, plain)
         steps = summarize(event for run in runs for event in run.steps)
         ratios = [run.decoding_speed / other.decoding_speed for run, other in zip(runs, plain, strict=True)]
-        found[name] = {
+        found[way.name] = {
             "questions": len(runs),
             "tokens_per_step": line.tokens_per_forward,
             "conditional_acceptance": steps.acceptance_rate_per_position,
@@ -178,7 +140,7 @@ def _figures(ways: dict[str, Way], every: Sequence[dict[str, Run]], temperature:
             "tokens_per_second": line.tokens_per_second,
             "over_plain": line.over_plain,
             "decoding_over_plain": median(ratios),
-            "decoding_interval": interval(ratios) if name != NONE else None,
+            "decoding_interval": interval(ratios) if way.name != NONE else None,
             "draft_ms": line.draft_ms,
             "step_ms": line.step_ms,
             "same_as_plain": line.same_as_plain if temperature == 0 else None,
@@ -190,9 +152,26 @@ def interval(values: Sequence[float]) -> list[float] | None:
     """The 95% bootstrap interval of a median; None for a single value."""
     if len(values) < 2:
         return None
-    source = random.Random(0)
-    draws = sorted(median(source.choices(values, k=len(values))) for _ in range(_DRAWS))
-    return [draws[round(_EDGE * _DRAWS)], draws[-1 - round(_EDGE * _DRAWS)]]
+    from scipy.stats import bootstrap
+
+    found = bootstrap((values,), np.median, n_resamples=_DRAWS, method="percentile", rng=0)
+    return [float(end) for end in found.confidence_interval]
+
+
+def answers_of(ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None]) -> tuple[list[list[Run]], bool]:
+    """The runs of each prompt, and whether Ctrl-C ended them after the last complete question; the first is decoded before, to
+    warm up."""
+    answers: list[list[Run]] = []
+    try:
+        for way in ways:
+            way.decode(prompts[0], 0)
+        for runs in decode_all(ways, prompts, tick):
+            answers.append(runs)
+    except KeyboardInterrupt:
+        if not answers:
+            raise
+        return answers, True
+    return answers, False
 
 
 def measure_suite(
@@ -208,16 +187,10 @@ def measure_suite(
     """The whole report, with transformers' ways if `peer` is given; `started` is called with the number of runs, and its result
     after each run, with the category."""
     decoder = SpeculativeDecoder(pair)
-    names = drafters_for(pair) if drafters is None else drafters
-    ways = ways_of(decoder, names, windows, params)
-    if peer is not None:
-        ways |= ways_of_transformers(peer, params.temperature)
-    few = replace(params, max_tokens=min(_WARM_UP, params.max_tokens or _WARM_UP))
-    warm_ups = ways_of(decoder, names, windows, few)
-    if peer is not None:
-        warm_ups |= ways_of_transformers(peer, params.temperature)
+    ways = ways_of(decoder, drafters, windows, params, peer)
     prompts = encode(decoder, path, questions)
-    answers = decode_all(ways, warm_ups, questions, prompts, started(len(ways) * len(questions)))
+    done = started(len(ways) * len(questions))
+    answers, interrupted = answers_of(ways, prompts, lambda number: done(questions[number].category))
     return {
         "suite": path.name,
         **{role: pair.names.get(role) for role in ("target", "draft", "head")},
@@ -227,6 +200,6 @@ def measure_suite(
         "num_draft_tokens": windows[0] if len(windows) == 1 else list(windows),
         "max_tokens": params.max_tokens,
         "temperature": params.temperature,
-        "interrupted": answers.interrupted,
-        **figures(ways, answers, params.temperature),
+        "interrupted": interrupted,
+        **figures(ways, questions, answers, params.temperature),
     }

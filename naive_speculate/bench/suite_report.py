@@ -1,13 +1,14 @@
 """Shows the results of `bench --suite` as a table and as an SVG plot."""
 
 import html
+from itertools import accumulate
 from typing import Any
 
 from rich.console import Console
-from rich.table import Column, Table
 
 from naive_speculate.bench.suite import NONE
 from naive_speculate.palette import LIGHT
+from naive_speculate.tables import table
 
 _COLORS = ("#0b63a5", "#66367e", "#0d682d", "#8a4b00", "#be1633", "#60646a")
 _NAMES, _WIDTH, _BAR, _GAP = 250, 800, 16, 14
@@ -16,15 +17,15 @@ _NAMES, _WIDTH, _BAR, _GAP = 250, 800, 16, 14
 def show_suite(report: dict[str, Any], console: Console) -> None:
     """Print the table, one row per category and drafter."""
     console.print(summary_line(report))
-    headings = ["questions", "tokens/step", "accepted by index", "conditional"]
-    headings += ["tokens/s", "× plain", "after the prompt", "95%", "same text"]
-    table = Table(Column("category", no_wrap=True), Column("drafter", no_wrap=True))
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for category, found in rows(report):
-        for number, (drafter, one) in enumerate(found.items()):
-            table.add_row(category if number == 0 else "", drafter, *_cells(one), end_section=number == len(found) - 1)
-    console.print(table)
+    cells = [
+        _cells(category if number == 0 else "", drafter, one)
+        for category, found in rows(report)
+        for number, (drafter, one) in enumerate(found.items())
+    ]
+    made = table(cells, left=["category", "drafter"])
+    for last in accumulate(len(found) for _, found in rows(report)):
+        made.rows[last - 1].end_section = True
+    console.print(made)
 
 
 def summary_line(report: dict[str, Any]) -> str:
@@ -45,19 +46,21 @@ def rows(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return found if len(found) == 1 else [*found, ("overall", report["overall"])]
 
 
-def _cells(one: dict[str, Any]) -> list[str]:
+def _cells(category: str, drafter: str, one: dict[str, Any]) -> dict[str, str]:
     between = one["decoding_interval"]
-    return [
-        str(one["questions"]),
-        f"{one['tokens_per_step']:.2f}",
-        _rates(one["marginal_acceptance"]),
-        _rates(one["conditional_acceptance"]),
-        f"{one['tokens_per_second']:.1f}",
-        f"{one['over_plain']:.2f}",
-        f"{one['decoding_over_plain']:.2f}",
-        "" if between is None else f"{between[0]:.2f}–{between[1]:.2f}",
-        "" if one["same_as_plain"] is None else f"{one['same_as_plain']:.0%}",
-    ]
+    return {
+        "category": category,
+        "drafter": drafter,
+        "questions": str(one["questions"]),
+        "tokens/step": f"{one['tokens_per_step']:.2f}",
+        "accepted by index": _rates(one["marginal_acceptance"]),
+        "conditional": _rates(one["conditional_acceptance"]),
+        "tokens/s": f"{one['tokens_per_second']:.1f}",
+        "× plain": f"{one['over_plain']:.2f}",
+        "after the prompt": f"{one['decoding_over_plain']:.2f}",
+        "95%": "" if between is None else f"{between[0]:.2f}–{between[1]:.2f}",
+        "same text": "" if one["same_as_plain"] is None else f"{one['same_as_plain']:.0%}",
+    }
 
 
 def _rates(rates: list[float | None]) -> str:

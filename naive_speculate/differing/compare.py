@@ -47,11 +47,7 @@ class Margin:
     log_prob_a: float
     log_prob_b: float
     top: tuple[str, str]  # the two most probable tokens' texts
-
-    @property
-    def margin(self) -> float:
-        """How much more probable A's token is than B's, in nats; negative if B's is."""
-        return self.log_prob_a - self.log_prob_b
+    margin: float  # how much more probable A's token is than B's, in nats; negative if B's is
 
 
 @dataclass(frozen=True)
@@ -87,11 +83,7 @@ class Difference:
     a: Reading | None = None
     b: Reading | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON, with each margin."""
-        found = asdict(self)
-        found["margins"] = [asdict(m) | {"margin": m.margin} for m in self.margins]
-        return found
+    to_dict = asdict
 
 
 @dataclass(frozen=True)
@@ -109,6 +101,14 @@ class _Text:
             return 1.0
         chosen = self.logits.gather(-1, torch.tensor(self.answer)[:, None])[:, 0]
         return float((chosen >= self.logits.amax(-1) - rounding).float().mean())
+
+    def reading(self, rounding: float) -> Reading:
+        """How it fits the target."""
+        share, ids = self.greedy(rounding), torch.tensor(self.answer)
+        if share == 1:
+            return Reading(self.form, 1.0, 0.0, 1.0)
+        temperature = fitted_temperature(self.logits, ids)
+        return Reading(self.form, round(share, 4), temperature, rarest(self.logits, ids, max(temperature, 0.05)))
 
 
 def differ(
@@ -172,8 +172,21 @@ def compare(
     if full.pair.tokenizer is None:
         raise ValueError("target has no tokenizer")
     forms = _forms(full.pair.tokenizer, prompt, chat)
-    read_a, read_b = map(list, zip(*(_read(full, *form, (a, b)) for form in forms), strict=True))
-    return _compare(full, half, num_draft_tokens + 1, read_a, read_b, greedy)
+    read_a, read_b = zip(*(_read(full, *form, (a, b)) for form in forms), strict=True)
+    first_a, first_b = read_a[0], read_b[0]
+    index = num_shared(first_a.answer, first_b.answer)
+    prefix = first_a.prompt + first_a.answer[:index]
+    vocabulary = Vocabulary(full.pair.tokenizer)
+    ends = eos_token_ids(full.pair.target)
+    ids = [t.answer[index] if index < len(t.answer) else next(iter(ends), None) for t in (first_a, first_b)]
+    names = [vocabulary.text_of(t.answer[index]) if index < len(t.answer) else END for t in (first_a, first_b)]
+    rounding = _rounding(full, half, prefix)
+    # Of forms that fit equally well, the first.
+    readings = [max(forms, key=lambda text: text.greedy(rounding)).reading(rounding) for forms in (read_a, read_b)]
+    margins = () if None in ids else margins_at(full, half, prefix, ids, num_draft_tokens + 1)
+    verdict, explanation = _judge(margins, rounding, readings, names, greedy)
+    before = "".join(vocabulary.texts(prefix[-24:]))
+    return Difference(verdict, explanation, index, before, names[0], names[1], margins, rounding, *readings)
 
 
 def _forms(tokenizer: Any, prompt: str, chat: bool) -> list[tuple[str, str, bool]]:
@@ -208,32 +221,6 @@ def _read(scores: Scores, form: str, prompt: str, special: bool, texts: Sequence
     return [_Text(form, whole[:start], whole[start:], scores.whole(whole)[start - 1 : -1]) for whole in wholes]
 
 
-def _compare(full: Scores, half: Scores, num_rows: int, read_a: list[_Text], read_b: list[_Text], greedy: bool) -> Difference:
-    first_a, first_b = read_a[0], read_b[0]
-    index = num_shared(first_a.answer, first_b.answer)
-    prefix = first_a.prompt + first_a.answer[:index]
-    vocabulary = Vocabulary(full.pair.tokenizer)
-    ends = eos_token_ids(full.pair.target)
-    ids = [t.answer[index] if index < len(t.answer) else next(iter(ends), None) for t in (first_a, first_b)]
-    names = [vocabulary.text_of(t.answer[index]) if index < len(t.answer) else END for t in (first_a, first_b)]
-    rounding = _rounding(full, half, prefix)
-    readings = []
-    for forms in (read_a, read_b):
-        readings.append(_reading(max(forms, key=lambda text: text.greedy(rounding)), rounding))  # the first of equals
-    margins = () if None in ids else margins_at(full, half, prefix, ids, num_rows)
-    verdict, explanation = _judge(margins, rounding, readings, names, greedy)
-    before = "".join(vocabulary.texts(prefix[-24:]))
-    return Difference(verdict, explanation, index, before, names[0], names[1], margins, rounding, *readings)
-
-
-def _reading(text: _Text, rounding: float) -> Reading:
-    share, ids = text.greedy(rounding), torch.tensor(text.answer)
-    if share == 1:
-        return Reading(text.form, 1.0, 0.0, 1.0)
-    temperature = fitted_temperature(text.logits, ids)
-    return Reading(text.form, round(share, 4), temperature, rarest(text.logits, ids, max(temperature, 0.05)))
-
-
 def _rounding(full: Scores, half: Scores, prefix: Sequence[int], last: int = 64) -> float:
     """The largest change, over the last positions, of the margin between float32's two most probable tokens."""
     logits, rounded = full.whole(prefix)[-last:], half.whole(prefix)[-last:]
@@ -251,7 +238,7 @@ def margins_at(
         logits = scores.last(prefix, n)
         a, b = (float(torch.log_softmax(logits, -1)[token]) for token in ids if token is not None)
         first, second = map(text_of, logits.topk(2).indices.tolist())
-        margins.append(Margin(scores.dtype, n, a, b, (first, second)))
+        margins.append(Margin(scores.dtype, n, a, b, (first, second), a - b))
     return tuple(margins)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from naive_speculate.differing.compare import Margin, margins_at
 from naive_speculate.differing.scores import Scores
@@ -23,9 +22,7 @@ class Flip:
     num_rows: int  # k + 1
     margins: tuple[Margin, ...]  # as in `Difference`; A is `one`, B is `many`
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self) | {"margins": [asdict(m) | {"margin": m.margin} for m in self.margins]}
+    to_dict = asdict
 
 
 def find_flip(full: Scores, half: Scores, token_ids: Sequence[int], start: int, *, num_rows: int = 5) -> Flip | None:

@@ -1,8 +1,9 @@
 """Diagnoses an engine's speculative decoding from its logs and metrics: `python -m naive_speculate doctor < log`."""
 
-from naive_speculate.doctor.diagnosis import diagnose
+from naive_speculate.doctor.diagnosis import Diagnosis, Suspect, Window
 from naive_speculate.doctor.formats import read
 from naive_speculate.doctor.given_costs import estimated, given
-from naive_speculate.doctor.reading import Diagnosis, Reading, Suspect, Window
+from naive_speculate.doctor.reading import Reading
+from naive_speculate.doctor.suspects import diagnose
 
 __all__ = ["Diagnosis", "Reading", "Suspect", "Window", "diagnose", "estimated", "given", "read"]

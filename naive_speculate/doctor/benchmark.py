@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from naive_speculate.doctor.json_objects import objects, whole_number
-from naive_speculate.doctor.reading import Format, Reading, mean, weighted_rates
+from naive_speculate.doctor.reading import Format, Part, Reading, mean, ratio
 
 SOURCE = "vllm bench serve (def9ce85ba10), examples/offline_inference/spec_decode.py; SGLang's bench_serving"
-_NAMES = {
+_NAMES = {  # as printed
     "drafts": "steps",
     "num_drafts": "steps",
     "draft tokens": "drafted",
@@ -36,7 +36,7 @@ _LABEL = re.compile(
     r"|(?P<kind>position|acceptance at token)[ \t]+(?P<index>\d{1,3}))[ \t]*:[ \t]*(?P<value>\d{1,15}(?:\.\d{1,15})?)[ \t\r]*$",
     re.MULTILINE,
 )
-_SAVED = {
+_SAVED = {  # as JSON
     "spec_decode_num_drafts": "steps",
     "spec_decode_draft_tokens": "drafted",
     "spec_decode_accepted_tokens": "accepted",
@@ -45,7 +45,7 @@ _SAVED = {
     "mean_tpot_ms": "tpot",
     "max_concurrency": "running",
 }
-_COUNTS = ("steps", "drafted", "accepted")
+_COUNTS = ("accepted", "drafted", "steps")
 
 
 @dataclass
@@ -56,54 +56,37 @@ class _Block:
     rates: list[float] = field(default_factory=list)
 
     @property
-    def drafts(self) -> bool:
-        return "length" in self.figures or all(name in self.figures for name in _COUNTS)
-
-    @property
-    def length(self) -> float:
-        """Tokens per step."""
+    def length(self) -> float | None:
+        """Tokens per step; None if it is a run without drafting."""
         figures = self.figures
-        return figures["length"] if "length" in figures else 1 + figures["accepted"] / max(figures["steps"], 1)
+        counted = all(name in figures for name in _COUNTS)
+        return figures.get("length", 1 + figures["accepted"] / max(figures["steps"], 1) if counted else None)
 
 
 def read_summary(text: str) -> Reading | None:
     """All runs together; None if none has figures of drafting."""
     blocks = [*_printed(text), *_saved(text)]
-    runs = [block for block in blocks if block.drafts]
+    runs = [block for block in blocks if block.length is not None]
     if not runs:
         return None
-    speeds = _speeds(runs, [block for block in blocks if not block.drafts])
     running = mean(block.figures["running"] for block in runs if "running" in block.figures)
-    common: dict[str, Any] = {"requests_running": running, **speeds}
+    common: dict[str, Any] = {"requests_running": running, **_speeds(runs, [block for block in blocks if block.length is None])}
     by_sglang = "accept length" in text.lower() and not any(block.rates for block in runs)
     form = Format("SGLang" if by_sglang else "vLLM", "summary of a run" if len(runs) == 1 else "summaries of runs", SOURCE)
     if all(name in block.figures for block in runs for name in _COUNTS):
-        steps, drafted, accepted = (sum(whole_number(block.figures[name], name) for block in runs) for name in _COUNTS)
-        parts = [(block.figures["steps"], tuple(block.rates)) for block in runs]
-        rates = weighted_rates(parts) if all(block.rates for block in runs) else ()
-        return form.counted(accepted, drafted, steps or None, rates=rates, **common)
-    return _incomplete(form, runs, common)
-
-
-def _incomplete(form: Format, runs: list[_Block], common: dict[str, Any]) -> Reading | None:
-    """Runs without all counts: the means of their figures."""
-    lengths = [block.length - 1 for block in runs]
-    widths = [
-        100 * length / rate if (rate := block.figures.get("rate")) else None
-        for block, length in zip(runs, lengths, strict=True)
-    ]
-    known = [width for width in widths if width is not None]
-    width = mean(known) if len(known) == len(runs) else None
-    rates = weighted_rates([(1.0, tuple(block.rates)) for block in runs]) if all(block.rates for block in runs) else ()
+        parts = []
+        for block in runs:
+            accepted, drafted, steps = (whole_number(block.figures[name], name) for name in _COUNTS)
+            parts.append(Part(accepted, drafted, steps, tuple(block.rates)))
+        return form.total(parts, **common)
+    lengths = [(block.length or 1) - 1 for block in runs]
+    widths = [ratio(100 * length, block.figures.get("rate")) for block, length in zip(runs, lengths, strict=True)]
+    width = None if None in widths else mean(width for width in widths if width is not None)
+    rates = form.total([Part(0, None, 1, tuple(block.rates)) for block in runs]).rates
     if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
         width = float(len(rates))  # the printed figures have two decimals
-    return form.reading(
-        accepted_per_step=mean(lengths),
-        drafted_per_step=width,
-        rates=rates,
-        unknown=("The text does not count the steps, so several runs have the same weight.",),
-        **common,
-    )
+    unknown = ("The text does not count the steps, so several runs have the same weight.",)
+    return form.reading(accepted_per_step=mean(lengths), drafted_per_step=width, rates=rates, unknown=unknown, **common)
 
 
 def _printed(text: str) -> Iterator[_Block]:
@@ -113,19 +96,13 @@ def _printed(text: str) -> Iterator[_Block]:
         before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()].split()
         if before and before[-1].isalpha() and not before[-1].isupper():
             continue  # a container's name, a time or a level may stand before a label; a word changes its meaning
-        value = float(found["value"])
-        if found["kind"]:
-            if block.rates and int(found["index"]) == 0:
-                yield block
-                block = _Block()
-            if int(found["index"]) == len(block.rates):
-                block.rates.append(value / (100 if found["kind"].lower() == "position" else 1))
-            continue
-        name = _NAMES[found["name"].lower()]
-        if name == "begin" or name in block.figures:
+        value, name = float(found["value"]), _NAMES.get((found["name"] or "").lower())
+        if name in ("begin", *block.figures) or (name is None and block.rates and int(found["index"]) == 0):
             yield block
             block = _Block()
-        if name != "begin":
+        if name is None and int(found["index"]) == len(block.rates):
+            block.rates.append(value / (100 if found["kind"].lower() == "position" else 1))
+        elif name is not None and name != "begin":
             block.figures[name] = value
     yield block
 
@@ -142,12 +119,10 @@ def _saved(text: str) -> Iterator[_Block]:
 def _speeds(runs: list[_Block], plain: list[_Block]) -> dict[str, Any]:
     """Tokens per second and request with and without drafting, if the runs differ in nothing else that is known."""
     pairs = [
-        (run.figures["tpot"], other.figures["tpot"])
+        (1000 / run.figures["tpot"], 1000 / other.figures["tpot"])
         for run in runs
         for other in plain
         if run.figures.get("tpot") and other.figures.get("tpot") and run.figures.get("running") == other.figures.get("running")
     ]
-    if not pairs:
-        return {}
-    with_drafts, without = (mean(1000 / tpot for tpot in column) for column in zip(*pairs, strict=True))
-    return {"tokens_per_second": with_drafts or 0.0, "plain_tokens_per_second": without or 0.0}
+    speeds = [mean(column) for column in zip(*pairs, strict=True)]
+    return dict(zip(("tokens_per_second", "plain_tokens_per_second"), speeds, strict=False))

@@ -9,21 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from naive_speculate.arguments import Parser, number, numbers, parsed, positive
 from naive_speculate.doctor import given_costs as costs
-from naive_speculate.doctor.diagnosis import diagnose
 from naive_speculate.doctor.formats import KNOWN, decoded, read
 from naive_speculate.doctor.report import show
+from naive_speculate.doctor.suspects import diagnose
+from naive_speculate.tables import Output
 
 _WIDTH = 120  # of output to a file or a pipe
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Raise the current error; rich would exit silently."""
-        raise
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,8 +71,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
         return 0
-    console = _Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDTH
-    show(found, console, basis)
+    show(found, Output(_WIDTH), basis)
     return 0

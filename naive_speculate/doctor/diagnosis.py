@@ -5,79 +5,167 @@ the tokens of a shorter window follow without α: 1 + the sum of its rates.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from naive_speculate.costs import CostTable
-from naive_speculate.doctor.reading import Diagnosis, Reading, Window, all_whole, ratio
-from naive_speculate.doctor.suspects import suspects
+from naive_speculate.doctor.reading import Reading, ratio
 from naive_speculate.theory import alpha_for, break_even_alpha, expected_tokens, step_cost
 
 MAX_K = 16  # the largest window that is evaluated
+_DERIVED = (
+    "alpha", "alpha_error", "alpha_assumes_one", "conditional", "unconditional", "num_draft_tokens", "mean_acceptance_length",
+    "draft_acceptance_rate", "windows", "best_k", "speedup", "measured_speedup", "suspects",
+)  # fmt: skip
 
 
-def diagnose(reading: Reading, costs: CostTable | None = None, *, num_draft_tokens: int | None = None) -> Diagnosis:
-    """Diagnose an engine's figures with these costs, and with this window if the figures lack one. Raises `ValueError` if
-    `num_draft_tokens` is not positive, or the figures contradict each other."""
-    if num_draft_tokens is not None and num_draft_tokens < 1:
-        raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
-    accepted, width = _per_step(reading, num_draft_tokens)
-    # Per index, the share of windows with all earlier tokens accepted that accept this one; None if there are none.
-    judged = zip(reading.judged or (1.0, *reading.rates), reading.rates, strict=False)
-    conditional = tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in judged)
-    alpha, assumed = _alpha(reading, accepted, width)
-    rates = reading.rates if all_whole(reading.rates, width) else ()
-    windows = tuple(_window(k, rates, conditional, alpha, costs) for k in range(1, MAX_K + 1) if alpha is not None)
-    best = max(windows, key=lambda window: window.speedup or 0.0) if windows and costs else None
-    best_k = None if best is None else best.k if (best.speedup or 0.0) > 1 else 0
-    present = None
-    if costs is not None and accepted is not None and width is not None:
-        present = (1 + accepted) / _at(width, lambda k: step_cost(k, costs.draft, costs.verify_cost))
-    rate = ratio(accepted, width)
-    found = Diagnosis(
-        reading=reading,
-        alpha=alpha,
-        alpha_error=_error(alpha, accepted, reading.num_steps),
-        alpha_assumes_one=assumed,
-        conditional=conditional,
-        unconditional=reading.rates,
-        num_draft_tokens=width,
-        mean_acceptance_length=None if accepted is None else 1 + accepted,
-        draft_acceptance_rate=ratio(reading.num_accepted_tokens, reading.num_draft_tokens) if rate is None else rate,
-        costs=costs,
-        windows=windows,
-        best_k=best_k,
-        speedup=present,
-        measured_speedup=ratio(reading.tokens_per_second, reading.plain_tokens_per_second),
-        categories={name: diagnose(of_one) for name, of_one in reading.categories.items()},
-    )
-    return replace(found, suspects=suspects(found))
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A possible fault, with its evidence and what to check."""
+
+    name: str  # its identifier
+    words: str  # evidence and possible causes
+    next: str  # what to measure next
 
 
-def _per_step(reading: Reading, given: int | None) -> tuple[float | None, float | None]:
-    """Accepted and drafted tokens per step; `given` is the window that the user states."""
-    accepted, read = reading.accepted_per_step, reading.drafted_per_step
-    width = read or given if reading.other_drafted_per_step is None else given or read
-    if accepted is None and width and reading.num_accepted_tokens is not None and reading.num_draft_tokens:
-        accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
-    if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
-        raise ValueError(f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is impossible")
-    return accepted, width
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The expected figures of a window."""
+
+    k: int  # draft tokens per step
+    tokens: float  # tokens per step, the target's own included
+    measured: bool  # whether all its indices have rates; otherwise the last rate, or α, is used for the rest
+    break_even_draft_cost: float | None  # the draft cost below which it is faster than plain decoding; None if it never is
+    break_even_alpha: float | None = None  # the α above which it is faster, for the given costs
+    speedup: float | None = None  # expected with the given costs
 
 
-def _alpha(reading: Reading, accepted: float | None, width: float | None) -> tuple[float | None, bool]:
-    """α, and whether it was derived from means alone."""
-    if reading.judged:
-        return ratio(sum(reading.rates), sum(reading.judged)), False
-    if accepted == 0:
-        return 0.0, not all_whole(reading.rates, width)
-    if accepted is None or width is None:
-        return None, False
-    if all_whole(reading.rates, width):  # each step ends in a rejection, unless all tokens were accepted
-        rejected = 1 - reading.rates[-1]
-        return (accepted / (accepted + rejected) if accepted + rejected > 0 else 0.0), False
-    found = alpha_for(1 + accepted, lambda alpha: _at(width, lambda k: expected_tokens(alpha, k)))
-    return found, True
+class Diagnosis:
+    """The diagnosis of an engine's figures with these costs, and with this window if the figures lack one. Raises `ValueError`
+    if `num_draft_tokens` is not positive, or the figures contradict each other."""
+
+    def __init__(self, reading: Reading, costs: CostTable | None = None, num_draft_tokens: int | None = None) -> None:
+        if num_draft_tokens is not None and num_draft_tokens < 1:
+            raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
+        read, given, accepted = reading.drafted_per_step, num_draft_tokens, reading.accepted_per_step
+        width = read or given if reading.other_drafted_per_step is None else given or read
+        if accepted is None and width and reading.num_accepted_tokens is not None and reading.num_draft_tokens:
+            accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
+        if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
+            raise ValueError(f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is impossible")
+        rates, rate = reading.rates, ratio(accepted, width)
+        self.reading, self.costs, self._accepted = reading, costs, accepted
+        self.num_draft_tokens = width  # the window: k, or its mean
+        self.mean_acceptance_length = None if accepted is None else 1 + accepted  # tokens per step, the target's own included
+        total = ratio(reading.num_accepted_tokens, reading.num_draft_tokens)
+        self.draft_acceptance_rate = total if rate is None else rate  # accepted ÷ drafted
+        self.measured_speedup = ratio(reading.tokens_per_second, reading.plain_tokens_per_second)
+        self.unconditional = rates  # per index, the share of all steps that accept the token
+        # Per index, the share of windows with all earlier tokens accepted that accept this one too; None if there are none.
+        judged = zip(reading.judged or (1.0, *rates), rates, strict=False)
+        self.conditional = tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in judged)
+        # The rates, if every window had a draft token at each index, so that they are rates of windows; else empty.
+        self.whole_rates = rates if width is not None and abs(len(rates) - width) < 0.01 else ()
+        self.categories = {name: Diagnosis(of_one) for name, of_one in reading.categories.items()}
+        self.suspects: tuple[Suspect, ...] = ()  # possible faults, those of acceptance first
+
+    @cached_property
+    def alpha(self) -> float | None:
+        """Probability that a draft token is accepted if all earlier ones are: accepted ÷ (accepted + rejected). None if it
+        cannot be derived."""
+        accepted, width = self._accepted, self.num_draft_tokens
+        if self.reading.judged:
+            return ratio(sum(self.unconditional), sum(self.reading.judged))
+        if accepted == 0:
+            return 0.0
+        if accepted is None or width is None:
+            return None
+        if self.whole_rates:  # each step ends in a rejection, unless all tokens were accepted
+            return ratio(accepted, accepted + 1 - self.whole_rates[-1]) or 0.0
+        return alpha_for(1 + accepted, lambda alpha: _at(width, lambda k: expected_tokens(alpha, k)))
+
+    @property
+    def alpha_assumes_one(self) -> bool:
+        """Whether α was derived from means, assuming the same α at every index."""
+        return self.alpha is not None and not self.reading.judged and not self.whole_rates
+
+    @property
+    def alpha_error(self) -> float | None:
+        """The standard error of α, if verdicts are independent; None if the steps are unknown."""
+        alpha, steps = self.alpha, self.reading.num_steps
+        if not alpha or self._accepted is None or not steps:
+            return None
+        return math.sqrt(alpha * (1 - alpha) / max(steps * self._accepted / alpha, 1.0))
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """Expected figures of each window, from k = 1."""
+        if self.alpha is None:
+            return ()
+        rates, costs, found = self.whole_rates, self.costs, []
+        known = [rate for rate in self.conditional if rate is not None] if rates else []
+        beyond, tokens, reached = known[-1] if known else self.alpha, 1.0, 1.0
+        for k in range(1, MAX_K + 1):
+            reached = rates[k - 1] if k <= len(rates) else reached * beyond
+            tokens += reached
+            pays_below = (tokens - (costs.verify_cost(k) if costs else 1.0)) / k
+            with_costs: tuple[float | None, ...] = ()
+            if costs is not None:
+                cost = costs.draft, costs.verify_cost
+                with_costs = break_even_alpha(k, *cost), tokens / step_cost(k, *cost)
+            found.append(Window(k, tokens, k <= len(rates), pays_below if pays_below > 0 else None, *with_costs))
+        return tuple(found)
+
+    @property
+    def best_k(self) -> int | None:
+        """The fastest window; 0 if drafting does not pay, None without costs."""
+        if not self.windows or self.costs is None:
+            return None
+        best = max(self.windows, key=lambda window: window.speedup or 0.0)
+        return best.k if (best.speedup or 0.0) > 1 else 0
+
+    @property
+    def speedup(self) -> float | None:
+        """Expected speedup of the current window with these costs."""
+        costs, width, tokens = self.costs, self.num_draft_tokens, self.mean_acceptance_length
+        if costs is None or tokens is None or width is None:
+            return None
+        return tokens / _at(width, lambda k: step_cost(k, costs.draft, costs.verify_cost))
+
+    @property
+    def gain(self) -> float | None:
+        """Speed of the best window relative to the current one."""
+        best = None if self.best_k is None else self.windows[self.best_k - 1].speedup if self.best_k else 1.0
+        return ratio(best, self.speedup)
+
+    @property
+    def draft_share(self) -> float | None:
+        """The drafter's share of a step's time, as measured or by the costs; None if unknown."""
+        share, width, tokens = self.reading.draft_share, self.num_draft_tokens, self.mean_acceptance_length
+        if share or self.costs is None or width is None or tokens is None or self.speedup is None:
+            return share
+        return width * self.costs.draft * self.speedup / tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """The diagnosis as plain JSON values, without the course of the run."""
+        reading = to_jsonable_python(self.reading, exclude={"course", "categories"})
+        derived = to_jsonable_python({name: getattr(self, name) for name in _DERIVED})
+        return {"reading": reading, **derived, "costs": self.costs and self.costs.to_dict()}
+
+    def profile(self) -> dict[str, Any]:
+        """Acceptance rates by index, of the whole text and of each category, as plain JSON values."""
+        names = ("engine", "format", "num_steps", "num_draft_tokens", "num_accepted_tokens")
+        rates = enumerate(zip(self.conditional, self.unconditional, strict=True))
+        return {name: getattr(self.reading, name) for name in names} | {
+            "mean_acceptance_length": self.mean_acceptance_length,
+            "alpha": self.alpha,
+            "rates": [{"index": index, "conditional": if_reached, "marginal": share} for index, (if_reached, share) in rates],
+            "categories": {name: found.profile() for name, found in self.categories.items()},
+        }
 
 
 def _at(width: float, of_window: Callable[[int], float]) -> float:
@@ -85,30 +173,3 @@ def _at(width: float, of_window: Callable[[int], float]) -> float:
     k = math.floor(width)
     below = of_window(k)
     return below + (width - k) * (of_window(k + 1) - below)
-
-
-def _error(alpha: float | None, accepted: float | None, steps: float | None) -> float | None:
-    """The standard error of α, if verdicts are independent."""
-    if not alpha or accepted is None or not steps:
-        return None
-    return math.sqrt(alpha * (1 - alpha) / max(steps * accepted / alpha, 1.0))
-
-
-def _window(
-    k: int, rates: Sequence[float], conditional: Sequence[float | None], alpha: float | None, costs: CostTable | None
-) -> Window:
-    tokens, reached = 1.0, 1.0
-    known = [rate for rate in conditional if rate is not None]
-    beyond = known[-1] if rates and known else alpha or 0.0
-    for index in range(k):
-        reached = rates[index] if index < len(rates) else reached * beyond
-        tokens += reached
-    pays_below = (tokens - (costs.verify_cost(k) if costs else 1.0)) / k
-    return Window(
-        k=k,
-        tokens=tokens,
-        measured=k <= len(rates),
-        break_even_draft_cost=pays_below if pays_below > 0 else None,
-        break_even_alpha=break_even_alpha(k, costs.draft, costs.verify_cost) if costs else None,
-        speedup=tokens / step_cost(k, costs.draft, costs.verify_cost) if costs else None,
-    )

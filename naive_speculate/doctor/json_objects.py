@@ -5,7 +5,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 MAX_DEPTH = 40
@@ -25,6 +25,17 @@ def objects(text: str, names: tuple[str, ...], depth: int = 0) -> Iterator[tuple
     for value in _values(text, names):
         for part in value if isinstance(value, list | tuple) else (value,):
             yield from _within(part, part if isinstance(part, dict) else {}, names, depth)
+
+
+def last_reports(
+    text: str, names: tuple[str, ...], key: Callable[[dict[str, Any], dict[str, Any]], Any]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The objects as of `objects`; of those with one key, as in a streamed response, the last. None is no key."""
+    found: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for number, (one, outermost) in enumerate(objects(text, names)):
+        name = key(one, outermost)
+        found[number if name is None else str(name)] = one, outermost
+    return list(found.values())
 
 
 def _values(text: str, names: tuple[str, ...]) -> Iterator[Any]:

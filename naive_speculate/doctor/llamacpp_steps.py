@@ -8,22 +8,21 @@ as a window of their own, which is no step.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.llamacpp import speeds
-from naive_speculate.doctor.reading import Format, Reading
+from naive_speculate.doctor.reading import Format, Part, Reading
 
 _STEPS = Format("llama.cpp", "lines of each step", "tools/server/server-context.cpp, after verification (001d906a6d86)")
 _LINE = re.compile(
     r"(?:\bid\s+(?P<slot>\d+)\s*\|[^\n]{0,80}?)?"
-    r"(?:\baccepted\s+(?P<accepted>\d+)\s*/\s*(?P<drafted>\d+)\s+draft tokens(?P<rest>[^\n]*)"
+    r"(?:\baccepted\s+(?P<accepted>\d+)\s*/\s*(?P<drafted>\d+)\s+draft tokens"
+    r"(?:[^\n]{0,80}?(?:new n_(?:tokens|past)\s*=\s*(?P<position>\d+)|(?P<restores>restore checkpoint)))?"
     r"|\badd accepted tokens:[^\n]{0,80}?ids\.size=(?P<size>\d+),\s*n_draft=(?P<n_draft>\d+)"
     r"|(?P<restoring>\brestoring speculative checkpoint))"
 )
-_POSITION = re.compile(r"new n_(?:tokens|past)\s*=\s*(\d+)")
+_KINDS = ("trace", "added", "new")
 _UNDRAFTED = "This build prints 0 for the draft tokens of a step (llama.cpp#18211), so the window is unknown."
 _REPLAYED = (
     "Partly accepted windows were decoded again: without trace lines their full length is unknown, and counted too short."
@@ -49,75 +48,48 @@ def read_steps(text: str) -> Reading | None:
     for step in steps:
         if drafted_known and step.accepted > step.drafted:
             raise ValueError(f"llama.cpp's log: {step.accepted} accepted of {step.drafted} drafted in one step is impossible")
-    width = max(max(step.drafted, step.accepted) for step in steps)
-    count = len(steps)
-    rates = tuple(sum(step.accepted > index for step in steps) / count for index in range(width))
-    judged = tuple(sum(step.accepted >= index < step.drafted for step in steps) / count for index in range(width))
+    indices, count = range(max(max(step.drafted, step.accepted) for step in steps)), len(steps)
+    rates = tuple(sum(step.accepted > index for step in steps) / count for index in indices)
+    judged = tuple(sum(step.accepted >= index < step.drafted for step in steps) / count for index in indices)
+    course = tuple(Stretch(step.position, 1, min(step.accepted, 1)) for step in steps)
+    drafted = sum(step.drafted for step in steps) if drafted_known else None
+    whole = Part(sum(step.accepted for step in steps), drafted, count, rates, judged if drafted_known else (), course)
     replayed = any(step.replayed for step in steps)
-    return _STEPS.counted(
-        sum(step.accepted for step in steps),
-        sum(step.drafted for step in steps) if drafted_known else None,
-        count,
-        rates=rates,
-        judged=judged if drafted_known else (),
-        course=tuple(Stretch(step.position, 1, min(step.accepted, 1)) for step in steps),
-        unknown=(*(() if drafted_known else (_UNDRAFTED,)), *((_REPLAYED,) if replayed else ())),
-        **speeds(text),
-    )
+    unknown = (*(() if drafted_known else (_UNDRAFTED,)), *((_REPLAYED,) if replayed else ()))
+    return _STEPS.total([whole], unknown=unknown, **speeds(text))
 
 
 def _steps(text: str) -> list[_Step]:
-    """The steps, from the kind of line that occurs most; "new n_tokens" adds the position to the step before."""
+    """The steps, from the kind of line that occurs most; "new n_tokens" adds the position to the step before. The last step of
+    a request has no position of its own: it takes the one before."""
     lines = [(_kind(found), found) for found in _LINE.finditer(text)]
-    counts = Counter(kind for kind, _ in lines)
-    kinds = ("trace", "added", "new")
-    chosen = max(kinds, key=lambda kind: (counts[kind], -kinds.index(kind)))
+    chosen = max(_KINDS, key=[kind for kind, _ in lines].count)
     steps: list[_Step] = []
     last: dict[str, _Step] = {}
-    replay: dict[str, str] = {}  # slot → the line that announced its replay
+    replay: dict[str, str] = {}  # slot → the kind of the line that announced its replay
     for kind, found in lines:
         slot = found["slot"] or ""
+        position = int(found["position"]) if found["position"] else None
         if kind == "restoring":
             replay.setdefault(slot, kind)
         if kind == chosen:
             announced = replay.pop(slot, None)
             if announced == "trace":  # the step is in the list already
                 continue
-            step = _step(found)
+            accepted, drafted = int(found["accepted"] or int(found["size"] or 0) - 1), int(found["drafted"] or found["n_draft"])
             if announced:  # the target's own token is part of the replayed window
-                step = _Step(max(step.drafted - 1, 0), step.drafted, step.position, replayed=True)
-            if found["rest"] and "restore checkpoint" in found["rest"]:
+                accepted = max(drafted - 1, 0)
+            if found["restores"]:
                 replay[slot] = "trace"
-            steps.append(step)
-            last[slot] = step
+            last[slot] = _Step(accepted, drafted, position, bool(announced))
+            steps.append(last[slot])
         if kind == "new" and slot in last and last[slot].position is None:
-            last[slot].position = _position(found["rest"])
-    return _positioned(steps)
+            last[slot].position = position
+    before = next((step.position for step in steps if step.position is not None), None)
+    for step in steps:
+        step.position = before = before if step.position is None else step.position
+    return steps
 
 
 def _kind(found: re.Match[str]) -> str:
-    if found["restoring"]:
-        return "restoring"
-    if found["size"]:
-        return "added"
-    return "new" if _position(found["rest"]) is not None else "trace"
-
-
-def _step(found: re.Match[str]) -> _Step:
-    if found["size"]:
-        return _Step(int(found["size"]) - 1, int(found["n_draft"]))
-    return _Step(int(found["accepted"]), int(found["drafted"]), _position(found["rest"]))
-
-
-def _position(rest: str) -> int | None:
-    found = _POSITION.search(rest)
-    return int(found[1]) if found else None
-
-
-def _positioned(steps: list[_Step]) -> list[_Step]:
-    """The last step of a request has no position of its own: it takes the one before."""
-    known: Iterable[int] = (step.position for step in steps if step.position is not None)
-    before = next(iter(known), None)
-    for step in steps:
-        step.position = before = step.position if step.position is not None else before
-    return steps
+    return "restoring" if found["restoring"] else "added" if found["size"] else "new" if found["position"] else "trace"

@@ -6,9 +6,9 @@ vLLM: `vllm/v1/spec_decode/metrics.py`, `SpecDecodingProm`, at ee4ceaae5953. lla
 
 import math
 import re
-from collections.abc import Mapping
+from collections import defaultdict
 
-from naive_speculate.doctor.reading import Format, Reading, mean
+from naive_speculate.doctor.reading import Format, Part, Reading, mean
 
 _ENGINES = {
     "vllm": ("vLLM", "vllm/v1/spec_decode/metrics.py, SpecDecodingProm (ee4ceaae5953)", "num_requests_running"),
@@ -21,7 +21,17 @@ _LINE = re.compile(  # what collects metrics may write "_" for ":", and prefix a
     re.MULTILINE,
 )
 _POSITION = re.compile(r'position="(\d{1,3})"')
-_NAMES = ("drafts", "draft_tokens", "accepted_tokens", "accepted_tokens_per_pos")
+_COUNTER = re.compile(r"spec_decode_num_(drafts|draft_tokens|accepted_tokens|accepted_tokens_per_pos)(?:_total)?")
+
+
+def samples(text: str, prefix: str) -> dict[tuple[str, str], list[str]]:
+    """The values of an engine's series by (name, labels), in the order of the text: of those that begin with a prefix such as
+    "vllm"."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for line in _LINE.finditer(text):
+        if line["prefix"] == prefix:
+            found[line["name"], line["labels"] or ""].append(line["value"])
+    return found
 
 
 def read_prometheus(text: str) -> Reading | None:
@@ -29,51 +39,32 @@ def read_prometheus(text: str) -> Reading | None:
 
     A series that occurs twice was scraped twice; then the difference counts.
     """
-    for prefix, (_, _, running) in _ENGINES.items():
-        names = {f"spec_decode_num_{name}{total}": name for name in _NAMES for total in ("", "_total")}
-        found = samples(text, prefix, names | {running: running})
-        if any(name == "draft_tokens" for name, _ in found):
-            series = {key: [_number(value, key[0]) for value in values] for key, values in found.items()}
-            return _reading(prefix, series)
-    return None
-
-
-def samples(text: str, prefix: str, names: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
-    """The values of an engine's series by (name, labels), in the order of the text: of those that begin with a prefix such as
-    "vllm", the ones in `names`, under the names that these are given there."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for line in _LINE.finditer(text):
-        if line["prefix"] == prefix and line["name"] in names:
-            found.setdefault((names[line["name"]], line["labels"] or ""), []).append(line["value"])
-    return found
-
-
-def _reading(prefix: str, series: dict[tuple[str, str], list[float]]) -> Reading:
-    engine, source, running = _ENGINES[prefix]
-    totals = dict.fromkeys(_NAMES, 0.0)
-    by_index: dict[int, float] = {}
-    for (name, labels), values in series.items():
-        if name == running:
+    for prefix, (engine, source, running) in _ENGINES.items():
+        series = samples(text, prefix)
+        counters = {key: values for key, values in series.items() if _COUNTER.fullmatch(key[0])}
+        if not any(name.removesuffix("_total").endswith("num_draft_tokens") for name, _ in counters):
             continue
-        value = values[-1] - values[0] if len(values) > 1 else values[0]
-        if value < 0:
-            raise ValueError(f"{prefix}:{name} falls from {values[0]:g} to {values[-1]:g}: the engine was restarted in between")
-        totals[name] += value
-        index = _POSITION.search(labels)
-        if name == "accepted_tokens_per_pos" and index:
-            by_index[int(index[1])] = by_index.get(int(index[1]), 0.0) + value
-    steps = totals["drafts"]
-    indices = range(max(by_index) + 1) if by_index and steps else ()
-    twice = any(len(values) > 1 for (name, _), values in series.items() if name != running)
-    return Format(engine, "Prometheus counters", source).counted(
-        int(totals["accepted_tokens"]),
-        int(totals["draft_tokens"]),
-        steps or None,
-        rates=tuple(by_index.get(index, 0.0) / steps for index in indices),
-        requests_running=mean(value for (name, _), values in series.items() if name == running for value in values),
-        derived=("The counters were scraped twice: the difference counts.",) if twice else (),
-        unknown=() if twice else ("The counters cover the time since the engine started, so changes since then are mixed.",),
-    )
+        totals: dict[str, float] = defaultdict(float)  # by counter, and by index
+        for (name, labels), texts in counters.items():
+            values = [_number(value, name) for value in texts]
+            value = values[-1] - values[0] if len(values) > 1 else values[0]
+            if value < 0:
+                fall = f"{prefix}:{name} falls from {values[0]:g} to {values[-1]:g}"
+                raise ValueError(f"{fall}: the engine was restarted in between")
+            position = _POSITION.search(labels)
+            totals[position[1] if position else _COUNTER.sub(r"\1", name)] += value
+        steps, indices = totals["drafts"], [int(index) for index in totals if index.isdecimal()]
+        rates = tuple(totals[str(index)] / steps for index in range(max(indices) + 1)) if indices and steps else ()
+        twice = any(len(values) > 1 for values in counters.values())
+        requests = [_number(value, name) for (name, _), values in series.items() if name == running for value in values]
+        since = "The counters cover the time since the engine started, so changes since then are mixed."
+        return Format(engine, "Prometheus counters", source).total(
+            [Part(int(totals["accepted_tokens"]), int(totals["draft_tokens"]), steps, rates)],
+            requests_running=mean(requests),
+            derived=("The counters were scraped twice: the difference counts.",) if twice else (),
+            unknown=() if twice else (since,),
+        )
+    return None
 
 
 def _number(text: str, name: str) -> float:

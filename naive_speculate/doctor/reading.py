@@ -1,12 +1,9 @@
-"""The figures of an engine's speculative decoding, in one form for all engines, and what is derived from them."""
+"""The figures of an engine's speculative decoding, in one form for all engines."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pydantic_core import to_jsonable_python
-
-from naive_speculate.costs import CostTable
 from naive_speculate.doctor.fading import Stretch
 
 ROUNDING = 0.0006  # largest rounding error of a rate printed with three decimals
@@ -82,6 +79,18 @@ class Reading:
             before = rate
 
 
+class Part(NamedTuple):
+    """One report: a line, a response or a run. Its fields are as in `Reading`, with the rates of its own steps."""
+
+    accepted: int
+    drafted: int | None
+    steps: float | None
+    rates: tuple[float, ...] = ()
+    judged: tuple[float, ...] = ()
+    course: tuple[Stretch, ...] = ()
+    category: str | None = None
+
+
 class Format(NamedTuple):
     """A format: its engine, its name, and the file of the engine that writes it, with its commit."""
 
@@ -93,136 +102,49 @@ class Format(NamedTuple):
         """These figures, read from this format."""
         return Reading(self.engine, self.format, self.source, **figures)
 
-    def counted(self, accepted: int, drafted: int | None, steps: float | None, **figures: Any) -> Reading:
-        """Figures from counts of accepted draft tokens, draft tokens and steps, and others."""
-        per_step: dict[str, Any] = {"accepted_per_step": ratio(accepted, steps), "drafted_per_step": ratio(drafted, steps)}
-        counts: dict[str, Any] = {"num_steps": steps, "num_draft_tokens": drafted, "num_accepted_tokens": accepted}
-        return self.reading(**per_step, **counts, **figures)
+    def total(self, parts: Sequence[Part], **figures: Any) -> Reading:
+        """All reports together, and those of each category if every report names one; `figures` add to theirs.
 
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """A possible fault, with its evidence and what to check.
-
-    Attributes:
-        name: Its identifier.
-        words: Evidence and possible causes.
-        next: What to measure next.
-    """
-
-    name: str
-    words: str
-    next: str
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The expected figures of a window.
-
-    Attributes:
-        k: Draft tokens per step.
-        tokens: Tokens per step, the target's own included.
-        measured: Whether the rates of all its indices are given; otherwise the last given rate, or α, is used for the rest.
-        break_even_draft_cost: The draft cost below which it is faster than plain decoding; None if it never is.
-        break_even_alpha: The α above which it is faster, for the given costs.
-        speedup: Expected speedup with the given costs.
-    """
-
-    k: int
-    tokens: float
-    measured: bool
-    break_even_draft_cost: float | None
-    break_even_alpha: float | None = None
-    speedup: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The diagnosis of an engine's figures.
-
-    Attributes:
-        reading: The figures.
-        alpha: Probability that a draft token is accepted if all earlier ones are: accepted ÷ (accepted + rejected). None if it
-            cannot be derived.
-        alpha_error: Its standard error; None if the steps are unknown.
-        alpha_assumes_one: Whether α was derived from means, assuming the same α at every index.
-        conditional: Per index, the share of windows with all earlier tokens accepted that accept this one too.
-        unconditional: Per index, the share of all steps that accept the token.
-        num_draft_tokens: The window: k, or its mean.
-        mean_acceptance_length: Tokens per step, the target's own included.
-        draft_acceptance_rate: Accepted ÷ drafted.
-        costs: The given costs; None if there are none.
-        windows: Expected figures of each window, from k = 1.
-        best_k: The fastest window; 0 if drafting does not pay, None without costs.
-        speedup: Expected speedup of the current window with these costs.
-        measured_speedup: Speed with drafting ÷ speed without; None if either is unknown.
-        suspects: Possible faults, the most likely first.
-        categories: The diagnosis of each category of requests.
-    """
-
-    reading: Reading
-    alpha: float | None
-    alpha_error: float | None
-    alpha_assumes_one: bool
-    conditional: tuple[float | None, ...]
-    unconditional: tuple[float, ...]
-    num_draft_tokens: float | None
-    mean_acceptance_length: float | None
-    draft_acceptance_rate: float | None
-    costs: CostTable | None
-    windows: tuple[Window, ...]
-    best_k: int | None
-    speedup: float | None
-    measured_speedup: float | None
-    suspects: tuple[Suspect, ...] = ()
-    categories: Mapping[str, "Diagnosis"] = field(default_factory=dict)
-
-    @property
-    def gain(self) -> float | None:
-        """Speed of the best window relative to the current one."""
-        best = None if self.best_k is None else self.windows[self.best_k - 1].speedup if self.best_k else 1.0
-        return ratio(best, self.speedup)
-
-    @property
-    def draft_share(self) -> float | None:
-        """The drafter's share of a step's time, as measured or by the costs; None if unknown."""
-        share, width, tokens = self.reading.draft_share, self.num_draft_tokens, self.mean_acceptance_length
-        if share or self.costs is None or width is None or tokens is None or self.speedup is None:
-            return share
-        return width * self.costs.draft * self.speedup / tokens
-
-    def to_dict(self) -> dict[str, Any]:
-        """The diagnosis as plain JSON values, without the course of the run."""
-        plain = to_jsonable_python(self, exclude={"reading": {"course", "categories"}, "categories": True})
-        return plain | {"costs": self.costs and self.costs.to_dict()}
-
-    def profile(self) -> dict[str, Any]:
-        """Acceptance rates by index, of the whole text and of each category, as plain JSON values."""
-        names = ("engine", "format", "num_steps", "num_draft_tokens", "num_accepted_tokens")
-        return {name: getattr(self.reading, name) for name in names} | {
-            "mean_acceptance_length": self.mean_acceptance_length,
-            "alpha": self.alpha,
-            "rates": [
-                {"index": index, "conditional": conditional, "marginal": marginal}
-                for index, (conditional, marginal) in enumerate(zip(self.conditional, self.unconditional, strict=True))
-            ],
-            "categories": {name: found.profile() for name, found in self.categories.items()},
+        A count is unknown if one report lacks it. Rates are means over the steps, and unknown if a report with steps has none.
+        """
+        columns = zip(*(part[:3] for part in parts), strict=True)
+        accepted, drafted, steps = (None if None in column else sum(column) for column in columns)
+        stepped = [part for part in parts if part.steps]
+        rates, judged = (
+            _mean_rates([(part.steps or 0.0, getattr(part, name)) for part in stepped]) if steps else ()
+            for name in ("rates", "judged")
+        )
+        names = {part.category for part in parts}
+        found: dict[str, Any] = {
+            "accepted_per_step": ratio(accepted, steps),
+            "drafted_per_step": ratio(drafted, steps),
+            "num_steps": steps or None,
+            "num_draft_tokens": drafted,
+            "num_accepted_tokens": accepted,
+            "rates": rates,
+            "judged": judged,
+            "course": tuple(stretch for part in parts for stretch in part.course),
+            "categories": {}
+            if None in names
+            else {
+                str(name): self.total([part._replace(category=None) for part in parts if part.category == name])
+                for name in names
+            },
         }
+        return self.reading(**found | figures)
 
 
-def by_category(found: Sequence[tuple[Any, dict[str, Any]]], build: Callable[[list[Any]], Reading]) -> dict[str, Reading]:
-    """The figures of each category of reports, each of which comes with the outermost object that contains it; empty if one
-    report names none."""
-    names = [next((name for key in CATEGORY if isinstance(name := outer.get(key), str)), None) for _, outer in found]
-    if None in names:
-        return {}
-    groups = {str(name): [one for (one, _), other in zip(found, names, strict=True) if other == name] for name in names}
-    return {name: build(group) for name, group in groups.items()}
+def _mean_rates(parts: Sequence[tuple[float, tuple[float, ...]]]) -> tuple[float, ...]:
+    """The mean of lists of rates, weighted by steps; empty if one list is, and a shorter list counts 0 for the rest."""
+    if not all(rates for _, rates in parts):
+        return ()
+    steps, width = sum(n for n, _ in parts), max((len(rates) for _, rates in parts), default=0)
+    return tuple(sum(n / steps * rates[index] for n, rates in parts if index < len(rates)) for index in range(width))
 
 
-def all_whole(rates: Sequence[float], width: float | None) -> bool:
-    """Whether every window had a draft token at each of these indices, so that rates of steps are rates of windows."""
-    return width is not None and abs(len(rates) - width) < 0.01
+def category(outermost: Mapping[str, Any]) -> str | None:
+    """The category that the outermost object around a report names."""
+    return next((name for key in CATEGORY if isinstance(name := outermost.get(key), str)), None)
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:
@@ -230,9 +152,9 @@ def ratio(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else part / whole
 
 
-def rates_in(text: str) -> tuple[float, ...]:
+def numbers_in(text: str) -> tuple[float, ...]:
     """Numbers separated by commas or spaces."""
-    return tuple(float(rate) for rate in text.replace(",", " ").split())
+    return tuple(float(number) for number in text.replace(",", " ").split())
 
 
 def mean(numbers: Iterable[float]) -> float | None:
@@ -244,17 +166,7 @@ def mean(numbers: Iterable[float]) -> float | None:
 def rates_of(histogram: Sequence[int], width: float | None) -> tuple[float, ...]:
     """Rates per index from the numbers of steps that accepted 0, 1, 2 … draft tokens; the histogram may end early."""
     steps = sum(histogram)
-    tails = [sum(histogram[count:]) / steps for count in range(1, len(histogram))] if steps else []
+    tails = [sum(histogram[count:]) / steps for count in range(1, max(len(histogram), 2))] if steps else []
     if width is not None and width == int(width):
         tails += [0.0] * (int(width) - len(tails))
     return tuple(tails)
-
-
-def weighted_rates(parts: Iterable[tuple[float, tuple[float, ...]]]) -> tuple[float, ...]:
-    """The mean of several lists of rates, weighted by steps; missing rates are 0."""
-    parts = list(parts)
-    steps = sum(n for n, _ in parts)
-    width = max((len(rates) for _, rates in parts), default=0)
-    if not steps:
-        return ()
-    return tuple(sum(n / steps * rates[index] for n, rates in parts if index < len(rates)) for index in range(width))

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from rich.console import Console, Group
-from rich.table import Column, Table
+from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from naive_speculate.doctor.diagnosis import diagnose
-from naive_speculate.doctor.reading import Diagnosis, Window
+from naive_speculate.doctor.diagnosis import Diagnosis, Window
 from naive_speculate.doctor.suspects import is_set
+from naive_speculate.tables import table
 
 BAR = 20
 EXAMPLES = (0.01, 0.05, 0.1, 0.2)  # draft costs for which the best window is shown if none was given
@@ -19,24 +19,41 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
     """Print a diagnosis; `basis` describes the source of the costs."""
     console.print(Text(f"{found.reading.engine}, {found.reading.format}", style="bold"))
     console.print(Text(f"format as in {found.reading.source}", style="dim"), end="\n\n")
-    console.print(_figures(found))
+    grid = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in figures(found).items():
+        grid.add_row(Text(name, style="dim"), value)
+    console.print(grid)
     if found.unconditional:
-        console.print("", _rates(found), sep="\n")
+        rates = enumerate(zip(found.conditional, found.unconditional, strict=True))
+        rows = [
+            {
+                "index": str(index),
+                "accepted, if reached": "–" if if_reached is None else f"{if_reached:.1%}",
+                "accepted, of all steps": f"{share:.1%}",
+                "": "█" * round(share * BAR),
+            }
+            for index, (if_reached, share) in rates
+        ]
+        console.print("", table(rows, left=[""], box=None, pad_edge=False), sep="\n")
     if found.windows:
-        console.print("", _windows(found, basis), sep="\n")
+        windows = shown_windows(found)
+        styles = ["bold" if window.k == found.best_k else "" for window in windows]
+        rows = [_row(window, found.costs is not None) for window in windows]
+        shown = table(rows, styles=styles, box=None, pad_edge=False)
+        line = best_window(found, basis) + (" Give yours: --draft-cost." if found.costs is None else "")
+        console.print("", shown, "", Text(line), sep="\n")
     listed = [f"! {suspect.words}\n  Measure next: {suspect.next}" for suspect in found.suspects] or [no_problems(found)]
     console.print("", Text("\n".join(listed)), sep="\n")
     if found.reading.derived or found.reading.unknown or found.alpha_assumes_one:
-        console.print("", Text("\n").join(Text(line, style="dim") for line in caveats(found)), sep="\n")
+        console.print("", Text("\n".join(caveats(found)), style="dim"), sep="\n")
 
 
 def figures(found: Diagnosis) -> dict[str, str]:
     """The known figures, by name."""
-    reading, alpha = found.reading, None
+    reading, alpha, drafts = found.reading, None, None
     if found.alpha is not None:
         alpha = f"{found.alpha:.3f}" + (f" ± {found.alpha_error:.3f}" if found.alpha_error else "")
         alpha += " (assuming the same α at every index)" if found.alpha_assumes_one else ""
-    drafts = None
     if reading.num_draft_tokens is not None:
         drafts = f"{reading.num_draft_tokens}, of which {reading.num_accepted_tokens} accepted"
     rows: dict[str, Any] = {
@@ -54,32 +71,6 @@ def figures(found: Diagnosis) -> dict[str, str]:
     }
 
 
-def _figures(found: Diagnosis) -> Table:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in figures(found).items():
-        table.add_row(Text(name, style="dim"), value)
-    return table
-
-
-def _rates(found: Diagnosis) -> Table:
-    names = ("index", "accepted, if reached", "accepted, of all steps")
-    table = Table(*(Column(name, justify="right") for name in names), "", box=None, pad_edge=False)
-    for index, (conditional, unconditional) in enumerate(zip(found.conditional, found.unconditional, strict=True)):
-        bar = "█" * round(unconditional * BAR)
-        table.add_row(str(index), "–" if conditional is None else f"{conditional:.1%}", f"{unconditional:.1%}", bar)
-    return table
-
-
-def _windows(found: Diagnosis, basis: str) -> Group:
-    names = ["k", "tokens per step", "pays if a draft costs less than"]
-    names += [] if found.costs is None else ["and α is above", "speedup"]
-    table = Table(*(Column(name, justify="right") for name in names), box=None, pad_edge=False)
-    for window in shown_windows(found):
-        table.add_row(*_row(window, found.costs is not None), style="bold" if window.k == found.best_k else "")
-    line = best_window(found, basis) + (" Give yours: --draft-cost." if found.costs is None else "")
-    return Group(table, Text(), Text(line))
-
-
 def shown_windows(found: Diagnosis) -> tuple[Window, ...]:
     """The windows to show."""
     return found.windows[: max(8, round(found.num_draft_tokens or 0), found.best_k or 0)]
@@ -89,25 +80,25 @@ def best_window(found: Diagnosis, basis: str = "as given") -> str:
     """A sentence on the best window; without costs, for some example costs."""
     costs = found.costs
     if costs is None:
-        best = ", ".join(f"{_best(found, cost)} for {cost:g}" for cost in EXAMPLES)
+        speeds = {c: {0: 1.0} | {window.k: window.tokens / (1 + window.k * c) for window in found.windows} for c in EXAMPLES}
+        best = ", ".join(f"{max(by_k, key=by_k.__getitem__)} for {cost:g}" for cost, by_k in speeds.items())
         return f"Best k by the cost of a draft forward (a target forward is 1, verifying costs no more): {best}."
     verify = ", ".join(f"{cost:g}" for cost in costs.verify)
     line = f"Best k: {found.best_k} (a draft forward costs {costs.draft:.3g}, verifying {verify}; {basis})."
     return line + (" Drafting does not pay." if found.best_k == 0 else "")
 
 
-def _best(found: Diagnosis, cost: float) -> int:
-    best = max(found.windows, key=lambda window: window.tokens / (1 + window.k * cost))
-    return best.k if best.tokens > 1 + best.k * cost else 0
+def _row(window: Window, with_costs: bool) -> dict[str, str]:
+    def limit(value: float | None) -> str:
+        return "never" if value is None else f"{value:.3f}"
 
-
-def _row(window: Window, with_costs: bool) -> list[str]:
-    pays = "never" if window.break_even_draft_cost is None else f"{window.break_even_draft_cost:.3f}"
-    cells = [str(window.k), f"{window.tokens:.2f}" + ("" if window.measured else "*"), pays]
-    if with_costs:
-        cells.append("never" if window.break_even_alpha is None else f"{window.break_even_alpha:.3f}")
-        cells.append("–" if window.speedup is None else f"{window.speedup:.2f}")
-    return cells
+    tokens = f"{window.tokens:.2f}" + ("" if window.measured else "*")
+    row = {
+        "k": str(window.k),
+        "tokens per step": tokens,
+        "pays if a draft costs less than": limit(window.break_even_draft_cost),
+    }
+    return row | ({"and α is above": limit(window.break_even_alpha), "speedup": f"{window.speedup:.2f}"} if with_costs else {})
 
 
 def no_problems(found: Diagnosis) -> str:
@@ -126,7 +117,7 @@ def caveats(found: Diagnosis) -> list[str]:
     lines = [*reading.derived, *reading.unknown]
     if reading.other_drafted_per_step is not None and found.num_draft_tokens == reading.drafted_per_step:
         read = replace(reading, drafted_per_step=reading.other_drafted_per_step, other_drafted_per_step=None)
-        other = diagnose(read, found.costs)
+        other = Diagnosis(read, found.costs)
         lines.append(
             f"By the other meaning k is {other.num_draft_tokens:.3g}, α {other.alpha:.3f}, and "
             f"{other.draft_acceptance_rate:.1%} of the draft tokens are accepted. Give k to decide (--num-draft-tokens)."

@@ -5,18 +5,19 @@ response (before 9155cf0e6eff in `tokenizer_manager.py`, c60799d0eb1b; its count
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from dataclasses import dataclass
 from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
-from naive_speculate.doctor.json_objects import objects, whole_number
+from naive_speculate.doctor.json_objects import last_reports, whole_number
 from naive_speculate.doctor.prometheus import samples
-from naive_speculate.doctor.reading import Format, Reading, by_category, mean, rates_of
+from naive_speculate.doctor.reading import Format, Part, Reading, category, mean, rates_of, ratio
 
 _LOG = Format("SGLang", "log line “Decode batch”", "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)")
-_VERIFIED = re.compile(r"speculative[-_]num[-_]draft[-_]tokens['\"]?\s*[=:\s]\s*(\d+)")
-_STEPS = re.compile(r"speculative[-_]num[-_]steps['\"]?\s*[=:\s]\s*(\d+)")
+_STATED = (  # the window in the server's printed arguments: verified tokens per step minus one, and steps
+    (re.compile(r"speculative[-_]num[-_]draft[-_]tokens['\"]?\s*[=:\s]\s*(\d+)"), 1),
+    (re.compile(r"speculative[-_]num[-_]steps['\"]?\s*[=:\s]\s*(\d+)"), 0),
+)
 _MEANINGS = (
     "“accept rate” is read as accepted ÷ drafted, as SGLang prints it since April 2026 (sglang#23530)",
     "“accept rate” is read as (accepted + 1) ÷ (drafted + 1), as SGLang printed it before April 2026 (sglang#23530)",
@@ -44,35 +45,31 @@ class _Line:
     """One report: requests, accepted tokens per step with the target's own, accept rate, context length, tokens per second."""
 
     running: float
-    length: float | None
+    length: float
     rate: float | None = None
     position: float | None = None
     throughput: float | None = None
 
-    @property
-    def stretch(self) -> Stretch:
-        """Its steps. A step that accepts any accepts three at most, or this is an underestimate."""
-        steps = self.running * INTERVAL
-        return Stretch(self.position, steps, steps * min(((self.length or 1) - 1) / 3, 1.0))
-
 
 def read_log(text: str) -> Reading | None:
     """The mean of all lines, weighted by their requests; None if there is none."""
-    found = [_line(line) for line in text.splitlines() if "Decode batch" in line]
-    lines = [line for line in found if line.running and (line.length or 0) >= 1]
+    found = [line for line in map(_line, re.findall(r".*Decode batch.*", text)) if line.running]
+    lines, plain = [line for line in found if line.length >= 1], [line for line in found if not line.length]
     if not lines:
         return None
-    width, other, derived = _width(lines, _stated(text))
-    plain = [line for line in found if line.running and line.length is None]
+    common = {line.running for line in lines} & {line.running for line in plain}  # speeds are of as many requests
+    speed, plain_speed = (
+        mean(line.throughput for line in part if line.throughput and line.running in common) for part in (lines, plain)
+    )
+    # A step that accepts any accepts three at most, or this is an underestimate.
+    hits = [(line, min((line.length - 1) / 3, 1.0), line.running * INTERVAL) for line in lines]
     return _LOG.reading(
-        accepted_per_step=_mean_length(lines) - 1,
-        drafted_per_step=width,
-        other_drafted_per_step=other,
+        **_means(lines, _stated(text)),
         requests_running=mean(line.running for line in lines),
-        course=tuple(line.stretch for line in lines),
-        derived=derived,
+        course=tuple(Stretch(line.position, steps, steps * share) for line, share, steps in hits),
         unknown=(TREES, _NO_RATES),
-        **_speeds(lines, plain),
+        tokens_per_second=None if plain_speed is None else speed,
+        plain_tokens_per_second=None if speed is None else plain_speed,
     )
 
 
@@ -81,28 +78,18 @@ def _line(line: str) -> _Line:
         found = re.search(rf"(?<![\w-]){name}:\s*(\d+(?:\.\d+)?)", line)
         return float(found[1]) if found else None
 
-    running = number("#running-req") or 0.0
-    tokens = number("#(?:full )?token")
+    running, tokens = number("#running-req") or 0.0, number("#(?:full )?token")
     position = tokens / running if tokens is not None and running else None
     throughput = number(r"gen throughput \(token/s\)")
-    return _Line(running, number("accept len"), number("accept rate"), position, throughput)
-
-
-def _speeds(lines: Sequence[_Line], plain: Sequence[_Line]) -> dict[str, Any]:
-    """Tokens per second with and without drafting, over lines with equally many requests; empty if there are none."""
-    common = {line.running for line in lines} & {line.running for line in plain}
-    speeds = [mean(line.throughput for line in part if line.throughput and line.running in common) for part in (lines, plain)]
-    names = ("tokens_per_second", "plain_tokens_per_second")
-    return {} if None in speeds else {name: speed for name, speed in zip(names, speeds, strict=True) if speed is not None}
+    return _Line(running, number("accept len") or 0.0, number("accept rate"), position, throughput)
 
 
 def read_gauges(text: str) -> Reading | None:
     """The Prometheus gauges of all workers, weighted by their requests; None if there are none."""
-    names = ("spec_accept_length", "spec_accept_rate", "spec_num_steps", "spec_num_draft_tokens", "num_running_reqs")
-    workers = _workers(samples(text, "sglang", {name: name for name in names}))
+    workers = _workers(text)
     lines = []
     for gauges in workers:
-        lengths, rates = gauges.get("spec_accept_length", []), gauges.get("spec_accept_rate", [])
+        lengths, rates = gauges["spec_accept_length"], gauges.get("spec_accept_rate", [])
         running = mean(gauges.get("num_running_reqs", [])) or 1.0
         each = rates if len(rates) == len(lengths) else [None] * len(lengths)
         lines += [_Line(running, length, rate) for length, rate in zip(lengths, each, strict=True) if length >= 1]
@@ -115,31 +102,29 @@ def read_gauges(text: str) -> Reading | None:
         for name in ("spec_num_steps", "spec_num_draft_tokens")
     )
     stated = [int(k) for k in (depth, verified - 1) if k >= 1]
-    rounded = all(round(value, 2) == value for line in lines for value in (line.length or 0.0, line.rate or 0.0))
-    half = _HALF if rounded else _EXACT
-    width, other, derived = _width(lines, stated[:1] or _stated(text), meaning=_meaning(text), half=half)
+    rounded = all(round(value, 2) == value for line in lines for value in (line.length, line.rate or 0.0))
+    figures = _means(lines, stated[:1] or _stated(text), _meaning(text), _HALF if rounded else _EXACT)
+    if stated:
+        derived = ("The window is from the server's gauges.",)
+        figures |= {"drafted_per_step": float(stated[0]), "other_drafted_per_step": None, "derived": derived}
     tree = depth >= 1 and verified >= 1 and verified != depth + 1
     reported = [mean(gauges["num_running_reqs"]) for gauges in workers if "num_running_reqs" in gauges]
     return _GAUGE.reading(
-        accepted_per_step=_mean_length(lines) - 1,
-        drafted_per_step=float(stated[0]) if stated else width,
-        other_drafted_per_step=None if stated else other,
+        **figures,
         requests_running=mean(count for count in reported if count) if any(reported) else None,
-        derived=("The window is from the server's gauges.",) if stated else derived,
         unknown=(_TREE.format(f"{verified:.0f}") if tree else TREES, _NO_RATES, "Gauges cover the last few steps only."),
     )
 
 
-def _workers(found: dict[tuple[str, str], list[str]]) -> list[dict[str, list[float]]]:
+def _workers(text: str) -> list[dict[str, list[float]]]:
     """The gauges of each data-parallel worker, by name. Its tensor-parallel ranks repeat them: the first counts."""
     workers: dict[tuple[str, ...], dict[str, list[float]]] = {}
-    for (name, labels), values in found.items():
+    for (name, labels), values in samples(text, "sglang").items():
         given = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        worker = workers.setdefault(tuple(given.get(label, "") for label in ("model_name", "engine_type", "dp_rank")), {})
+        worker = workers.setdefault(tuple(given.get(label, "") for label in ("engine_type", "model_name", "dp_rank")), {})
         worker.setdefault(name, [float(value) for value in values if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", value)])
-    drafting = [gauges for gauges in workers.values() if "spec_accept_length" in gauges]
-    main = [gauges for (_, kind, _), gauges in workers.items() if "spec_accept_length" in gauges and kind != "draft"]
-    return main or drafting
+    drafting = {key: gauges for key, gauges in workers.items() if "spec_accept_length" in gauges}
+    return [gauges for (kind, *_), gauges in drafting.items() if kind != "draft"] or list(drafting.values())
 
 
 def _meaning(text: str) -> int | None:
@@ -149,42 +134,46 @@ def _meaning(text: str) -> int | None:
     return 0 if "proposed drafts" in words else 1 if "total draft tokens" in words else None
 
 
-def _mean_length(lines: Sequence[_Line]) -> float:
-    return sum(line.running * (line.length or 0.0) for line in lines) / sum(line.running for line in lines)
-
-
 def _stated(text: str) -> list[int]:
-    """Windows in the server's printed arguments: verified tokens per step minus one, and steps."""
-    drafted = [int(number) - 1 for number in _VERIFIED.findall(text)]
-    return [k for k in (*drafted, *map(int, _STEPS.findall(text))) if k >= 1]
+    return [k for pattern, own in _STATED for number in pattern.findall(text) if (k := int(number) - own) >= 1]
+
+
+def _means(lines: Sequence[_Line], stated: Sequence[int], meaning: int | None = None, half: float = _HALF) -> dict[str, Any]:
+    """Accepted tokens per step, the window, the window by the rate's other meaning if that is undecided, and their source."""
+    length = sum(line.running * line.length for line in lines) / sum(line.running for line in lines)
+    width, other, derived = _width(lines, stated, meaning, half)
+    return {
+        "accepted_per_step": length - 1,
+        "drafted_per_step": width,
+        "other_drafted_per_step": other,
+        "derived": (derived,) if derived else (),
+    }
 
 
 def _width(
-    lines: Sequence[_Line], stated: Sequence[int], *, meaning: int | None = None, half: float = _HALF
-) -> tuple[float | None, float | None, tuple[str, ...]]:
-    """The window, the window under the rate's other meaning if that is undecided, and sentences on their source."""
-    reports = [(line.running, line.length or 0.0, line.rate) for line in lines if line.rate is not None]
+    lines: Sequence[_Line], stated: Sequence[int], meaning: int | None, half: float
+) -> tuple[float | None, float | None, str]:
+    reports = [(line.running, line.length, line.rate) for line in lines if line.rate is not None]
     if len(reports) < len(lines):
-        return (stated[0], None, ("The window is from the server's arguments.",)) if stated else (None, None, ())
+        return (stated[0], None, "The window is from the server's arguments.") if stated else (None, None, "")
     ranges = [_range(reports, own, half) for own in (0, 1)]
     for words, (low, high) in zip(_MEANINGS, ranges, strict=True):
         if found := [k for k in stated if low <= k <= high]:
-            return found[0], None, (f"{words}: this fits the window in the server's arguments.",)
+            return found[0], None, f"{words}: this fits the window in the server's arguments."
     weighted_rate = sum(running * rate for running, _, rate in reports)
     if not weighted_rate:
-        return None, None, ()
+        return None, None, ""
     means = [sum(running * (length - 1 + own) for running, length, _ in reports) / weighted_rate - own for own in (0, 1)]
     if meaning is not None:
         whole = abs(means[meaning] - round(means[meaning])) < 0.1
         width = float(max(round(means[meaning]), 1)) if whole else means[meaning]
-        return width, None, (f"{_MEANINGS[meaning]}: its HELP line states this.",)
-    new, old = (_whole_number_in(*bounds, mean) for bounds, mean in zip(ranges, means, strict=True))
+        return width, None, f"{_MEANINGS[meaning]}: its HELP line states this."
+    new, old = (_whole_number_in(*bounds, near) for bounds, near in zip(ranges, means, strict=True))
     if new is not None and old is not None and new != old:
-        return new, old, (_UNDECIDED,)
+        return new, old, _UNDECIDED
     if new is None and old is None:
-        return round(means[0], 1), round(means[1], 1), (_UNDECIDED,)
-    words = _MEANINGS[0] if new is not None else _MEANINGS[1]
-    return new or old, None, (f"{words}: only this gives a whole number of draft tokens.",)
+        return round(means[0], 1), round(means[1], 1), _UNDECIDED
+    return new or old, None, f"{_MEANINGS[new is None]}: only this gives a whole number of draft tokens."
 
 
 def _range(lines: Sequence[tuple[float, float, float]], own: int, half: float) -> tuple[float, float]:
@@ -203,45 +192,35 @@ def _whole_number_in(low: float, high: float, near: float) -> int | None:
 
 def read_meta_info(text: str) -> Reading | None:
     """All requests together; None if there is none. Of a streamed request the last report counts."""
-    requests: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
-    for number, (meta, outermost) in enumerate(objects(text, ("spec_verify_ct",))):
-        steps = whole_number(meta["spec_verify_ct"], "spec_verify_ct")
-        key = str(meta.get("id", number))
-        if steps and (key not in requests or steps >= requests[key][0]["spec_verify_ct"]):
-            requests[key] = meta, outermost
-    if not requests:
+    found = last_reports(text, ("spec_verify_ct",), lambda meta, _: meta.get("id"))
+    parts = [
+        _of_request(meta, outermost) for meta, outermost in found if whole_number(meta["spec_verify_ct"], "spec_verify_ct")
+    ]
+    if not parts:
         return None
-    whole = _requests([meta for meta, _ in requests.values()])
-    return replace(whole, categories=by_category(list(requests.values()), _requests))
+    known = all(part.rates for part in parts)
+    return _META.total(
+        parts, unknown=(TREES, *(() if known else ("There is no histogram, so the rates per index are unknown.",)))
+    )
 
 
-def _requests(found: list[dict[str, Any]]) -> Reading:
-    steps = accepted = drafted = 0
-    complete, histogram = True, [0]
-    for meta in found:
-        of_steps, counts = meta["spec_verify_ct"], _first(meta, _HISTOGRAM)
-        if isinstance(counts, list | tuple) and counts:
-            counts = [whole_number(count, "spec_accept_histogram") for count in counts]
-            if sum(counts) != of_steps:
-                raise ValueError(f"spec_accept_histogram counts {sum(counts)} steps, spec_verify_ct is {of_steps}")
-            histogram = [have + more for have, more in zip_longest(histogram, counts, fillvalue=0)]
-        else:
-            counts = None
-        named, proposed = _first(meta, _ACCEPTED), _first(meta, _DRAFTED)
-        if named is None and counts is None and "completion_tokens" not in meta:
-            raise ValueError("meta_info: spec_verify_ct is given without completion_tokens or a count of accepted drafts")
-        if named is None and counts:
-            named = sum(index * count for index, count in enumerate(counts))
-        elif named is None:
-            named = max(whole_number(meta["completion_tokens"], "completion_tokens") - of_steps, 0)
-        steps, accepted = steps + of_steps, accepted + whole_number(named, "accepted drafts")
-        complete = complete and proposed is not None
-        drafted += whole_number(proposed, "proposed drafts") if proposed is not None else 0
-    width = drafted / steps if complete else None
-    rates = rates_of(histogram, width) if sum(histogram) == steps else ()
-    unknown = (TREES, *(() if rates else ("There is no histogram, so the rates per index are unknown.",)))
-    return _META.counted(accepted, drafted if complete else None, steps, rates=rates, unknown=unknown)
+def _of_request(meta: dict[str, Any], outermost: dict[str, Any]) -> Part:
+    def first(names: tuple[str, ...]) -> Any:
+        return next((meta[name] for name in names if meta.get(name) is not None), None)
 
-
-def _first(meta: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return next((meta[name] for name in names if meta.get(name) is not None), None)
+    steps, histogram = whole_number(meta["spec_verify_ct"], "spec_verify_ct"), first(_HISTOGRAM)
+    counts = (
+        [whole_number(count, "spec_accept_histogram") for count in histogram] if isinstance(histogram, list | tuple) else []
+    )
+    if counts and sum(counts) != steps:
+        raise ValueError(f"spec_accept_histogram counts {sum(counts)} steps, spec_verify_ct is {steps}")
+    accepted, proposed = first(_ACCEPTED), first(_DRAFTED)
+    if accepted is None and counts:
+        accepted = sum(index * count for index, count in enumerate(counts))
+    elif accepted is None and "completion_tokens" in meta:
+        accepted = max(whole_number(meta["completion_tokens"], "completion_tokens") - steps, 0)
+    elif accepted is None:
+        raise ValueError("meta_info: spec_verify_ct is given without completion_tokens or a count of accepted drafts")
+    drafted = None if proposed is None else whole_number(proposed, "proposed drafts")
+    rates = rates_of(counts, ratio(drafted, steps)) if counts else ()
+    return Part(whole_number(accepted, "accepted drafts"), drafted, steps, rates, category=category(outermost))

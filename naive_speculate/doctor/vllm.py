@@ -6,19 +6,20 @@ The log line "SpecDecoding metrics" covers the few seconds since the previous on
 """
 
 import re
-from dataclasses import replace
-from itertools import accumulate, zip_longest
+from itertools import accumulate
 from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
-from naive_speculate.doctor.json_objects import objects, whole_number, whole_numbers
-from naive_speculate.doctor.reading import ROUNDING, Format, Reading, by_category, mean, rates_in, rates_of, weighted_rates
+from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
+from naive_speculate.doctor.reading import ROUNDING, Format, Part, Reading, category, mean, numbers_in, rates_of
 
 _LOG = Format(
     "vLLM", "log line “SpecDecoding metrics”", "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
 )
 _REQUEST = Format("vLLM", "request metrics", "the response's metrics.speculative_decoding (vllm#48915)")
 _LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
+_COUNT = re.compile(r"(?<![A-Za-z] )\b(Accepted|Drafted):\s*(\d+)\s*tokens")
+_LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
 _RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d., ]+)")
 _RUNNING = re.compile(r"Running:\s*(\d+) reqs")  # vllm/v1/metrics/loggers.py, a line written at the same time
 _TOO_FEW = "vLLM's line does not count the steps"
@@ -26,61 +27,73 @@ _TOO_FEW = "vLLM's line does not count the steps"
 
 def read_log(text: str) -> Reading | None:
     """All lines together, weighted by their steps; None if there is none."""
-    parts: list[tuple[float, tuple[float, ...]]] = []
-    drafted = accepted = 0
-    counted, steps = True, 0.0
-    for line in _LINE.findall(text):
-        of_line, of_them = _count("Drafted", line), _count("Accepted", line)
-        if of_line is None or of_them is None:
-            continue
-        drafted, accepted = drafted + of_line, accepted + of_them
-        found = _RATES.search(line)
-        rates = rates_in(found[1]) if found else ()
-        of_steps = _steps(of_line, of_them, rates, line) if of_line else 0.0
-        counted = counted and of_steps is not None
-        steps += of_steps or 0.0
-        parts.append((of_steps or 0.0, rates))
+    counted = [(dict(reversed(_COUNT.findall(line))), line) for line in _LINE.findall(text)]
+    parts = [_of_line(int(count["Accepted"]), int(count["Drafted"]), line) for count, line in counted if len(count) == 2]
     if not parts:
         return None
-    running = mean(int(number) for number in _RUNNING.findall(text) if int(number))
-    return _LOG.counted(
-        accepted,
-        drafted,
-        steps if counted else None,
-        rates=weighted_rates(parts) if counted else (),
-        requests_running=running,
-        course=tuple(Stretch(None, of_steps, of_steps * rates[0]) for of_steps, rates in parts if rates),
-        derived=(f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",) if counted else (),
-        unknown=() if counted else (f"{_TOO_FEW}, and this version has no rates to derive them from.",),
+    known = all(part.steps is not None for part in parts)
+    return _LOG.total(
+        parts,
+        requests_running=mean(int(number) for number in _RUNNING.findall(text) if int(number)),
+        derived=(f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",) if known else (),
+        unknown=() if known else (f"{_TOO_FEW}, and this version has no rates to derive them from.",),
     )
+
+
+def _of_line(accepted: int, drafted: int, line: str) -> Part:
+    """One line. All its windows have full length, unless that contradicts the rates, which are shares of the steps."""
+    found, length, steps = _RATES.search(line), _LENGTH.search(line), None
+    rates = numbers_in(found[1]) if found else ()
+    if not drafted:
+        steps = 0.0
+    elif rates:
+        steps = drafted / len(rates)
+        if sum(rates) and abs(sum(rates) - accepted / steps) > len(rates) * ROUNDING + 1e-9:
+            steps = accepted / sum(rates)
+    elif length and float(length[1]) > 1:
+        steps = accepted / (float(length[1]) - 1)
+    return Part(accepted, drafted, steps, rates, course=(Stretch(None, steps, steps * rates[0]),) if rates and steps else ())
 
 
 def read_request(text: str) -> Reading | None:
     """The metrics of all responses together; None if there are none. Of a streamed response the last report counts."""
-    found: dict[Any, tuple[Any, dict[str, Any]]] = {}
-    for number, (metrics, outermost) in enumerate(objects(text, ("num_spec_steps",))):
-        outermost = outermost["data"] if isinstance(outermost.get("data"), dict) else outermost
-        name = outermost.get("id")
-        found[name if isinstance(name, str) else number] = {**metrics, "usage": outermost.get("usage")}, outermost
-    if not found:
+    found = last_reports(text, ("num_spec_steps",), lambda _, response: _whole_response(response).get("id"))
+    parts = [_of_request(metrics, _whole_response(response)) for metrics, response in found]
+    if not parts:
         return None
-    whole = _requests([metrics for metrics, _ in found.values()])
-    return replace(whole, categories=by_category(list(found.values()), _requests))
+    known = all(part.rates for part in parts if part.steps)
+    return _REQUEST.total(parts, unknown=() if known else ("There is no histogram, so the rates per index are unknown.",))
 
 
-def _requests(found: list[dict[str, Any]]) -> Reading:
+def _whole_response(outermost: dict[str, Any]) -> dict[str, Any]:
+    return outermost["data"] if isinstance(outermost.get("data"), dict) else outermost
+
+
+def _of_request(metrics: dict[str, Any], response: dict[str, Any]) -> Part:
     names = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
-    steps, drafted, accepted = (sum(whole_number(one.get(name), name) for one in found) for name in names)
+    steps, drafted, accepted = (whole_number(metrics.get(name), name) for name in names)
+    histogram = _dense(metrics.get("acceptance_histogram"))
+    each = [whole_numbers(metrics.get(name), name) for name in ("per_step_accepted", "per_step_drafted")]
+    of_steps = list(zip(*each, strict=True)) if len(each[0]) == len(each[1]) else []
+    by_length = metrics.get("acceptance_histogram_by_draft_length")
+    lengths = [(drafts, hits, 1) for hits, drafts in of_steps]  # windows: length, accepted tokens, how many
+    if isinstance(by_length, dict):
+        given = {int(length): _dense(counts) for length, counts in by_length.items() if str(length).isdecimal()}
+        lengths = [(length, hits, count) for length, counts in given.items() for hits, count in enumerate(counts)]
     rates: tuple[float, ...] = ()
     judged: tuple[float, ...] = ()
-    histograms = [_dense(one.get("acceptance_histogram")) for one in found]
-    histogram = [sum(counts) for counts in zip_longest(*histograms, fillvalue=0)] or [0]
     if steps and sum(histogram) == steps:
         rates = rates_of(histogram, drafted / steps)
-        judged = _judged([_by_length(one) for one in found], steps, len(rates))
-    course = tuple(stretch for one in found for stretch in _course(one))
-    unknown = () if rates else ("There is no histogram, so the rates per index are unknown.",)
-    return _REQUEST.counted(accepted, drafted, steps or None, rates=rates, judged=judged, course=course, unknown=unknown)
+        if sum(count for *_, count in lengths) == steps:
+            judged = tuple(
+                sum(count for length, hits, count in lengths if hits >= index < length) / steps for index in range(len(rates))
+            )
+    usage = response.get("usage")
+    prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    at = accumulate((1 + hits for hits, _ in of_steps), initial=prompt if isinstance(prompt, int) else 0)
+    places = at if isinstance(prompt, int) else [None] * len(of_steps)
+    course = tuple(Stretch(place, 1, min(hits, 1)) for (hits, _), place in zip(of_steps, places, strict=False))
+    return Part(accepted, drafted, steps, rates, judged, course, category(response))
 
 
 def _dense(histogram: Any) -> list[int]:
@@ -90,60 +103,3 @@ def _dense(histogram: Any) -> list[int]:
         sparse = {int(key): whole_number(count, name) for key, count in histogram.items() if str(key).isdecimal()}
         return [sparse.get(key, 0) for key in range(min(max(sparse, default=0), 1000) + 1)]
     return whole_numbers(histogram, name)
-
-
-def _by_length(one: dict[str, Any]) -> dict[int, list[int]]:
-    """Steps by window length and accepted tokens; empty if unknown."""
-    lengths = one.get("acceptance_histogram_by_draft_length")
-    if isinstance(lengths, dict):
-        return {int(length): _dense(counts) for length, counts in lengths.items() if str(length).isdecimal()}
-    found: dict[int, list[int]] = {}
-    for accepted, drafted in _each_step(one):
-        counts = found.setdefault(drafted, [0] * (drafted + 1))
-        counts[min(accepted, drafted)] += 1
-    return found
-
-
-def _each_step(one: dict[str, Any]) -> list[tuple[int, int]]:
-    """Accepted and draft tokens of each step; empty if unknown."""
-    accepted, drafted = (whole_numbers(one.get(name), name) for name in ("per_step_accepted", "per_step_drafted"))
-    return list(zip(accepted, drafted, strict=True)) if len(accepted) == len(drafted) else []
-
-
-def _judged(lengths: list[dict[int, list[int]]], steps: int, indices: int) -> tuple[float, ...]:
-    """Per index, the share of steps that judge a draft token there; empty unless known for all steps."""
-    if sum(sum(counts) for of_one in lengths for counts in of_one.values()) != steps:
-        return ()
-    return tuple(
-        sum(sum(counts[index:]) for of_one in lengths for length, counts in of_one.items() if length > index) / steps
-        for index in range(indices)
-    )
-
-
-def _course(one: dict[str, Any]) -> list[Stretch]:
-    """Each step, with its position if the response states the prompt's length."""
-    usage = one.get("usage")
-    prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    accepted = [accepted for accepted, _ in _each_step(one)]
-    at = accumulate((1 + count for count in accepted), initial=prompt if isinstance(prompt, int) else 0)
-    return [
-        Stretch(position if isinstance(prompt, int) else None, 1, min(count, 1))
-        for count, position in zip(accepted, at, strict=False)
-    ]
-
-
-def _count(name: str, line: str) -> int | None:
-    found = re.search(rf"(?<![A-Za-z] )\b{name}:\s*(\d+)\s*tokens", line)
-    return int(found[1]) if found else None
-
-
-def _steps(drafted: int, accepted: int, rates: tuple[float, ...], line: str) -> float | None:
-    """Steps of one line: all windows have full length, unless that contradicts the rates, which are shares of the steps."""
-    if not rates:
-        found = re.search(r"[Mm]ean acceptance length:\s*([\d.]+)", line)
-        beyond = float(found[1].rstrip(".")) - 1 if found else 0.0
-        return accepted / beyond if beyond > 0 else None
-    whole = drafted / len(rates)
-    if abs(sum(rates) - accepted / whole) <= len(rates) * ROUNDING + 1e-9 or not sum(rates):
-        return whole
-    return accepted / sum(rates)

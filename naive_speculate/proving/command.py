@@ -7,16 +7,10 @@ from pathlib import Path
 
 from pydantic_core import to_json
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from naive_speculate.arguments import Parser, lines_of_file, parsed, positive, positive_number
 from naive_speculate.proving.plan import PROMPTS
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, value = text.split(":", 1)
-    return name.strip(), value.strip()
-
+from naive_speculate.tables import Output, progress_bar
 
 _temperatures = parsed(
     lambda text: tuple(dict.fromkeys(float(part) for part in text.split(","))),
@@ -24,6 +18,11 @@ _temperatures = parsed(
     lambda found: all(0 < value <= 10 for value in found),
 )
 _share = parsed(float, "a number from 0.01 and below 1", lambda found: 0.01 <= found < 1)
+_headers = parsed(
+    lambda text: tuple(part.strip() for part in text.split(":", 1)),
+    "NAME: VALUE",
+    lambda found: len(found) == 2 and bool(found[0]),
+)
 _fields = parsed(json.loads, 'a JSON object such as {"top_k": 0}', lambda found: isinstance(found, dict))
 
 
@@ -52,14 +51,7 @@ def _parser() -> Parser:
     add("--max-seconds", type=positive_number, default=3600.0, metavar="S", help="seconds of this run (default: %(default)s)")
     add("--work", type=Path, metavar="FILE", help="record the answers here, and continue from it")
     add("--body", type=_fields, default={}, metavar="JSON", help='fields for every request, such as {"top_k": 0}')
-    add(
-        "--header",
-        type=parsed(_header, "NAME: VALUE", lambda found: bool(found[0])),
-        action="append",
-        default=[],
-        metavar="NAME:VALUE",
-        help="for every request; repeatable",
-    )
+    add("--header", type=_headers, action="append", default=[], metavar="NAME:VALUE", help="for every request; repeatable")
     add("--seed", type=positive, default=1, metavar="N", help="of the requests' seeds (default: %(default)s)")
     add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
     return parser
@@ -104,9 +96,8 @@ def _prove_server(args: argparse.Namespace) -> int:
     shape = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed)
     settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *shape)
     record = Record(args.work, settings)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     run = Run(server, settings, record, args.max_requests, args.max_seconds)
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=args.json) as progress:
+    with progress_bar(Console(stderr=True), transient=True, disable=args.json) as progress:
         cost = run(progress)
     raw = reference is None and any(t != 1 for t in args.temperatures) and states_raw(server, prompts[0])
     server.close()
@@ -120,5 +111,5 @@ def _prove_server(args: argparse.Namespace) -> int:
     if args.json:
         print(to_json(report.to_dict(), inf_nan_mode="null").decode())
     else:
-        report.show(Console(highlight=False))
+        report.show(Output())
     return int(report.status)

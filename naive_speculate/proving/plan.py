@@ -1,5 +1,6 @@
 """Which requests are sent, and the file that records their answers."""
 
+import contextlib
 import json
 import random
 from collections.abc import Iterator, Sequence
@@ -7,9 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from naive_speculate.proving.server import Answer
 
 POSITIONS = 3
+_ANSWERS = TypeAdapter(list[Answer])
 PROMPTS = (
     "The capital of France is the city of",
     "Once upon a time there was a little",
@@ -94,10 +98,10 @@ class Record:
             if lines and json.loads(lines[0]) != header:
                 raise ValueError(f"{path} holds answers to other settings: choose another file or delete it")
             for line in lines[1:]:
-                with_number = _whole(line)
-                if with_number is not None:
-                    self.answers[with_number["request"]] = [Answer.load(fields) for fields in with_number["answers"]]
-        except (json.JSONDecodeError, KeyError, TypeError):
+                with contextlib.suppress(json.JSONDecodeError):  # it was cut off when the process ended
+                    entry = json.loads(line)
+                    self.answers[entry["request"]] = _ANSWERS.validate_python(entry["answers"])
+        except (json.JSONDecodeError, KeyError, TypeError, ValidationError):
             raise ValueError(f"{path} is not a record of prove") from None
         self._file = path.open("a", encoding="utf-8") if path is not None else None
         if self._file is not None and not lines:
@@ -107,17 +111,9 @@ class Record:
         """Record the answers to a request."""
         self.answers[request.number] = list(answers)
         if self._file is not None:
-            self._write({"request": request.number, "answers": [answer.to_dict() for answer in answers]})
+            self._write({"request": request.number, "answers": [asdict(answer) for answer in answers]})
 
     def _write(self, entry: dict[str, Any]) -> None:
         assert self._file is not None
         self._file.write("\n" * (self._file.tell() > 0) + json.dumps(entry, ensure_ascii=False))
         self._file.flush()
-
-
-def _whole(line: str) -> dict[str, Any] | None:
-    """The entry of a line; None if it was cut off when the process ended."""
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError:
-        return None

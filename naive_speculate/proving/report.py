@@ -6,13 +6,13 @@ from enum import IntEnum
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from naive_speculate.goodness import POWER
 from naive_speculate.proving.evidence import ERROR_RATE, NEAR_TIE, Finding, Greedy
 from naive_speculate.proving.plan import Settings
 from naive_speculate.proving.sending import Cost
+from naive_speculate.tables import table
 from naive_speculate.text import visible
 
 _SHOWN = 12
@@ -96,7 +96,9 @@ class Report:
         say("What differs", "bold")
         differing = [finding for finding in self.findings if finding.differs]
         say(f"  {len(differing)} of {len(self.findings)} tests of token frequencies; the most significant:")
-        console.print(self._table(), soft_wrap=False)
+        shown = self.findings[:_SHOWN]
+        styles = ["bold red" if finding.differs else "" for finding in shown]
+        console.print(table([_row(finding) for finding in shown], left=["test"], styles=styles), soft_wrap=False)
         say(
             f"  {greedy.num_differing} of {greedy.num_tokens} greedy tokens in {greedy.num_texts} texts are less probable than "
             f"the most probable one by more than a near tie ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f}. "
@@ -113,13 +115,14 @@ class Report:
         say(f"  {cost.num_requests} requests in {cost.seconds:.0f} s" + (f"; {cost.stopped}." if cost.stopped else "."))
         say(self.verdict, "bold")
 
-    def _table(self) -> Table:
-        table = Table()
-        for heading in ("test", "samples", "bias", "95% interval", "adjusted p", "finds from"):
-            table.add_column(heading, justify="left" if heading == "test" else "right")
-        for finding in self.findings[:_SHOWN]:
-            low, high = finding.fit.interval
-            numbers = (f"{finding.fit.num_samples}", f"{finding.fit.bias:.3f}", f"{low:.3f} to {high:.3f}")
-            style = "bold red" if finding.differs else ""
-            table.add_row(finding.name, *numbers, f"{finding.p_value:.2g}", f"{finding.smallest_bias:.3f}", style=style)
-        return table
+
+def _row(finding: Finding) -> dict[str, str]:
+    low, high = finding.fit.interval
+    return {
+        "test": finding.name,
+        "samples": f"{finding.fit.num_samples}",
+        "bias": f"{finding.fit.bias:.3f}",
+        "95% interval": f"{low:.3f} to {high:.3f}",
+        "adjusted p": f"{finding.p_value:.2g}",
+        "finds from": f"{finding.smallest_bias:.3f}",
+    }

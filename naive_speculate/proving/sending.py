@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -31,60 +30,48 @@ class Run:
         self.server, self.settings, self.record = server, settings, record
         self.max_requests, self.max_seconds = max_requests, max_seconds
         self.cost = Cost()
-        self._stop = threading.Event()
-        self._ends = 0.0
+        self._lock, self._stop, self._began = threading.Lock(), threading.Event(), 0.0
 
     def __call__(self, progress: Progress) -> Cost:
         """Send them and show the progress. Raises `ServerError` if a request fails three times."""
         planned = list(requests(self.settings))
         left = [request for request in planned if request.number not in self.record.answers]
         bar = progress.add_task("requests", total=len(planned), completed=len(planned) - len(left))
-        begun = time.monotonic()
-        self._ends = begun + self.max_seconds
+        self._began = time.monotonic()
         try:
-            for _, group in groupby(left, key=lambda request: request.way):
-                for request, answers in self._answered(list(group)):
-                    self.record.add(request, answers)
-                    progress.advance(bar)
+            for way, group in groupby(left, key=lambda request: request.way):
+                pool = ThreadPoolExecutor(way.concurrency)
+                try:
+                    sent = {pool.submit(self._send, request): request for request in group}
+                    for future in as_completed(sent):
+                        if (answers := future.result()) is not None:
+                            self.record.add(sent[future], answers)
+                            progress.advance(bar)
+                finally:
+                    pool.shutdown(wait=False, cancel_futures=True)
         except KeyboardInterrupt:
             self.cost.stopped = "Ctrl-C stopped it"
         finally:
             self._stop.set()
-            self.cost.seconds = time.monotonic() - begun
+            self.cost.seconds = time.monotonic() - self._began
         return self.cost
 
-    def _answered(self, group: list[Request]) -> Iterator[tuple[Request, list[Answer]]]:
-        """The requests of one way with their answers, in any order."""
-        pending: dict[Future[list[Answer]], Request] = {}
-        left = iter(group)
-        pool = ThreadPoolExecutor(group[0].way.concurrency)
-        try:
-            while True:
-                while len(pending) < group[0].way.concurrency and not self._limited():
-                    request = next(left, None)
-                    if request is None:
-                        break
-                    self.cost.num_requests += 1
-                    pending[pool.submit(self._send, request)] = request
-                if not pending:
-                    return
-                for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                    yield pending.pop(future), future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    def _begins(self) -> bool:
+        """Count a request that begins; False if a limit is reached."""
+        with self._lock:
+            if self.cost.num_requests >= self.max_requests:
+                self.cost.stopped = f"it stopped after {self.max_requests} requests"
+            elif time.monotonic() - self._began >= self.max_seconds:
+                self.cost.stopped = f"it stopped after {self.max_seconds:g} s"
+            self.cost.num_requests += not self.cost.stopped
+            return not self.cost.stopped
 
-    def _limited(self) -> bool:
-        if self.cost.num_requests >= self.max_requests:
-            self.cost.stopped = f"it stopped after {self.max_requests} requests"
-        elif time.monotonic() >= self._ends:
-            self.cost.stopped = f"it stopped after {self.max_seconds:g} s"
-        return bool(self.cost.stopped)
-
-    def _send(self, request: Request) -> list[Answer]:
-        for attempt in range(_ATTEMPTS):
+    def _send(self, request: Request) -> list[Answer] | None:
+        """The answers; None if a limit was reached before."""
+        for attempt in range(_ATTEMPTS if self._begins() else 0):
             try:
                 return self.server.complete(self.settings.prompts[request.prompt], **request.fields(self.settings))
             except ServerError as error:
                 if error.refused or attempt == _ATTEMPTS - 1 or self._stop.wait(2.0**attempt):
                     raise
-        raise AssertionError("unreachable")
+        return None

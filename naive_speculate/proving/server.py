@@ -1,7 +1,7 @@
 """Requests to an OpenAI-compatible completions server."""
 
 import contextlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -34,14 +34,6 @@ class Answer:
     # at each token the most probable tokens' texts and log-probabilities, most probable first
     top: tuple[tuple[tuple[str, float], ...], ...]
     ended: bool  # whether the model ended it, not the limit
-
-    @classmethod
-    def load(cls, fields: dict[str, Any]) -> "Answer":
-        """From JSON."""
-        top = tuple(tuple((str(text), float(value)) for text, value in entries) for entries in fields["top"])
-        return cls(fields["text"], tuple(fields["tokens"]), top, fields["ended"])
-
-    to_dict = asdict
 
 
 class Server:

@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter
@@ -27,10 +28,8 @@ def prove(name: str) -> Proof:
         return prove_lossless(verifier=found)
     if callable(found) and not isinstance(found, type):
         return prove_lossless(rejection=found)
-    known = (
-        "a verifier, which has judge(…), a drafter, which is derived from BatchDrafter, or a function that samples by rejection"
-    )
-    raise ValueError(f"{name!r:.80} must be {known}")
+    known = "a verifier, which has judge(…), a drafter, which is derived from BatchDrafter"
+    raise ValueError(f"{name!r:.80} must be {known}, or a function that samples by rejection")
 
 
 def _load(name: str) -> Any:
@@ -47,8 +46,7 @@ def _load(name: str) -> Any:
         raise ValueError(f"module {module_name!r} cannot be imported: {error}") from None
     except (Exception, SystemExit) as error:  # a module may fail in any way
         raise ValueError(f"module {module_name!r:.80} cannot be imported: {type(error).__name__}: {error}") from None
-    for attribute in attributes.split("."):
-        if not hasattr(found, attribute):
-            raise ValueError(f"module {module_name!r} has no {attributes!r:.80}")
-        found = getattr(found, attribute)
-    return found
+    try:
+        return attrgetter(attributes)(found)
+    except AttributeError:
+        raise ValueError(f"module {module_name!r} has no {attributes!r:.80}") from None

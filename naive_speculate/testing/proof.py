@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, cast
@@ -106,9 +106,9 @@ def prove_lossless(
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
         drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
         if verifier is not None:
-            strategies = [registered.enter_context(_verifier(verifier))]
+            strategies = [_verifier(verifier, registered)]
         if drafter is not None:
-            drafters = [registered.enter_context(_drafter(drafter))]
+            drafters = [_drafter(drafter, registered)]
         return _prove(cases, list(product(strategies, drafters)), tolerance)
 
 
@@ -149,18 +149,14 @@ def _cases(
         window_size = 2 if num_draft_tokens is None else num_draft_tokens
         yield _Case(pair, params or SamplingParams(max_tokens=3), window_size, _first(prompt, pair.vocab_size), "this pair")
         return
-    for size, seeds, zeros, window, own in _TOYS:
+    for size, (seed, draft_seed), zeros, window, own in _TOYS:
         size = size if vocab_size is None else vocab_size
-        target, draft = (
-            ToyModel(size, seed, zeros=zeros, temper=temper) for seed, temper in zip(seeds, (1.0, 1.5), strict=True)
-        )
-        if seeds[0] == seeds[1]:
-            draft = target
-        name = f"toys of {size} tokens (seeds {seeds[0]} and {seeds[1]})"
+        target = ToyModel(size, seed, zeros=zeros)
+        draft = target if draft_seed == seed else ToyModel(size, draft_seed, zeros=zeros, temper=1.5)
+        name = f"toys of {size} tokens (seeds {seed} and {draft_seed})"
         window_size = window if num_draft_tokens is None else num_draft_tokens
-        toys = ModelPair(target, draft)
-        if drafter in _WITH_HEAD:
-            toys = pair_with_head(size, seeds[0], block=drafter in _WITH_BLOCK)
+        with_head = drafter in _WITH_HEAD
+        toys = pair_with_head(size, seed, block=drafter in _WITH_BLOCK) if with_head else ModelPair(target, draft)
         yield _Case(toys, params or SamplingParams(**own), window_size, _first(prompt, size), name)
 
 
@@ -220,62 +216,48 @@ def _prefixes(outputs: Outputs) -> Outputs:
     return found
 
 
-@contextmanager
-def _registered(registry: dict[str, Any], name: str, entry: Any) -> Iterator[str]:
-    """Register an entry temporarily."""
-    before = dict(registry)
-    registry[name] = entry
-    try:
-        yield name
-    finally:
-        registry.clear()
-        registry.update(before)
-
-
-@contextmanager
-def _verifier(given: str | type[Verifier] | Verifier) -> Iterator[str]:
+def _register(what: str, registry: dict[str, Any], given: Any, entry: Any, registered: ExitStack) -> str:
+    """The name of a registered part; others are registered under their class's name until `registered` is closed."""
     if isinstance(given, str):
-        if given not in VERIFIERS:
-            raise ValueError(f"verifier must be one of {', '.join(VERIFIERS)}, a class or an instance, got {given!r:.80}")
-        yield str(VerifyStrategy(given)) if given in list(VerifyStrategy) else given
-        return
-    name = given.__name__ if isinstance(given, type) else type(given).__name__
-    if not callable(getattr(given, "judge", None)):
-        raise ValueError(f"verifier {name} has no judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)")
-    if isinstance(given, type):
-        try:
-            given = given()
-        except TypeError as error:
-            raise ValueError(f"verifier {name} cannot be constructed without arguments, so give an instance: {error}") from None
-    missing = [attribute for attribute in _ATTRIBUTES if not hasattr(given, attribute)]
-    if missing:
-        raise ValueError(
-            f"verifier {name} has no {', '.join(missing)}: derive it from naive_speculate.speculate.verify.Verifier"
-        )
-    with _registered(VERIFIERS, name, given):
-        yield name
+        if given not in registry:
+            raise ValueError(f"{what} must be one of {', '.join(registry)}, a class or an instance, got {given!r:.80}")
+        return str(given)
+    registered.callback(registry.update, dict(registry))
+    registered.callback(registry.pop, _name(given))
+    registry[_name(given)] = entry
+    return _name(given)
 
 
-@contextmanager
-def _drafter(given: str | type[BatchDrafter] | BatchDrafter) -> Iterator[str]:
-    if isinstance(given, str):
-        if given not in DRAFTERS:
-            raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, a class or an instance, got {given!r:.80}")
-        yield given
-        return
-    name = given.__name__ if isinstance(given, type) else type(given).__name__
-    if not (isinstance(given, BatchDrafter) or (isinstance(given, type) and issubclass(given, BatchDrafter))):
-        raise ValueError(f"drafter {name} is not derived from naive_speculate.speculate.draft.BatchDrafter")
+def _name(given: object) -> str:
+    return given.__name__ if isinstance(given, type) else type(given).__name__
+
+
+def _verifier(given: str | type[Verifier] | Verifier, registered: ExitStack) -> str:
     entry: Any = given
-    if not isinstance(given, type):
+    if not isinstance(given, str):
+        name = f"verifier {_name(given)}"
+        if not callable(getattr(given, "judge", None)):
+            raise ValueError(f"{name} has no judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)")
+        if isinstance(given, type):
+            try:
+                entry = given()
+            except TypeError as error:
+                raise ValueError(f"{name} cannot be constructed without arguments, so give an instance: {error}") from None
+        if missing := [attribute for attribute in _ATTRIBUTES if not hasattr(entry, attribute)]:
+            raise ValueError(f"{name} has no {', '.join(missing)}: derive it from naive_speculate.speculate.verify.Verifier")
+    return _register("verifier", VERIFIERS, given, entry, registered)
+
+
+def _drafter(given: str | type[BatchDrafter] | BatchDrafter, registered: ExitStack) -> str:
+    entry: Any = given
+    if isinstance(given, BatchDrafter):
         if given.vocab_size > MAX_VOCABULARY:
-            size = given.vocab_size
-            raise ValueError(
-                f"drafter is an instance for {size} tokens, and at most {MAX_VOCABULARY} can be enumerated: give the class"
-            )
+            size = f"drafter is an instance for {given.vocab_size} tokens"
+            raise ValueError(f"{size}, and at most {MAX_VOCABULARY} can be enumerated: give the class")
         entry = _Made(given)
-    with _registered(cast(dict[str, Any], DRAFTERS), name, entry):
-        yield name
+    elif not isinstance(given, str) and not (isinstance(given, type) and issubclass(given, BatchDrafter)):
+        raise ValueError(f"drafter {_name(given)} is not derived from naive_speculate.speculate.draft.BatchDrafter")
+    return _register("drafter", cast(dict[str, Any], DRAFTERS), given, entry, registered)
 
 
 class _Made:

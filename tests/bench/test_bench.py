@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 from naive_speculate.bench import main
-from naive_speculate.bench.measure import Costs, compare, peak_bytes
+from naive_speculate.bench.measure import decode_all, line_of, peak_bytes
 from naive_speculate.bench.ways import Run, Way
+from naive_speculate.costs import CostTable
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.theory import speedup
 from tests.heads import head_config, head_tensors, save_head
+from tests.programs import refusal
 from tests.tiny import save_model, tiny_llama
 
-COSTS = Costs(context=100, draft_ms=0.1, verify_ms=[1.0, 1.1, 1.2])
+NO_GGUF = "transformers, with which this compares, does not compute GGUF files"
+COSTS = CostTable(0.1, (1.0, 1.1, 1.2))
 
 
 def metrics(steps: int, drafted: int, accepted: int, rejected: int) -> Metrics:
@@ -35,18 +38,15 @@ def way(name: str, k: int, seconds: float, tokens: list[int], found: Metrics | N
 
 def test_lines_give_ratios_acceptance_and_theory() -> None:
     tokens = list(range(12))
-    ticks: list[None] = []
-    plain, fast, peer = compare(
-        [
-            way("plain", 0, 1.2, tokens, metrics(12, 0, 0, 0), 12),
-            way("k = 2", 2, 0.6, tokens, metrics(6, 12, 6, 2), 6),
-            way("transformers plain", 0, 2.4, [*tokens[:-1], 99], None, 12),
-        ],
-        [[1, 2], [3]],
-        COSTS,
-        lambda: ticks.append(None),
-    )
-    assert len(ticks) == 6
+    ticks: list[int] = []
+    ways = [
+        way("plain", 0, 1.2, tokens, metrics(12, 0, 0, 0), 12),
+        way("k = 2", 2, 0.6, tokens, metrics(6, 12, 6, 2), 6),
+        way("transformers plain", 0, 2.4, [*tokens[:-1], 99], None, 12),
+    ]
+    runs = list(zip(*decode_all(ways, [[1, 2], [3]], ticks.append), strict=True))
+    plain, fast, peer = (line_of(*of_way, runs[0], COSTS) for of_way in zip(ways, runs, strict=True))
+    assert ticks == [0, 0, 0, 1, 1, 1]
     assert plain.over_plain == 1.0
     assert plain.predicted is None
     assert fast.over_plain == pytest.approx(2.0)
@@ -96,31 +96,17 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
     [
         (["--target", "./no-such-folder", "--draft", "./no-such-folder"], "no such folder"),
         (["--device", "abacus"], "abacus"),
+        (["--new-tokens", "many"], "many"),
+        (["--prompts", "no-such-file.txt"], "no-such-file.txt"),
+        (["--target", "x.gguf", "--draft", "./draft"], f"--target x.gguf: {NO_GGUF}"),
+        (["--target", "./target", "--draft", "x.gguf"], f"--draft x.gguf: {NO_GGUF}"),
+        (["--drafters", "suffix"], "--drafters needs --suite"),
+        (["--suite", "x", "--quick"], "--quick does not go with --suite"),
+        (["--suite", "x", "--new-tokens", "5"], "--new-tokens does not go with --suite"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert "Traceback" not in captured.err
-
-
-@pytest.mark.parametrize("arguments", [["--new-tokens", "many"], ["--prompts", "no-such-file.txt"]])
-def test_an_option_of_another_form_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
-    assert arguments[1] in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--target", "--draft"])
-def test_a_gguf_file_is_refused_in_one_line(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--target", "./target", "--draft", "./draft", option, "x.gguf"]) == 2
-    told = capsys.readouterr().err
-    assert (
-        told == f"naive_speculate bench: {option} x.gguf: transformers, with which this compares, does not compute GGUF files\n"
-    )
+def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
+    assert message in refusal("naive_speculate.__main__", ["bench", *arguments])
 
 
 def test_peak_memory_is_in_bytes():

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import pytest
 
 from naive_speculate.bench import main
-from naive_speculate.bench.suite import Question, decode_all, figures, interval, read_suite
+from naive_speculate.bench.suite import Question, answers_of, figures, interval, read_suite
 from naive_speculate.bench.ways import Run, Way, prompt_seconds
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.infer.threads import THREADS_VARIABLE
 from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
+from tests.programs import refusal
 
 QUESTIONS = (
     {"question_id": 1, "category": "lists", "turns": ["apples, pears, plums, apples, pears, plums, apples,", "And now?"]},
@@ -53,20 +54,20 @@ def way(name: str, runs: dict[int, Run], calls: list[tuple[str, int]]) -> Way:
     return Way(name, 2, True, decode, name)
 
 
-def asked(prompts: list[list[int]]) -> tuple[dict[str, Way], Any, list[tuple[str, int]]]:
-    """Two ways on as many questions as there are prompts, of which the third's is interrupted."""
+def asked(prompts: list[list[int]]) -> tuple[Any, list[tuple[str, int]]]:
+    """Two ways, three questions, the answers, of which the third is interrupted, and the calls after the warm-up."""
     calls: list[tuple[str, int]] = []
     plain = {0: made([1, 2, 3, 4], 4.0, [step(0, 0)] * 4), 1: made([5, 6, 7, 8], 2.0, [step(0, 0)] * 4)}
     fast = {0: made([1, 2, 3, 4], 1.0, [step(2, 2), step(0, 2)]), 1: made([5, 6, 7, 9], 1.0, [step(1, 2), step(1, 2)])}
-    ways = {"none": way("none", plain, calls), "head": way("head", fast, calls)}
-    questions = [Question(category, "text", 1) for category in ("a", "b", "a")][: len(prompts)]
-    return ways, decode_all(ways, {}, questions, prompts, lambda category: None), calls
+    ways = [way("none", plain, calls), way("head", fast, calls)]
+    questions = [Question(category, "text", 1) for category in ("a", "b", "a")]
+    return (ways, questions, *answers_of(ways, prompts, lambda number: None)), calls[len(ways) :]
 
 
 def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
-    ways, answers, calls = asked([[0], [1]])
+    (ways, questions, answers, _), calls = asked([[0], [1]])
     assert calls == [("none", 0), ("head", 0), ("head", 1), ("none", 1)]  # the order moves on
-    found = figures(ways, answers, 0.0)
+    found = figures(ways, questions, answers, 0.0)
     first, overall = found["categories"]["a"]["head"], found["overall"]["head"]
     assert first["over_plain"] == 4.0
     assert first["decoding_interval"] is None
@@ -82,13 +83,13 @@ def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
     assert overall["same_as_plain"] == 0.5
     assert overall["tokens_per_second"] == 4.0
     assert found["overall"]["none"]["over_plain"] == 1.0
-    assert figures(ways, answers, 1.0)["overall"]["head"]["same_as_plain"] is None
+    assert figures(ways, questions, answers, 1.0)["overall"]["head"]["same_as_plain"] is None
 
 
 def test_ctrl_c_keeps_the_questions_that_are_complete() -> None:
-    _, answers, _ = asked([[0], [1], [2]])
-    assert answers.interrupted
-    assert [question.category for question in answers.questions] == ["a", "b"]
+    (*_, answers, interrupted), _ = asked([[0], [1], [2]])
+    assert interrupted
+    assert len(answers) == 2
     with pytest.raises(KeyboardInterrupt):
         asked([[2]])
 
@@ -194,52 +195,30 @@ def test_speed_after_the_prompt_leaves_out_what_comes_before_the_first_step() ->
         (json.dumps({"category": "a", "turns": ["so " * 5000]}), "line 2: prompt has"),
     ],
 )
-def test_a_bad_line_is_named(suite: Path, line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_line_is_named(suite: Path, line: str, message: str) -> None:
     suite.write_text(json.dumps(QUESTIONS[0]) + "\n" + line + "\n", encoding="utf-8")
-    refused(["--suite", str(suite), *SMALL], f"--suite {suite}, {message}", capsys)
+    assert f"--suite {suite}, {message}" in refused(suite, *SMALL)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--drafters", "suffix,oracle"], f"--drafters must be of {', '.join(DRAFTERS)}, none, got 'oracle'"),
+        (["--drafters", "suffix+head"], "drafter is 'suffix+head', but this pair has no draft head"),
         (["--num-draft-tokens", "99"], "num_draft_tokens must be"),
         (["--temperature", "-1"], "temperature must be"),
+        (["--svg", "no/such/x.svg"], "x.svg"),
+        (["--suite", "no-such.jsonl"], "no-such.jsonl"),
     ],
 )
-def test_bad_options_are_one_line(suite: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(["--suite", str(suite), *SMALL, *options], message, capsys)
+def test_bad_options_are_one_line(suite: Path, options: list[str], message: str) -> None:
+    assert message in refused(suite, *SMALL, *options)
 
 
-def test_what_is_missing_is_named(suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    headless = "drafter is 'suffix+head', but this pair has no draft head"
-    refused(["--suite", str(suite), *SMALL, "--drafters", "suffix+head"], headless, capsys)
-    refused(["--suite", str(tmp_path / "none.jsonl")], "none.jsonl", capsys)
-    refused(["--suite", str(suite), *SMALL, "--svg", str(tmp_path / "none" / "x.svg")], "x.svg", capsys)
+def test_a_file_without_questions_is_refused(suite: Path) -> None:
     suite.write_text("\n", encoding="utf-8")
-    refused(["--suite", str(suite)], "the file has no questions", capsys)
+    assert "the file has no questions" in refused(suite)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--drafters", "suffix"], "--drafters needs --suite"),
-        (["--suite", "x", "--quick"], "--quick does not go with --suite"),
-        (["--suite", "x", "--new-tokens", "5"], "--new-tokens does not go with --suite"),
-    ],
-)
-def test_options_of_the_other_benchmark_are_refused(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(options)
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == f"naive_speculate bench: {message}\n"
-
-
-def refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert len(captured.err.splitlines()) == 1
+def refused(suite: Path, *options: str) -> str:
+    return refusal("naive_speculate.__main__", ["bench", "--suite", str(suite), *options])

@@ -8,7 +8,7 @@ import pytest
 
 from naive_speculate.doctor import diagnose, estimated, read
 from tests import engine_samples as samples
-from tests.programs import run_program
+from tests.programs import refusal, run_program
 
 
 def doctor(text: str, *options: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
@@ -66,11 +66,7 @@ def test_a_profile_has_the_rates_by_index_of_each_category(tmp_path):
     ],
 )
 def test_bad_input_is_one_line_and_status_2(text, options, words):
-    done = doctor(text, *options)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert words in refusal("naive_speculate.__main__", ["doctor", *options], stdin=text.encode())
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])

@@ -1,5 +1,7 @@
 """Verifiers and drafters with one thing wrong each, or nothing."""
 
+from typing import Any
+
 import torch
 
 from naive_speculate.speculate.draft import BatchDrafter, ModelDrafter, Proposal
@@ -7,11 +9,22 @@ from naive_speculate.speculate.rules import Verdict, count_leading, inside, pick
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import BlockVerifier, Verifier
 
-# Verifiers
+
+def variant(name: str, base: type, **members: Any) -> Any:
+    """A class with other members."""
+    return type(name, (base,), members)
+
+
+def residual(p, q):
+    rest = (p - q).clamp_min(0)
+    return torch.where(rest.sum(-1, keepdim=True) > 0, rest / rest.sum(-1, keepdim=True).clamp_min(1e-300), p)
 
 
 class OwnRejection(Verifier):
     """Speculative sampling, written independently."""
+
+    accept = staticmethod(lambda p, q: (p / q).clamp_max(1))
+    left = staticmethod(residual)
 
     def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
         k = draft_token_ids.shape[1]
@@ -26,75 +39,33 @@ class OwnRejection(Verifier):
         left = self.left(at, draft_probs[rows, num_accepted.clamp_max(k - 1)])
         return Verdict(num_accepted, torch.where(refused[:, None], left, at), None, accept_probs)
 
-    def accept(self, p, q):
-        return (p / q).clamp_max(1)
 
-    def left(self, p, q):
-        rest = (p - q).clamp_min(0)
-        return torch.where(rest.sum(-1, keepdim=True) > 0, rest / rest.sum(-1, keepdim=True).clamp_min(1e-300), p)
+def rejection(name: str, **rules: Any) -> Any:
+    """`OwnRejection` with another rule for acceptance or for what is left after a rejection."""
+    return variant(name, OwnRejection, **{rule: staticmethod(function) for rule, function in rules.items()})
 
 
-class UnclampedRejection(OwnRejection):
-    """States p / q even where that is more than 1, which decides nothing."""
-
-    def accept(self, p, q):
-        return p / q
-
-
-class WrongSide(OwnRejection):
-    """The residual of the draft over the target."""
-
-    def left(self, p, q):
-        return super().left(q, p)
+UnclampedRejection = rejection("UnclampedRejection", accept=lambda p, q: p / q)  # correct: more than 1 decides nothing
+WrongSide = rejection("WrongSide", left=lambda p, q: residual(q, p))  # the residual of the draft over the target
+NoResidual = rejection("NoResidual", left=lambda p, q: p)  # draws from the target after a rejection
+Lenient = rejection("Lenient", accept=lambda p, q: (1.1 * p / q).clamp_max(1))  # accepts a tenth more, and states so
+Nan = rejection("Nan", left=lambda p, q: (p - q).clamp_min(0) * torch.nan)  # 0 / 0 where the residual is empty
+NanAccept = rejection("NanAccept", accept=lambda p, q: p * torch.nan)  # states no number
+Unnormalised = rejection("Unnormalised", left=lambda p, q: (p - q).clamp_min(0))  # the residual as it is left
 
 
-class NoResidual(OwnRejection):
-    """Draws from the target after a rejection."""
-
-    def left(self, p, q):
-        return p
-
-
-class Lenient(OwnRejection):
-    """Keeps a tenth more, and says so."""
-
-    def accept(self, p, q):
-        return (1.1 * p / q).clamp_max(1)
-
-
-class Nan(OwnRejection):
-    """0 / 0 where the residual is empty."""
-
-    def left(self, p, q):
-        return (p - q).clamp_min(0) * torch.nan
-
-
-class NanAccept(OwnRejection):
-    """States no number."""
-
-    def accept(self, p, q):
-        return p * torch.nan
-
-
-class Unnormalised(OwnRejection):
-    """The residual as it is left."""
-
-    def left(self, p, q):
-        return (p - q).clamp_min(0)
-
-
-class OtherNumber(RejectionSampler):
-    """States the right acceptance probability and compares with a smaller one."""
+def judged_with(change: Any) -> Any:
+    """A `judge` that passes other draws to the class above."""
 
     def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
-        return super().judge(target_probs, draft_probs, draft_token_ids, uniforms + 1e-9, lengths)
+        return RejectionSampler.judge(self, target_probs, draft_probs, draft_token_ids, change(uniforms), lengths)
+
+    return judge
 
 
-class Backwards(RejectionSampler):
-    """Keeps a draft where the draw is large."""
-
-    def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
-        return super().judge(target_probs, draft_probs, draft_token_ids, 1 - uniforms, lengths)
+# States the right acceptance probability and compares with a smaller one; accepts a draft token if the draw is large.
+OtherNumber = variant("OtherNumber", RejectionSampler, judge=judged_with(lambda uniforms: uniforms + 1e-9))
+Backwards = variant("Backwards", RejectionSampler, judge=judged_with(lambda uniforms: 1 - uniforms))
 
 
 class PeeksAhead(RejectionSampler):
@@ -108,83 +79,53 @@ class PeeksAhead(RejectionSampler):
 
 
 class KeepsTooMany(RejectionSampler):
-    """Keeps one draft more than there are."""
+    """Accepts one draft token more than there are."""
 
-    def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
-        verdict = super().judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)
-        return verdict._replace(num_accepted=lengths + 1)
+    def judge(self, *given):
+        return super().judge(*given)._replace(num_accepted=given[-1] + 1)
 
 
-class _Block(Verifier):
-    """Block verification of one row, place by place, with what `h` and `scale` make of it."""
+class OwnBlock(Verifier):
+    """Block verification of one row, index by index, with what `h` and `scale` make of it; as it stands it is correct."""
 
     judges_all = True
+    scale = staticmethod(lambda p: p)  # of the target in the residual, by the running product
+    excess = staticmethod(lambda p, target, draft: (p * target - draft).clamp_min(0).sum())
+    below = staticmethod(lambda p, excess: excess + 1 - p)  # the denominator of h
 
     def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
         k = draft_token_ids.shape[1]
         p = [torch.ones((), dtype=target_probs.dtype)]
-        for place, token in enumerate(draft_token_ids[0].tolist()):
-            p.append((p[-1] * target_probs[0, place, token] / draft_probs[0, place, token]).clamp_max(1))
-        h = [self.h(p, place, k, target_probs[0], draft_probs[0]) for place in range(1, k + 1)]
-        kept = max((place for place in range(1, k + 1) if uniforms[0, place - 1] < h[place - 1]), default=0)
-        next_probs = target_probs[0, kept]
-        if kept < k:
-            rest = (self.scale(p, kept) * next_probs - draft_probs[0, kept]).clamp_min(0)
+        for index, token in enumerate(draft_token_ids[0].tolist()):
+            p.append((p[-1] * target_probs[0, index, token] / draft_probs[0, index, token]).clamp_max(1))
+        h = [self.h(p[n], target_probs[0, n], draft_probs[0, n]) for n in range(1, k)] + p[k:] * (k > 0)
+        accepted = max((n for n in range(1, k + 1) if uniforms[0, n - 1] < h[n - 1]), default=0)
+        next_probs = target_probs[0, accepted]
+        if accepted < k:
+            rest = (self.scale(p[accepted]) * next_probs - draft_probs[0, accepted]).clamp_min(0)
             next_probs = rest / rest.sum() if rest.sum() > 0 else next_probs
         accept_probs = torch.stack(h)[None] if h else target_probs.new_zeros(1, 0)
-        return Verdict(torch.tensor([kept]), next_probs[None], None, accept_probs)
+        return Verdict(torch.tensor([accepted]), next_probs[None], None, accept_probs)
 
-    def h(self, p, place, k, target, draft):
-        if place == k:
-            return p[k]
-        excess = (p[place] * target[place] - draft[place]).clamp_min(0).sum()
-        below = excess + 1 - p[place]
+    def h(self, p, target, draft):
+        excess = self.excess(p, target, draft)
+        below = self.below(p, excess)
         return excess / below if below > 0 else torch.ones_like(excess)
 
-    def scale(self, p, kept):
-        return p[kept]
+
+def block(name: str, **rules: Any) -> Any:
+    """`OwnBlock` with another rule."""
+    return variant(name, OwnBlock, **{rule: staticmethod(function) for rule, function in rules.items()})
 
 
-class OwnBlock(_Block):
-    """Right."""
-
-
-class BlockResidualUnscaled(_Block):
-    """The residual of token-level sampling: max(0, target − draft)."""
-
-    def scale(self, p, kept):
-        return torch.ones_like(p[kept])
-
-
-class BlockRunningProduct(_Block):
-    """h is the running product at every place, as if each were the last."""
-
-    def h(self, p, place, k, target, draft):
-        return p[place]
-
-
-class BlockExcessUnscaled(_Block):
-    """The excess in h without the running product."""
-
-    def h(self, p, place, k, target, draft):
-        if place == k:
-            return p[k]
-        excess = (target[place] - draft[place]).clamp_min(0).sum()
-        return excess / (excess + 1 - p[place]) if excess > 0 else p[place]
-
-
-class BlockDenominator(_Block):
-    """The denominator of h takes 1 for 1 − p, which keeps less."""
-
-    def h(self, p, place, k, target, draft):
-        if place == k:
-            return p[k]
-        excess = (p[place] * target[place] - draft[place]).clamp_min(0).sum()
-        return excess / (excess + 1)
+BlockResidualUnscaled = block("BlockResidualUnscaled", scale=torch.ones_like)  # max(0, target − draft), as token by token
+BlockRunningProduct = block("BlockRunningProduct", h=lambda p, target, draft: p)  # as if each index were the last
+BlockExcessUnscaled = block("BlockExcessUnscaled", excess=lambda p, target, draft: (target - draft).clamp_min(0).sum())
+BlockDenominator = block("BlockDenominator", below=lambda p, excess: excess + 1)  # 1 for 1 − p, which accepts less
 
 
 class BlockUpToFirst(BlockVerifier):
-    """Stops at the first place that fails, as token-level verification does."""
+    """Stops at the first index that fails, as token-level verification does."""
 
     judges_all = False
 
@@ -193,16 +134,14 @@ class BlockUpToFirst(BlockVerifier):
         return verdict._replace(num_accepted=count_leading(uniforms < verdict.accept_probs))
 
 
-# Drafters
-
-
 class Constant(BatchDrafter):
     """Draws every token from the same distribution."""
 
     weights = (0.2, 0.3, 0.5)
+    dtype = torch.float64
 
     def q(self):
-        weights = torch.tensor([self.weights[token % 3] for token in range(self.vocab_size)], dtype=torch.float64)
+        weights = torch.tensor([self.weights[token % 3] for token in range(self.vocab_size)], dtype=self.dtype)
         return weights / weights.sum()
 
     def drawn(self, row, q):
@@ -211,68 +150,33 @@ class Constant(BatchDrafter):
     def stated(self, q):
         return q
 
-    def keep(self, tokens, probs):
-        return tokens
+    def draft(self, row, limit, q):
+        return [self.drawn(row, q) for _ in range(limit)]
 
     def propose(self, rows, limits):
         q = self.q()
-        drafts = [self.keep([self.drawn(row, q) for _ in range(limit)], q) for row, limit in zip(rows, limits, strict=True)]
+        drafts = [self.draft(row, limit, q) for row, limit in zip(rows, limits, strict=True)]
         width = max(map(len, drafts))
         token_ids = torch.tensor([draft + [0] * (width - len(draft)) for draft in drafts], dtype=torch.int64)
         return Proposal(token_ids, self.stated(q).expand(len(rows), width, -1), [len(draft) for draft in drafts])
 
 
-class Coarse(Constant):
-    """In float32, as models draw."""
-
-    def q(self):
-        return super().q().float()
-
-
 class EndsAfterDoubtful(Constant):
     """Ends the window after a token of low confidence."""
 
-    def propose(self, rows, limits):
-        q = self.q()
-        drafts = []
-        for row, limit in zip(rows, limits, strict=True):
-            draft = [self.drawn(row, q)]
-            while len(draft) < limit and q[draft[-1]] > 0.25:
-                draft.append(self.drawn(row, q))
-            drafts.append(draft)
-        width = max(map(len, drafts))
-        token_ids = torch.tensor([draft + [0] * (width - len(draft)) for draft in drafts])
-        return Proposal(token_ids, q.expand(len(rows), width, -1), [len(draft) for draft in drafts])
+    def draft(self, row, limit, q):
+        tokens = [self.drawn(row, q)]
+        while len(tokens) < limit and q[tokens[-1]] > 0.25:
+            tokens.append(self.drawn(row, q))
+        return tokens
 
 
 class DropsDoubtful(Constant):
     """Drops a drawn token of which it is not sure, with all that follows."""
 
-    def keep(self, tokens, probs):
-        doubtful = [place for place, token in enumerate(tokens) if probs[token] < 0.25]
-        return tokens[: doubtful[0]] if doubtful else tokens
-
-
-class StatesAnother(Constant):
-    """Says that it drew from the uniform distribution."""
-
-    def stated(self, q):
-        return torch.full_like(q, 1 / len(q))
-
-
-class StatesCertainty(ModelDrafter):
-    """Draws with a model, and says that it was certain: fewer are kept, but what comes out is the target's all the same."""
-
-    def propose(self, rows, limits):
-        proposal = super().propose(rows, limits)
-        return proposal._replace(probs=torch.nn.functional.one_hot(proposal.token_ids, self.vocab_size).double())
-
-
-class Elsewhere(Constant):
-    """Draws from torch's global generator."""
-
-    def drawn(self, row, q):
-        return int(torch.multinomial(q, 1))
+    def draft(self, row, limit, q):
+        tokens = super().draft(row, limit, q)
+        return tokens[: next((index for index, token in enumerate(tokens) if q[token] < 0.25), limit)]
 
 
 class OwnSeed(Constant):
@@ -286,18 +190,20 @@ class OwnSeed(Constant):
         return int(torch.multinomial(q, 1, generator=self.generator))
 
 
-class UniformDraws(Constant):
-    """Draws with uniform(), by the inverse of the cumulative distribution."""
+Coarse = variant("Coarse", Constant, dtype=torch.float32)  # as models draw
+StatesAnother = variant("StatesAnother", Constant, stated=lambda self, q: torch.full_like(q, 1 / len(q)))  # the uniform one
+NanProbs = variant("NanProbs", Constant, stated=lambda self, q: q * torch.nan)  # states no numbers
+Elsewhere = variant("Elsewhere", Constant, drawn=lambda self, row, q: int(torch.multinomial(q, 1)))  # torch's global generator
+# Draws with uniform(), by the inverse of the cumulative distribution.
+UniformDraws = variant("UniformDraws", Constant, drawn=lambda self, row, q: int((q.cumsum(0) < row.random.uniform()).sum()))
 
-    def drawn(self, row, q):
-        return int((q.cumsum(0) < row.random.uniform()).sum())
 
+class StatesCertainty(ModelDrafter):
+    """Draws with a model, and states that it was certain: fewer are accepted, but the output is the target's all the same."""
 
-class NanProbs(Constant):
-    """States no numbers."""
-
-    def stated(self, q):
-        return q * torch.nan
+    def propose(self, rows, limits):
+        proposal = super().propose(rows, limits)
+        return proposal._replace(probs=torch.nn.functional.one_hot(proposal.token_ids, self.vocab_size).double())
 
 
 class Broken(BatchDrafter):
@@ -311,6 +217,5 @@ class Silent(BatchDrafter):
     """Drafts nothing."""
 
     def propose(self, rows, limits):
-        return Proposal(
-            torch.zeros(len(rows), 0, dtype=torch.int64), torch.zeros(len(rows), 0, self.vocab_size), [0] * len(rows)
-        )
+        empty = torch.zeros(len(rows), 0, dtype=torch.int64)
+        return Proposal(empty, torch.zeros(len(rows), 0, self.vocab_size), [0] * len(rows))

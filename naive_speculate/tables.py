@@ -1,0 +1,41 @@
+"""Tables, progress bars and consoles of the command lines."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+
+
+class Output(Console):
+    """Standard output; `width` columns wide if it is a file or a pipe. The error of a closed pipe is raised."""
+
+    def __init__(self, width: int | None = None, **options: Any) -> None:
+        super().__init__(highlight=False, **options)
+        if width is not None and not self.is_terminal:
+            self.width = width
+
+    def on_broken_pipe(self) -> None:
+        """Raise the current error; rich would exit silently."""
+        raise
+
+
+def table(rows: Sequence[Mapping[str, Any]], left: Collection[str] = (), styles: Iterable[str] = (), **look: Any) -> Table:
+    """A table whose headings are the keys of its rows; columns are aligned to the right, but for those in `left`. `styles` are
+    those of the rows."""
+    headings = rows[0] if rows else ()
+    made = Table(
+        *(Column(name, justify="left" if name in left else "right", no_wrap=name in left) for name in headings), **look
+    )
+    for row, style in zip_longest(rows, styles):
+        made.add_row(*row.values(), style=style)
+    return made
+
+
+def progress_bar(console: Console, **options: Any) -> Progress:
+    """A bar with the counts of what is done and of all, and the remaining time."""
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, **options
+    )
