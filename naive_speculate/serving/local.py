@@ -3,8 +3,7 @@
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Iterator, Mapping
-from queue import SimpleQueue
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.memory import free_memory
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Load, Reader, Request, Unavailable, entered
+from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
 from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
 from naive_speculate.serving.sharing import by_turns, one_too_many
 from naive_speculate.speculate.batch import Batch, PartialStepError, Records
@@ -23,7 +22,6 @@ from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
 MAX_WAITING = 1024
 TIDY_SECONDS = 10.0  # least interval at which an idle engine frees memory
-_READ_SECONDS = 0.01  # pause of a reader between two reads; waking at every step would take the interpreter from the decoder
 _SPARE = 0.5
 """Share of spare rows. A reader with less than its share of the rows gets a spare one at once; other addresses than the one
 with most rows get the same number again. Such rows take turns and keep their memory."""
@@ -35,10 +33,11 @@ _BROKEN = "The decoder no longer works. The server needs to be started again."
 
 
 class _Job:
-    """A run, and the receiver of its events. It must end once `left` is set: the reader left or reads too slowly, or the engine
-    stops. `number` increases with every job; `turn` is the step in which it was last stepped, `begun` when it got its rows."""
+    """A run, and the receiver of its events. It must end once `left` is set: the reader fails or reads too slowly, or the
+    engine stops. `number` increases with every job; `turn` is the step in which it was last stepped, `begun` when it got its
+    rows."""
 
-    def __init__(self, cancel: CancelFlag | None, deliver: Deliver, reader: Reader) -> None:
+    def __init__(self, cancel: CancelFlag, deliver: Deliver, reader: Reader) -> None:
         self._cancel = cancel
         self._deliver = deliver
         self.reader = reader
@@ -61,11 +60,11 @@ class _Job:
 
     def is_set(self) -> bool:
         """Whether it must end early: the cancel flag of its rows."""
-        return self.left or (self._cancel is not None and self._cancel.is_set())
+        return self.left or self._cancel.is_set()
 
 
-class LocalEngine:
-    """Decodes with one pair in one thread of this process; an `Engine`. Other threads may use the decoder at the same time.
+class LocalEngine(Engine):
+    """Decodes with one pair in one thread of this process. Other threads may use the decoder at the same time.
 
     Draws and distributions are per sequence, so each request gets the same text as alone. At most `max_rows` sequences are
     stepped together, and `max_waiting` wait. If a step fails, its sequences are stepped again in halves, so that only sequences
@@ -98,16 +97,8 @@ class LocalEngine:
         self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
-        """Decode a request (see `Engine`); checked here, in the caller's thread."""
-        unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
-        return entered(_read(self._start(request, cancel, unread.put, reader), unread))
-
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
-        """Decode a request and deliver its events (see `Engine`); checked here, in the caller's thread."""
-        self._start(request, cancel, deliver, reader)
-
-    def _start(self, request: Request, cancel: CancelFlag | None, deliver: Deliver, reader: Reader = ANONYMOUS) -> _Job:
+        """Decode a request (see `Engine`); checked here, in the caller's thread."""
         job, dropped = _Job(cancel, deliver, reader), None
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
@@ -127,13 +118,12 @@ class LocalEngine:
             self._changed.notify()
         if dropped is not None:
             dropped.deliver(Unavailable(_TOO_MANY))
-        return job
 
     def waiting_before(self, reader: Reader) -> int | None:
         with self._changed:
             if sum(job.num_rows for job in self._running) < self._max_rows:
                 return None
-            new = _Job(None, lambda _: None, reader)
+            new = _Job(threading.Event(), lambda _: None, reader)
             new.run, new.number = Run((), ()), self._number + 1
             order = by_turns([*self._running, *self._waiting, new], lambda job: job.number)
             before = order[: order.index(new)]
@@ -320,23 +310,3 @@ def _events(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event
         return run.events(records)
     except Exception as error:
         return run.end(FinishReason.ERROR, explain(error))
-
-
-def _read(job: _Job, unread: "SimpleQueue[list[Event] | Exception | None]") -> Generator[list[Event], None, None]:
-    """The delivered lists, for a reader with a thread of its own."""
-    try:
-        yield []
-        while True:
-            items = [unread.get()]
-            while not unread.empty():
-                items.append(unread.get())
-            if found := [event for events in items if isinstance(events, list) for event in events]:
-                yield found
-            end = items[-1]
-            if isinstance(end, Exception):
-                raise end
-            if end is None:
-                return
-            time.sleep(_READ_SECONDS)
-    finally:
-        job.left = True
