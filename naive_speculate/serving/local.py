@@ -2,9 +2,8 @@
 
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -121,13 +120,13 @@ class LocalEngine(Engine):
 
     def waiting_before(self, reader: Reader) -> int | None:
         with self._changed:
-            if sum(job.num_rows for job in self._running) < self._max_rows:
+            if self._rows() < self._max_rows:
                 return None
             new = _Job(threading.Event(), lambda _: None, reader)
             new.run, new.number = Run((), ()), self._number + 1
             order = by_turns([*self._running, *self._waiting, new], lambda job: job.number)
             before = order[: order.index(new)]
-            if self._may_join(self._held(), reader, 1, 1 + sum(job.num_rows for job in before)):
+            if self._may_join(reader, 1, 1 + sum(job.num_rows for job in before)):
                 return None
             return sum(job.num_rows for job in before if job not in self._running)
 
@@ -189,62 +188,52 @@ class LocalEngine(Engine):
                 for job in over:
                     held = time.monotonic() - job.begun
                     self._run_seconds = held if self._run_seconds is None else 0.8 * self._run_seconds + 0.2 * held
-                refused = list(self._waiting) if self._broken else []
-                self._waiting = deque() if self._broken else self._waiting
             for job, found in zip(stepped, events, strict=True):
                 if found:
                     job.deliver(found)
                 if job.run.over:
                     job.deliver(None)
-            for job in refused:
-                job.deliver(Unavailable(_BROKEN))
+            if self._broken:
+                return
 
     def _admit(self) -> list[_Job]:
         """Let waiting jobs join while rows are free; cancelled ones join at once, to be ended by the next step."""
         if not self._waiting:
             return []
         lagging = [job for job in self._running if job.reader.lags()]
-        joining: list[_Job] = []
-        ahead, full = 0, False
-        rows = sum(job.num_rows for job in self._running)
-        held = self._held()
-        running = set(self._running)
-        for job in by_turns([*(job for job in self._running if job not in lagging), *self._waiting], lambda job: job.number):
+        running, ahead, full = list(self._running), 0, False
+        for job in by_turns([*(job for job in running if job not in lagging), *self._waiting], lambda job: job.number):
             size = job.num_rows
             ahead += size
             if job in running:
                 continue
             if not job.is_set():
-                room = not full and rows + size <= self._max_rows
-                if not (room or self._may_join(held, job.reader, size, ahead)):
+                room = not full and self._rows() + size <= self._max_rows
+                if not (room or self._may_join(job.reader, size, ahead)):
                     full = True
                     if lagging:
                         lagging.pop(0).left = True
                     continue
-            rows += size
-            _take(held, job)
             self._waiting.remove(job)
-            joining.append(job)
+            self._running.append(job)
             job.begun = time.monotonic()
-        self._running = [*self._running, *joining]
-        return joining
+        return self._running[len(running) :]
 
-    def _may_join(self, held: Counter[Any], reader: Reader, size: int, ahead: int) -> bool:
+    def _may_join(self, reader: Reader, size: int, ahead: int) -> bool:
         """Whether a reader may get spare rows: its share allows it, or it has no row yet. `ahead` rows come before or with
         it."""
         spare = max(1, int(_SPARE * self._max_rows))
-        if ahead > self._max_rows and held[reader.address, reader.session]:
+        if ahead > self._max_rows and self._rows(
+            lambda other: (other.address, other.session) == (reader.address, reader.session)
+        ):
             return False
-        all_held = sum(number for group, number in held.items() if isinstance(group, str))
         most = self._max_rows + spare
-        return held[reader.address] + size <= most and all_held + size <= most + spare
+        own = self._rows(lambda other: other.address == reader.address)
+        return own + size <= most and self._rows() + size <= most + spare
 
-    def _held(self) -> Counter[Any]:
-        """Number of rows of each address and of each of its sessions."""
-        held = Counter[Any]()
-        for job in self._running:
-            _take(held, job)
-        return held
+    def _rows(self, which: Callable[[Reader], bool] = lambda _: True) -> int:
+        """Number of rows of running jobs, of all or some readers."""
+        return sum(job.num_rows for job in self._running if which(job.reader))
 
     def _chosen(self) -> list[_Job]:
         """The jobs of the next step, in turn: at most `max_rows` rows, and none whose reader lags."""
@@ -297,11 +286,6 @@ class LocalEngine(Engine):
         except Exception as error:
             return explain(error) == OUT_OF_MEMORY
         return True
-
-
-def _take(held: Counter[Any], job: _Job) -> None:
-    held[job.reader.address] += job.num_rows
-    held[job.reader.address, job.reader.session] += job.num_rows
 
 
 def _events(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
