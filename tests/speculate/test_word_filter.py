@@ -14,7 +14,7 @@ from benchmarks.classroom import read_prompts
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.sampling.words import WordList, classroom_words
-from naive_speculate.speculate.draft import whole_windows
+from naive_speculate.speculate.draft.windows import Windows
 from tests.infer.test_draft_window import OneByOne, check_alike, executed, outputs
 from tests.speculate.rows import same_alone
 from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
@@ -110,8 +110,8 @@ def test_few_calls_stay_few_with_a_word_filter(small_decoder, monkeypatch):
     original = LlamaLanguageModel.draft_window
     monkeypatch.setattr(LlamaLanguageModel, "draft_window", lambda *given: made.append(True) or original(*given))
     by_host: list[bool] = []
-    undo = whole_windows._Drawing.undo
-    monkeypatch.setattr(whole_windows._Drawing, "undo", lambda drawing: by_host.append(True) or undo(drawing))
+    draw = Windows._draw
+    monkeypatch.setattr(Windows, "_draw", lambda *given: by_host.append(True) or draw(*given))
     params = SamplingParams(temperature=0.7, max_tokens=18, seed=1, filter_words="classroom")
     metrics = small_decoder.generate(PROMPTS[0], params, drafter="model").metrics
     assert len(made) == metrics.num_spec_steps

@@ -2,21 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from naive_speculate.events.record import StepRecord
-from naive_speculate.infer.device import on_device
+from naive_speculate.infer.device import Tokens, on_device, tokens_on
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
-from naive_speculate.infer.slots import Slot, SlotPool
+from naive_speculate.infer.slots import Slot
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.random_source import Race
-from naive_speculate.speculate.draft.model import DrawnWindow
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
-from naive_speculate.speculate.draft.whole_windows import draft_whole_windows, drafts_windows
+from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
+from naive_speculate.speculate.draft.windows import Windows, drafts_windows
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import Tree, TreeSlot, grow
 
@@ -54,7 +53,7 @@ def hidden_states_obstacle(pair: ModelPair) -> str | None:
     return None
 
 
-class HeadDrafter(BatchDrafter):
+class HeadDrafter(SlotDrafter):
     """Drafts with the pair's draft head, several tokens in one call where they can be; see `BatchDrafter` for the methods.
 
     The head's cache has a position for each token except the last: the target's state there, with the next token. Positions
@@ -66,10 +65,9 @@ class HeadDrafter(BatchDrafter):
     drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        super().__init__(pair, vocab_size, device)
         self.head = self.head_of(pair)
+        super().__init__(pair, vocab_size, device, self.head)
         self.layers = self.head.layers
-        self.pool = SlotPool(cast(Any, self.head))
         self.histories: dict[SequenceState, _History] = {}
 
     @staticmethod
@@ -82,11 +80,13 @@ class HeadDrafter(BatchDrafter):
         return hidden_states_obstacle(pair) if isinstance(pair.head, DraftHead) else "this pair has no draft head"
 
     def admit(self, row: SequenceState) -> None:
+        super().admit(row)
         nothing = torch.zeros(0, 0, dtype=self.head.dtype, device=self.head.device)
-        self.histories[row] = _History(self.pool.allocate(), 0, nothing)
+        self.histories[row] = _History(self.slots[row], 0, nothing)
 
     def release(self, row: SequenceState) -> None:
-        self.pool.free(self.histories.pop(row).slot)
+        super().release(row)
+        self.histories.pop(row)
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
         own, other, known = self.histories[row], self.histories[source], len(row.token_ids) - 1
@@ -114,35 +114,21 @@ class HeadDrafter(BatchDrafter):
             return
         histories = [self.histories[row] for row in long]
         counts = [len(history.states) - 1 for history in histories]
-        self._read(long, counts, *self._query(long, counts))
+        query, reading = self._begin(long, counts)
+        reading.read(query)
         for history, count in zip(histories, counts, strict=True):
             history.settle(count)
 
-    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        return in_slot_order(self.pool, [self.histories[row].slot for row in rows], rows, limits, self._propose)
-
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        view = self.pool.view([self.histories[row].slot for row in rows])
-        counts = [len(self.histories[row].states) for row in rows]
-        query, states = self._query(rows, counts)
-        if drafts_windows(self.head):
-            begun = _Beginning(self.head, states, [count - 1 for count in counts])
-            found = draft_whole_windows(begun, query, view, rows, limits, self.vocab_size)
-            if found is not None:
-                return found
-        window = DrawnWindow(rows, limits, self.vocab_size)
-        logits, own = self._read(rows, counts, query, states)
-        while True:
-            token_ids = window.draw(logits)
-            if window.full:
-                return window.proposal()
-            logits, own = self.head.forward(token_ids[:, None], own[:, None], view, [0] * len(rows))
+        query, reading = self._begin(rows, [len(self.histories[row].states) for row in rows])
+        at_once = reading if drafts_windows(self.head) else None
+        return Windows(rows, limits, self.vocab_size).draft(query, reading.view, reading.read, at_once)
 
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth. A node is read with the head's own state at its parent."""
-        count, slot = len(self.histories[row].states), self.histories[row].slot
-        logits, own = self._read([row], [count], *self._query([row], [count]))
-        states, found = {-1: own[0]}, TreeSlot(slot)
+        query, reading = self._begin([row], [len(self.histories[row].states)])
+        logits = reading.read(query)
+        states, found = {-1: reading.states[0, 0]}, TreeSlot(self.slots[row])
 
         def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
             token_ids = on_device([[tree.token_ids[node] for node in nodes]], self.head.device)
@@ -177,29 +163,19 @@ class HeadDrafter(BatchDrafter):
         known = history.states[: start - history.start]
         history.states = torch.cat([known, states]) if len(known) else states
 
-    def _read(
-        self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Let the head read the states of `_query`; returns logits and its own states after each row's last one."""
-        histories = [self.histories[row] for row in rows]
-        view = self.pool.view([history.slot for history in histories])
-        query = on_device(token_ids, self.head.device)
-        found = self.head.forward(query, self.head.fuse(states), view, [count - 1 for count in counts])
-        for history, count in zip(histories, counts, strict=True):
-            history.slot.keep(history.start + count)  # without the padding
-        return found
-
-    def _query(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[list[list[int]], torch.Tensor]:
-        """The next token and the state at the first `counts` unsettled positions of each row, padded; the cache is rolled back
-        to its settled part."""
+    def _begin(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[list[list[int]], "_Reading"]:
+        """The next token at the first `counts` unsettled positions of each row, padded, and the head before it reads them with
+        the states there; the cache is rolled back to its settled part."""
         histories, width = [self.histories[row] for row in rows], max(counts)
         token_ids = []
         for row, history, count in zip(rows, histories, counts, strict=True):
             history.settle(0)
             tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
             token_ids.append(tokens + [0] * (width - count))
-        states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
-        return token_ids, pad_sequence(states, batch_first=True)
+        states = pad_sequence(
+            [history.states[:count] for history, count in zip(histories, counts, strict=True)], batch_first=True
+        )
+        return token_ids, _Reading(self.head, self.view(rows), states, [count - 1 for count in counts])
 
 
 class MtpDrafter(HeadDrafter):
@@ -224,22 +200,39 @@ class MtpDrafter(HeadDrafter):
         return None
 
 
-class _Beginning:
-    """A head as a model that drafts windows. It holds the states that the next call begins with: first the target's, then its
-    own."""
+class _Reading:
+    """A head that reads tokens, each with the state before it: first the target's `states`, then the head's own. `last`: index
+    of each row's last token in the query, before padding."""
 
-    max_positions = None
-    drafts_windows = True
+    def __init__(self, head: DraftHead, view: Any, states: torch.Tensor, last: list[int]) -> None:
+        self.head, self.view, self.states = head, view, states
+        self._last, self._fuses = last, True
+        self._before = states, last, True
 
-    def __init__(self, head: DraftHead, states: torch.Tensor, last: Sequence[int]) -> None:
-        self._head, self._states, self._last, self._fuses = head, states, last, True
+    def read(self, query: Tokens) -> torch.Tensor:
+        """The logits after each row's last token, shape `[batch_size, vocab_size]`."""
+        ends = [length + at + 1 for length, at in zip(self.view.lengths, self._last, strict=True)]
+        states = self.head.fuse(self.states) if self._fuses else self.states
+        logits, own = self.head.forward(tokens_on(self.head.device, query), states, self.view, self._last)
+        for row, end in zip(self.view.indices, ends, strict=True):
+            self.view.cache.keep(row, end)  # without the padding
+        self._follow(own[:, None])
+        return logits
 
     def draft_window(
-        self, query: list[list[int]], view: Any, k: int, vocab_size: int, race: Race | None, with_probs: bool
+        self, query: Tokens, view: Any, k: int, vocab_size: int, race: Race | None, with_probs: bool
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """As `LlamaLanguageModel.draft_window`."""
-        token_ids, probs, self._states = self._head.draft_window(
-            query, self._states, view, self._last, k, vocab_size, race, with_probs, self._fuses
+        token_ids, probs, own = self.head.draft_window(
+            query, self.states, view, self._last, k, vocab_size, race, with_probs, self._fuses
         )
-        self._last, self._fuses = [0] * len(query), False
+        self._follow(own)
         return token_ids, probs
+
+    def undo(self) -> None:
+        """Undo the last call."""
+        self.states, self._last, self._fuses = self._before
+
+    def _follow(self, own: torch.Tensor) -> None:
+        self._before = self.states, self._last, self._fuses
+        self.states, self._last, self._fuses = own, [0] * len(own), False

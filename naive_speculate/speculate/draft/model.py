@@ -5,13 +5,10 @@ from collections.abc import Sequence
 import torch
 
 from naive_speculate.events.record import StepRecord
-from naive_speculate.infer.device import Tokens, num_new, to_lists
-from naive_speculate.infer.slots import Slot, SlotPool
+from naive_speculate.infer.device import Tokens, num_new
 from naive_speculate.pair import ModelPair
-from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
-from naive_speculate.speculate.draft.whole_windows import draft_whole_windows
-from naive_speculate.speculate.rules import pick
+from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
+from naive_speculate.speculate.draft.windows import Windows, drafts_windows
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import Tree, TreeSlot, grow
 
@@ -19,7 +16,7 @@ _MAX_QUERY = 2
 """Tokens that a window may begin with: after a fully accepted window, the draft model has not processed its last token."""
 
 
-class ModelDrafter(BatchDrafter):
+class ModelDrafter(SlotDrafter):
     """Drafts token by token with the pair's draft model; see `BatchDrafter` for the methods. `slots`: each row's index in the
     draft model's cache."""
 
@@ -29,28 +26,18 @@ class ModelDrafter(BatchDrafter):
     drafts_windows = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        super().__init__(pair, vocab_size, device)
-        assert pair.drafting is not None
-        self.pool = SlotPool(pair.drafting)
-        self.slots: dict[SequenceState, Slot] = {}
+        super().__init__(pair, vocab_size, device, pair.drafting)
         self._trees: dict[SequenceState, TreeSlot] = {}
 
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
-        """See `BatchDrafter.obstacle`."""
         return "this pair has no draft model; use 'prompt_lookup'" if pair.draft is None else None
 
-    def admit(self, row: SequenceState) -> None:
-        """See `BatchDrafter.admit`."""
-        self.slots[row] = self.pool.allocate()
-
     def release(self, row: SequenceState) -> None:
-        """See `BatchDrafter.release`."""
         self._trees.pop(row, None)
-        self.pool.free(self.slots.pop(row))
+        super().release(row)
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
-        """See `BatchDrafter.fork`."""
         if self.slots[source].num_tokens:
             self.slots[row].copy_from(self.slots[source])
             self.slots[row].keep(len(self.history(row)) - 1)
@@ -65,39 +52,28 @@ class ModelDrafter(BatchDrafter):
         return row.token_ids
 
     def ready(self, row: SequenceState) -> bool:
-        """See `BatchDrafter.ready`."""
         return self._missing(row) <= _MAX_QUERY
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
-        """See `BatchDrafter.prefill`."""
         missing = [row for row in rows if not self.ready(row)]
         self.pool.feed([self.slots[row] for row in missing], [self.history(row) for row in missing])
 
-    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        """See `BatchDrafter.propose`."""
-        return in_slot_order(self.pool, [self.slots[row] for row in rows], rows, limits, self._propose)
-
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        first = self._first_query(rows)
-        view = self.pool.view([self.slots[row] for row in rows])
-        if self.drafts_windows:
-            found = draft_whole_windows(self.pool.model, first, view, rows, limits, self.vocab_size)
-            if found is not None:
-                return found
-        window = DrawnWindow(rows, limits, self.vocab_size)
-        query: Tokens = first
-        while True:
-            lengths = [num_new(query) if drawing else 0 for drawing in window.drawing]
-            logits = self.pool.forward(view, query, num_logits=1, lengths=lengths)
-            token_ids = window.draw(self._in_target_tokens(logits[:, -1]))
-            if window.full:
-                return window.proposal()
-            query = self._in_draft_tokens(token_ids)[:, None]
+        first, view, windows = self._first_query(rows), self.view(rows), Windows(rows, limits, self.vocab_size)
+
+        def read(query: Tokens) -> torch.Tensor:
+            if isinstance(query, torch.Tensor):
+                query = self._in_draft_tokens(query)
+            lengths = [num_new(query) if drawing else 0 for drawing in windows.drawing]
+            return self._in_target_tokens(self.pool.forward(view, query, num_logits=1, lengths=lengths)[:, -1])
+
+        at_once = self.drafts_windows and drafts_windows(self.pool.model)
+        return windows.draft(first, view, read, self.pool.model if at_once else None)
 
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth."""
         query, slot = self._first_query([row]), self.slots[row]
-        logits = self.pool.forward(self.pool.view([slot]), query, num_logits=1)[:, -1]
+        logits = self.pool.forward(self.view([row]), query, num_logits=1)[:, -1]
         found = self._trees[row] = TreeSlot(slot)
 
         def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
@@ -106,15 +82,12 @@ class ModelDrafter(BatchDrafter):
         return grow(row, shape, self.vocab_size, logits, read)
 
     def keep_path(self, row: SequenceState, path: Sequence[int]) -> None:
-        """See `BatchDrafter.keep_path`."""
         self._trees.pop(row).keep(path)
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
-        """See `BatchDrafter.commit`."""
         self.rewind(rows)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
-        """See `BatchDrafter.rewind`."""
         for row in rows:
             self.slots[row].keep(len(self.history(row)) - 1)
 
@@ -138,78 +111,3 @@ class ModelDrafter(BatchDrafter):
         for row in rows:
             self.slots[row].keep(len(self.history(row)) - width)  # a row that is further ahead processes one token again
         return [self.history(row)[-width:] for row in rows]
-
-
-class DrawnWindow:
-    """Draft windows while they are drawn: each row by its own parameters, history and random source."""
-
-    def __init__(self, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int) -> None:
-        self.full = False
-        self._rows, self._limits, self._vocab_size = rows, limits, vocab_size
-        self._pipelines = [row.pipeline for row in rows]
-        self._plain = all(pipeline.plain for pipeline in self._pipelines)
-        self._needs_history = any(pipeline.needs_history for pipeline in self._pipelines)
-        self._histories = [row.output_token_ids if row.pipeline.needs_history else [] for row in rows]
-        self._needs_probs = any(row.needs_probs for row in rows)
-        self._takes_best = not any(row.draws_drafts for row in rows)
-        self._adaptive = any(row.window.adaptive for row in rows)
-        self._token_ids: list[torch.Tensor] = []
-        self._probs: list[torch.Tensor] = []
-        self._ends: list[int | None] = [None] * len(rows)
-
-    @property
-    def drawing(self) -> list[bool]:
-        """Whether each row's window is open."""
-        return [end is None for end in self._ends]
-
-    def draw(self, logits: torch.Tensor) -> torch.Tensor:
-        """Draw each row's next draft; logits `[batch_size, vocab_size or more]`, returns int64 `[batch_size]`."""
-        logits = logits[:, : self._vocab_size]
-        scores = batch_scores(self._pipelines, logits[:, None], self._histories)[:, 0]
-        if self._needs_probs:
-            self._probs.append(batch_probabilities(self._pipelines, scores[:, None])[0][:, 0])
-        if self._takes_best:
-            token_ids = scores.argmax(dim=-1)
-        else:
-            token_ids = torch.stack([self._draw_row(index, scores[index]) for index in range(len(self._rows))])
-        self._token_ids.append(token_ids)
-        self._find_ends(token_ids, scores)
-        return token_ids
-
-    def proposal(self) -> Proposal:
-        """The windows, once all have ended."""
-        width = len(self._token_ids)
-        ends = [width if end is None else end for end in self._ends]
-        lengths = [min(end, limit) for end, limit in zip(ends, self._limits, strict=True)]
-        probs = torch.stack(self._probs, dim=1) if self._needs_probs else None
-        return Proposal.of_model(self._rows, torch.stack(self._token_ids, dim=1), probs, lengths)
-
-    def _draw_row(self, index: int, scores: torch.Tensor) -> torch.Tensor:
-        """One row's token. A row whose window has ended must not draw, or its batch would change its later draws."""
-        if not self._rows[index].draws_drafts or self._ends[index] is not None or len(self._probs) > self._limits[index]:
-            return scores.argmax()
-        return self._rows[index].random.categorical(self._probs[-1][index])
-
-    def _find_ends(self, token_ids: torch.Tensor, scores: torch.Tensor) -> None:
-        drafted = len(self._token_ids)
-        if token_ids.is_cuda and not self._adaptive and not self._needs_history:
-            # Reading the tokens would wait for the device; a window that passes a stop token is cut later.
-            self.full = drafted >= max(self._limits)
-            return
-        wanted = [token_ids, self._confidences(token_ids, scores)] if self._adaptive else [token_ids]
-        tokens, confidences = (*to_lists(*wanted), [1.0] * len(token_ids))[:2]
-        for index, (token, confidence) in enumerate(zip(tokens, confidences, strict=True)):
-            row = self._rows[index]
-            if row.pipeline.needs_history:
-                self._histories[index].append(token)
-            if self._ends[index] is None:
-                ends = token in row.stop_token_ids or drafted >= self._limits[index]
-                if ends or not row.window.should_continue(confidence):
-                    self._ends[index] = drafted
-        self.full = all(end is not None for end in self._ends)
-
-    def _confidences(self, token_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """The draft's probability of its tokens; without a softmax where the probabilities are not needed."""
-        if self._needs_probs:
-            return pick(self._probs[-1], token_ids)
-        return (pick(scores, token_ids) - scores.logsumexp(dim=-1)).exp()
