@@ -53,9 +53,6 @@ class FixedWindow:
         """How many tokens the next call drafts, where one call drafts several."""
         return _MORE if self.adaptive else self.limit
 
-    def restart(self) -> None:
-        """This step's window is drafted again."""
-
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one of this draft probability."""
         return confidence >= self._least
@@ -116,7 +113,7 @@ class AutoWindow:
 
     def max_drafts(self, num_rows: int = 1) -> int:
         """The most drafts that this step may have; 0 where drafting does not pay, except for a probe every few steps."""
-        self.restart()
+        self._window, self._reach, self._paid = [], 1.0, 0
         if self._learned is not None:
             table = self._learned.table(num_rows)
             self._use(replace(table, call=None) if self.costs.call is None else table)
@@ -134,10 +131,6 @@ class AutoWindow:
         """See `FixedWindow`."""
         left = self._paid - len(self._window)
         return next(length for length in _LENGTHS if length >= left) if self._paid else _MORE
-
-    def restart(self) -> None:
-        """This step's window is drafted again."""
-        self._window, self._reach, self._paid = [], 1.0, 0
 
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one of this draft probability."""
@@ -211,10 +204,6 @@ class CopyOrAskWindow:
     def next_call(self) -> int:
         """See `FixedWindow`."""
         return self._used.next_call()
-
-    def restart(self) -> None:
-        """This step's window is drafted again."""
-        self._used.restart()
 
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one of this draft probability."""

@@ -82,8 +82,9 @@ class RayEngine(Engine):
     def load(self) -> Load:
         """The load of this engine's own runs; those of other processes are not visible."""
         with self._lock:
-            running = sum(run.rows for run in self._runs if run.begun)
-            waiting = sum(run.rows for run in self._runs if not run.begun)
+            runs = [run for run in self._runs if not run.cancel.is_set()]
+        running = sum(run.rows for run in runs if run.begun)
+        waiting = sum(run.rows for run in runs if not run.begun)
         ready = not self._closed.is_set() and not self._gone
         return Load(ready, running, waiting, self._rows * self._replicas, self._replicas)
 

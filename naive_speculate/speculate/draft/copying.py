@@ -87,7 +87,7 @@ class CopyingDrafter(BatchDrafter):
 
 
 def _length(copy: Copy, row: SequenceState) -> int:
-    """How many of a copy's tokens a row's window has."""
+    """How many tokens of a copy are in its row's window."""
     word_filter = row.pipeline.word_filter
     banned = [] if word_filter is None else word_filter.banned(row.output_token_ids, copy.token_ids)
     for index, (token, prob) in enumerate(zip(copy.token_ids, copy.probs, strict=True)):
