@@ -14,7 +14,7 @@ from benchmarks.classroom import read_prompts
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.sampling.words import WordList, classroom_words
-from naive_speculate.speculate.draft.windows import Windows
+from naive_speculate.speculate.draft.model import Windows
 from tests.infer.test_draft_window import OneByOne, check_alike, executed, outputs
 from tests.speculate.rows import same_alone
 from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference

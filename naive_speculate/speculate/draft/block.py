@@ -9,8 +9,8 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.head.block import BlockHead
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.head import hidden_states_obstacle
+from naive_speculate.speculate.draft.model import Windows
 from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
-from naive_speculate.speculate.draft.windows import Windows
 from naive_speculate.speculate.sequence import SequenceState
 
 

@@ -14,8 +14,8 @@ from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.slots import Slot
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.random_source import Race
+from naive_speculate.speculate.draft.model import Windows, drafts_windows
 from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
-from naive_speculate.speculate.draft.windows import Windows, drafts_windows
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import Tree, TreeSlot, grow
 
