@@ -13,7 +13,7 @@ from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.memory import free_memory
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
+from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
 from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
 from naive_speculate.speculate.batch import Batch, PartialStepError, Records
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -114,7 +114,7 @@ class LocalEngine(Engine):
             if waiting + job.num_rows > self._max_waiting:
                 dropped = _one_too_many(self._waiting, job)
                 if dropped is None:
-                    raise Unavailable(f"{waiting} others are waiting, which is the limit. Try again in a moment.")
+                    raise Unavailable(FULL.format(waiting))
                 self._waiting.remove(dropped)
             self._number += 1
             job.number = self._number

@@ -14,9 +14,10 @@ from naive_speculate.events import Event
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag
 
-__all__ = ["ANONYMOUS", "STOPPING", "About", "Deliver", "Engine", "Load", "Reader", "Request", "Unavailable"]
+__all__ = ["ANONYMOUS", "FULL", "STOPPING", "About", "Deliver", "Engine", "Load", "Reader", "Request", "Unavailable"]
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
+FULL = "{} others are waiting, which is the limit. Try again in a moment."
 _READ_SECONDS = 0.01  # pause of a reader between two reads; waking at every step would take the interpreter from the decoder
 
 Deliver = Callable[[list[Event] | Exception | None], None]

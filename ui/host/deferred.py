@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from naive_speculate.known import KnownPair
 from naive_speculate.serving import About, Engine, Load, Request, Unavailable
-from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Reader
+from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Reader
 from naive_speculate.speculate.sequence import CancelFlag
 
 LOADING = "{} is loading. Its runs start as soon as it is ready."
@@ -107,7 +107,7 @@ class DeferredEngine(Engine):
         """Wait until the pair is loaded; False if the request was cancelled first."""
         with self._lock:
             if self._held >= self._max_waiting:
-                raise Unavailable(f"{self._held} others are waiting, which is the limit. Try again in a moment.")
+                raise Unavailable(FULL.format(self._held))
             self._held += 1
             asked, self._on_demand = self._on_demand, False
         if asked:

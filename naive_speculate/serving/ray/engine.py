@@ -18,7 +18,7 @@ from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, 
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.serving.delivery import DeliveredEvents, pump
 from naive_speculate.serving.local import MAX_WAITING
-from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
+from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
 from naive_speculate.serving.ray.app import Refusal
 from naive_speculate.serving.ray.cluster import Cluster, ClusterError, one_line, replicas_of
 from naive_speculate.serving.requests import seeded
@@ -68,7 +68,7 @@ class RayEngine(Engine):
         with self._lock:
             waiting = sum(run.rows for run in self._runs if not run.begun)
         if waiting + request.params.num_sequences > self._max_waiting:
-            raise Unavailable(f"{waiting} others are waiting, which is the limit. Try again in a moment.")
+            raise Unavailable(FULL.format(waiting))
         run = _Run(request.params.num_sequences, cancel, self._request_stream(request))
         with self._lock:
             self._runs.add(run)
