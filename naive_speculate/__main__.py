@@ -70,38 +70,34 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
 
     meanings = dict(re.findall(r"^ +(\w+): (.+)\.$", SamplingParams.__doc__ or "", re.MULTILINE))
     defaults = {f.name: f.default for f in fields(SamplingParams)} | {"max_tokens": DEFAULT_MAX_TOKENS, "best_of": "n"}
-    group = parser.add_argument_group("sampling (vLLM's names and meanings)")
-
-    def add(option: str, note: str = "", **how: Any) -> None:
-        name = option.removeprefix("no-").replace("-", "_")
-        if "action" not in how or how["action"] == "append":
-            default = defaults[name] if defaults[name] not in (None, ()) else "none"
-            note = f"{note} (default: {default})"
-        meaning = ("off: " if option.startswith("no-") else "") + meanings.get(name, name)
-        help = f"{meaning}{note}".replace("%", "%%")
-        group.add_argument(f"--{option}", dest=name, default=argparse.SUPPRESS, help=help, **how)
-
-    add(
-        "max-tokens",
-        type=parsed(lambda text: None if text.lower() == "none" else int(text), "a whole number or none"),
-        metavar="N",
-    )
-    for name in ("temperature", "top-p", "min-p", "presence-penalty", "frequency-penalty", "repetition-penalty"):
-        add(name, type=number, metavar="X")
-    for name in ("seed", "top-k", "n", "best-of", "min-tokens", "logprobs", "prompt-logprobs", "truncate-prompt-tokens"):
-        add(name, type=whole_number, metavar="N")
-    add("stop", "; repeatable", action="append", metavar="TEXT")
-    add("bad-words", "; repeatable", action="append", metavar="WORD")
+    add = parser.add_argument_group("sampling (vLLM's names and meanings)").add_argument
+    max_tokens = parsed(lambda text: None if text.lower() == "none" else int(text), "a whole number or none")
     token_list = parsed(lambda text: [int(part) for part in text.split(",")], "token ids with commas between them")
     bias = parsed(lambda text: {int(t): float(b) for t, b in json.loads(text).items()}, 'JSON such as {"42": -5}')
-    add("stop-token-ids", type=token_list, metavar="ID,ID…")
-    add("allowed-token-ids", type=token_list, metavar="ID,ID…")
-    add("logit-bias", '; such as {"42": -5}', type=bias, metavar="JSON")
-    add("filter-words", choices=["classroom"])
-    for name in ("include-stop-str-in-output", "ignore-eos"):
-        add(name, action="store_true")
-    for name in ("detokenize", "skip-special-tokens", "spaces-between-special-tokens"):
-        add(f"no-{name}", action="store_false")
+    own: dict[str, dict[str, Any]] = {  # all others are numbers or flags
+        "max_tokens": {"type": max_tokens, "metavar": "N"},
+        "stop": {"action": "append", "metavar": "TEXT"},
+        "bad_words": {"action": "append", "metavar": "WORD"},
+        "stop_token_ids": {"type": token_list, "metavar": "ID,ID…"},
+        "allowed_token_ids": {"type": token_list, "metavar": "ID,ID…"},
+        "logit_bias": {"type": bias, "metavar": "JSON"},
+        "filter_words": {"choices": ["classroom"]},
+    }
+    notes = {"stop": "; repeatable", "bad_words": "; repeatable", "logit_bias": '; such as {"42": -5}'}
+    for name, default in defaults.items():
+        if name in ("logits_processors", "guided_decoding"):
+            continue
+        option, help = name.replace("_", "-"), meanings.get(name, name) + notes.get(name, "")
+        if isinstance(default, bool):
+            option, help = ("no-" + option, "off: " + help) if default else (option, help)
+            how: dict[str, Any] = {"action": "store_false" if default else "store_true"}
+        else:
+            help += f" (default: {'none' if default in (None, ()) else default})"
+            number_of = (
+                {"type": number, "metavar": "X"} if isinstance(default, float) else {"type": whole_number, "metavar": "N"}
+            )
+            how = own.get(name, number_of)
+        add(f"--{option}", dest=name, default=argparse.SUPPRESS, help=help.replace("%", "%%"), **how)
     guided = parser.add_argument_group("guided decoding (at most one; needs the extra 'guided')").add_argument
     guided("--guided-json", metavar="SCHEMA", help="the output is JSON of this schema")
     guided("--guided-regex", metavar="REGEX", help="the output matches this regular expression")
@@ -141,16 +137,9 @@ def _generate(arguments: Sequence[str]) -> int:
     decoder = SpeculativeDecoder(pair)
     cancel = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: _leave() if cancel.is_set() else cancel.set())
-    options: dict[str, Any] = {
-        "num_draft_tokens": args.num_draft_tokens,
-        "draft_confidence": args.draft_confidence,
-        "draft_sampling": args.draft_sampling,
-        "tree": args.tree,
-        "verify_strategy": args.verify_strategy,
-        "drafter": args.drafter,
-        "detail": "full" if args.json else "none",
-        "cancel": cancel,
-    }
+    names = ("num_draft_tokens", "draft_confidence", "draft_sampling", "tree", "verify_strategy", "drafter")
+    options: dict[str, Any] = {name: getattr(args, name) for name in names}
+    options |= {"detail": "full" if args.json else "none", "cancel": cancel}
     if params.num_sequences > 1:
         traces = [output.trace.events for output in decoder.generate(args.prompt, params, **options).outputs]
     else:

@@ -32,7 +32,9 @@ class TerminalView:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or _Console(highlight=False, soft_wrap=True)
         self._logprobs: list[Mapping[int, Logprob] | None] = []
-        self._copies = Copies()
+        self._texts: list[str] = []  # of prompt and output
+        self._drafted: dict[tuple[int | None, int | None], int] = {}  # the source of each copied draft token, by step and index
+        self._sources: set[int] = set()  # of accepted ones
         self._counted: list[Event] = []
 
     def show(self, event: Event) -> None:
@@ -42,7 +44,7 @@ class TerminalView:
         elif event.kind == EventKind.STARTED:
             legend = (Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind)) for kind in _SHOWN)
             self.console.print(Text("  ").join(legend), end="\n\n")
-            self._copies = Copies(event.prompt_texts or [])
+            self._texts = list(event.prompt_texts or [])
             if drafter := drafter_lines(event):
                 self.console.print(Text(drafter, style="dim"), end="\n\n")
             self.console.print(Text("".join(event.prompt_texts or []), style="dim"), end="")
@@ -51,10 +53,11 @@ class TerminalView:
             self.console.print(Text(_visible(event), style=token_style(event.kind) + unknown), end="")
         elif event.kind == EventKind.FINISHED:
             self._figures(event)
-            if copied := self._copies.text():
+            if self._sources:
+                styles = ("underline" if index in self._sources else "dim" for index in range(len(self._texts)))
                 self.console.print("\nThe sources of accepted copied tokens are underlined:")
-                self.console.print(copied)
-        self._copies.add(event)
+                self.console.print(Text.assemble(*zip(self._texts, styles, strict=True)))
+        self._note_copies(event)
         if event.kind in _COUNTED:
             self._counted.append(event)
         if event.kind in OUTPUT_KINDS and event.logprobs is not None:
@@ -88,6 +91,15 @@ class TerminalView:
         self.console.print(table)
         if event.message:
             self.console.print(Text(event.message))
+
+    def _note_copies(self, event: Event) -> None:
+        if event.kind == EventKind.PROPOSED and event.copied_from is not None:
+            self._drafted[event.step, event.index] = event.copied_from
+        elif event.kind in OUTPUT_KINDS:
+            self._texts.append(event.text or "")
+            source = self._drafted.get((event.step, event.index))
+            if event.kind == EventKind.ACCEPTED and source is not None:
+                self._sources.add(source)
 
     def _tables(self, event: Event) -> None:
         for title, entries in (("prompt", event.prompt_logprobs), ("output", self._logprobs)):
@@ -127,31 +139,6 @@ def token_style(kind: EventKind) -> RichStyle:
         underline2=double,
         strike="line-through" in style.line,
     )
-
-
-class Copies:
-    """Prompt and output of a run, with the tokens that were copied into accepted draft tokens."""
-
-    def __init__(self, texts: Sequence[str] = ()) -> None:
-        self._texts = list(texts)
-        self._drafted: dict[tuple[int | None, int | None], int] = {}
-        self._sources: set[int] = set()
-
-    def add(self, event: Event) -> None:
-        """Add the run's next event."""
-        if event.kind == EventKind.PROPOSED and event.copied_from is not None:
-            self._drafted[event.step, event.index] = event.copied_from
-        elif event.kind in OUTPUT_KINDS:
-            self._texts.append(event.text or "")
-            if event.kind == EventKind.ACCEPTED and (source := self._drafted.get((event.step, event.index))) is not None:
-                self._sources.add(source)
-
-    def text(self) -> Text | None:
-        """The text with its copied tokens underlined; None if there are none."""
-        if not self._sources:
-            return None
-        pieces = ((text, "underline" if index in self._sources else "dim") for index, text in enumerate(self._texts))
-        return Text.assemble(*pieces)
 
 
 def drafter_lines(started: Event) -> str:

@@ -27,7 +27,10 @@ class Vocabulary:
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.backend: Any = None if tokenizer is None else tokenizer.backend_tokenizer
-        self.special_ids = frozenset(() if tokenizer is None else _special_ids(tokenizer))
+        added = {} if tokenizer is None else tokenizer.added_tokens_decoder
+        # the tokens that decoding skips: those with a role, and those added as special
+        special = () if tokenizer is None else tokenizer.all_special_ids
+        self.special_ids = frozenset((*special, *(token for token, entry in added.items() if entry.special)))
         self.piece = lru_cache(maxsize=None)(self._piece)
         self.text_of = lru_cache(maxsize=None)(self._text_of)
 
@@ -156,12 +159,6 @@ class TextStream:
         twin = copy.copy(self)
         twin._stream, twin._undecided = copy.copy(self._stream), list(self._undecided)
         return twin
-
-
-def _special_ids(tokenizer: Any) -> set[int]:
-    """The tokens that decoding skips: those with a role, and those added as special."""
-    added = tokenizer.added_tokens_decoder.items()
-    return {*tokenizer.all_special_ids, *(token for token, entry in added if entry.special)}
 
 
 class StopStrings:

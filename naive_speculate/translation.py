@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from tokenizers import Tokenizer
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 MIN_SHARE = 0.1  # least share of the target's tokens that a draft must have
 
@@ -122,14 +123,7 @@ class _Forms:
         return piece.encode(errors="replace")
 
 
-def _byte_alphabet() -> dict[str, int]:
-    """The letters for bytes in byte-level BPE, as in GPT-2."""
-    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    hidden = [byte for byte in range(256) if byte not in shown]
-    return {chr(byte): byte for byte in shown} | {chr(256 + index): byte for index, byte in enumerate(hidden)}
-
-
-_BYTE_OF = _byte_alphabet()
+_BYTE_OF = {letter: byte for byte, letter in bytes_to_unicode().items()}  # the letters for bytes in byte-level BPE
 
 
 def _parts(step: Any) -> Iterator[dict[str, Any]]:

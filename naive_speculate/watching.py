@@ -7,8 +7,7 @@ from there to the end of the step a torch function mode, which observes the unif
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -96,24 +95,13 @@ def watch(
     return _trace(started, recorder.steps, reason, ended_at, vocabulary)
 
 
-@dataclass(slots=True)
-class _Step:
-    """The result of a step: its tokens up to the run's end, and its end in seconds since the run began."""
-
-    outcome: Outcome
-    token_ids: list[int]
-    ended_at: float
-
-
 class _Draws(TorchFunctionMode):
-    """Observes draws: uniforms and their thresholds, a token and its distribution."""
+    """Observes draws: uniforms and their thresholds (`ratios`), a token and the distribution that it was drawn from."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.ratios: torch.Tensor | None = None
-        self.uniforms: torch.Tensor | None = None
-        self.drawn_from: torch.Tensor | None = None
-        self.drawn: torch.Tensor | None = None
+    ratios: torch.Tensor | None = None
+    uniforms: torch.Tensor | None = None
+    drawn_from: torch.Tensor | None = None
+    drawn: torch.Tensor | None = None
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -122,6 +110,14 @@ class _Draws(TorchFunctionMode):
         elif func is torch.multinomial:
             self.drawn_from, self.drawn = args[0], result
         return result
+
+
+class _Step(NamedTuple):
+    """The result of a step: its tokens up to the run's end, and its end in seconds since the run began."""
+
+    outcome: Outcome
+    token_ids: list[int]
+    ended_at: float
 
 
 class _Recorder:
@@ -138,8 +134,7 @@ class _Recorder:
         self._own_seconds = 0.0  # excluded from reported times
 
     def __enter__(self) -> "_Recorder":
-        self._make = self._model._get_candidate_generator
-        self._model._get_candidate_generator = self._generator
+        self._make, self._model._get_candidate_generator = self._model._get_candidate_generator, self._generator
         self._hook = self._model.register_forward_hook(self._verified)
         self._began = time.perf_counter()
         return self
@@ -183,18 +178,16 @@ class _Recorder:
 
     def _end_draws(self) -> _Draws:
         draws, self._draws = self._draws, None
-        if draws is None:
-            return _Draws()
-        draws.__exit__(None, None, None)
-        return draws
+        if draws is not None:
+            draws.__exit__(None, None, None)
+        return draws or _Draws()
 
     def _update(self, update: Any, input_ids: torch.Tensor, scores: torch.Tensor, num_matches: int) -> None:
         draws, decided_at = self._end_draws(), self.seconds()
         update(input_ids, scores, num_matches)
         ended_at = self.seconds()
         outcome = _outcome(self._draft, self._q, scores[0], draws, self._text_of)
-        outcome.draft_seconds = self._drafted_at - self._step_began
-        outcome.verify_seconds = decided_at - self._drafted_at
+        outcome.draft_seconds, outcome.verify_seconds = self._drafted_at - self._step_began, decided_at - self._drafted_at
         outcome.total_seconds = ended_at - self._step_began
         token_ids = input_ids[0, self._length :].tolist()
         if outcome.token_ids[: len(token_ids)] != token_ids:
@@ -233,8 +226,8 @@ def _outcome(
             "draft_prob": [float(q[index, token]) for index, token in enumerate(draft)],
             "draft_entropy": torch.special.entr(q).sum(dim=-1).tolist(),
             "draft_top": (draft_tops := _tops(q, text_of)),
-            "draft_top_target": _looked_up(p, draft_tops),
-            "target_top_draft": _looked_up(q, tops[:k]),
+            "draft_top_target": [[float(at[one.token_id]) for one in top] for at, top in zip(p, draft_tops, strict=False)],
+            "target_top_draft": [[float(at[one.token_id]) for one in top] for at, top in zip(q, tops, strict=False)],
         }
         if draws.ratios is not None:
             values["expected_accept"] = overlap(p[:k], q).tolist()
@@ -254,11 +247,6 @@ def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]
     top = probs.topk(min(TOP_TOKENS, probs.shape[-1]), dim=-1)
     rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
     return [TopTokens(tokens[: sum(v > 0 for v in values)], [v for v in values if v > 0], text_of) for tokens, values in rows]
-
-
-def _looked_up(probs: torch.Tensor, tops: Sequence[TopTokens]) -> list[list[float]]:
-    """The probabilities of each list's tokens under a distribution of shape `[len(tops) or more, vocab_size]`."""
-    return [[float(probs[index, entry.token_id]) for entry in top] for index, top in enumerate(tops)]
 
 
 def _trace(started: Event, steps: Sequence[_Step], reason: FinishReason, ended_at: float, vocabulary: Vocabulary) -> Trace:

@@ -3,17 +3,17 @@
 import time
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason, Logprob
 from naive_speculate.events.metrics import Summary
-from naive_speculate.events.record import Outcome, StepRecord
+from naive_speculate.events.record import StepRecord
 from naive_speculate.text import Vocabulary
 
 _OF_STEP = ("draft_seconds", "verify_seconds", "total_seconds", "others", "typical_distances", "tree")
-_UNJUDGED = ("draft_prob", "draft_top", "draft_entropy")
-_OF_TARGET = ("target_prob", "target_top", "target_entropy", "forced")
-_VERDICT = ("accept_prob", "uniform", "threshold", "draft_top_target", "target_top_draft")
+_UNJUDGED = {"draft_prob", "draft_top", "draft_entropy"}
+_OF_TARGET = {"target_prob", "target_top", "target_entropy", "forced"}
+_VERDICT = {"accept_prob", "uniform", "threshold", "draft_top_target", "target_top_draft"}
 
 
 class Emitter:
@@ -46,29 +46,34 @@ class Emitter:
         outcome, finish = record.outcome, record.finish_reason
         if not outcome.token_ids:
             return []
-        at, drafts, accepted, texts = record.ended_at - self._began, outcome.draft_token_ids, outcome.num_accepted, record.texts
-        judged = outcome.values
-        proposed = {name: values for name, values in judged.items() if name not in _VERDICT}
-        events = [self._draft(EventKind.PROPOSED, at, record, index, proposed) for index in range(len(drafts))]
+        at, k, accepted, texts = record.ended_at - self._began, len(outcome.draft_token_ids), outcome.num_accepted, record.texts
+        token, values = partial(self._token, at, record), set(outcome.values)
+        events = [token(EventKind.PROPOSED, index, values - _VERDICT) for index in range(k)]
         if outcome.copied_from is not None:
             for index, event in enumerate(events):
                 event.copied_from = outcome.copied_from + index
         for index in range(accepted):
             if index < len(texts):
-                events.append(self._draft(EventKind.ACCEPTED, at, record, index, judged, text=texts[index]))
-                self._add_logprobs(events[-1], outcome, index)
+                events.append(token(EventKind.ACCEPTED, index, values, texts[index]))
             else:
-                events.append(self._draft(EventKind.DISCARDED, at, record, index, judged, reason=str(finish)))
-        if accepted < len(drafts):
-            events.append(self._draft(EventKind.REJECTED, at, record, accepted, judged))
-            events[-1].residual_top = outcome.residual_top
-            known = {name: values for name, values in judged.items() if outcome.judges_all or name in _UNJUDGED}
-            for index in range(accepted + 1, len(drafts)):
-                events.append(self._draft(EventKind.DISCARDED, at, record, index, known, reason="rejected"))
-        if outcome.obstacle is None:
-            events.append(self._next_token(at, record))
+                events.append(token(EventKind.DISCARDED, index, values, reason=str(finish)))
+        for index in range(accepted, k):
+            if index == accepted:
+                events.append(token(EventKind.REJECTED, index, values))
+            else:
+                known = values if outcome.judges_all else _UNJUDGED
+                events.append(token(EventKind.DISCARDED, index, known, reason="rejected"))
+        if outcome.obstacle is None and accepted < len(texts):
+            kind = EventKind.BONUS if accepted == k else EventKind.RESAMPLED
+            events.append(token(kind, accepted, _OF_TARGET, texts[accepted], drafted=False))
+        elif outcome.obstacle is None:
+            text = self._vocabulary.text_of(outcome.next_token_id)
+            events.append(token(EventKind.DISCARDED, accepted, _OF_TARGET, text, str(finish), drafted=False))
+        for event in events:
+            if event.kind in (EventKind.REJECTED, EventKind.RESAMPLED):
+                event.residual_top = outcome.residual_top
         own = {name: getattr(outcome, name) for name in _OF_STEP}
-        events.append(Event(EventKind.STEP, self.row, at, record.number, num_draft=len(drafts), num_accepted=accepted, **own))
+        events.append(Event(EventKind.STEP, self.row, at, record.number, num_draft=k, num_accepted=accepted, **own))
         self._count += len(texts)
         if record.text_end is not None:
             self._held += events
@@ -86,50 +91,36 @@ class Emitter:
         """The `finished` event, after all held events."""
         self.over = True
         events = self._release([], None)
-        metrics = self._summary.metrics.to_dict()
-        at = time.perf_counter() - self._began
-        end = Event(EventKind.FINISHED, self.row, at, finish_reason=reason, metrics=metrics, message=message)
-        end.prompt_logprobs, end.stop_reason = prompt_logprobs, stop_reason
+        end = Event(EventKind.FINISHED, self.row, time.perf_counter() - self._began, finish_reason=reason, message=message)
+        end.metrics, end.prompt_logprobs, end.stop_reason = self._summary.metrics.to_dict(), prompt_logprobs, stop_reason
         return [*events, end]
 
-    def _token(self, kind: EventKind, at: float, record: StepRecord, index: int, token_id: int, text: str) -> Event:
-        event = Event(kind, self.row, at, record.number, index, self._count + index, token_id)
+    def _token(
+        self,
+        at: float,
+        record: StepRecord,
+        kind: EventKind,
+        index: int,
+        names: Collection[str],
+        text: str | None = None,
+        reason: str | None = None,
+        *,
+        drafted: bool = True,
+    ) -> Event:
+        """The event of a draft token, or of the step's last one, with these fields of the outcome."""
+        outcome = record.outcome
+        token_id = outcome.draft_token_ids[index] if drafted else outcome.next_token_id
+        event = Event(kind, self.row, at, record.number, index, self._count + index, token_id, reason=reason)
         event.token = self._vocabulary.piece(token_id)
-        event.text = text
+        event.text = record.draft_texts[index] if text is None else text
         if self._known is not None and token_id not in self._known:
             event.unknown_to_draft = True
-        return event
-
-    def _draft(
-        self, kind: EventKind, at: float, record: StepRecord, index: int, known: dict[str, list[Any]], **own: str | None
-    ) -> Event:
-        """A draft token's event, with these fields of the outcome and its own text or reason."""
-        text = own.get("text", record.draft_texts[index])
-        event = self._token(kind, at, record, index, record.outcome.draft_token_ids[index], text or "")
-        event.reason = own.get("reason")
-        for name, values in known.items():
-            setattr(event, name, values[index])
-        return event
-
-    def _next_token(self, at: float, record: StepRecord) -> Event:
-        outcome, index = record.outcome, record.outcome.num_accepted
-        resampled = index < len(outcome.draft_token_ids)
-        if len(record.texts) > index:
-            kind = EventKind.RESAMPLED if resampled else EventKind.BONUS
-            event = self._token(kind, at, record, index, outcome.next_token_id, record.texts[index])
-            event.residual_top = outcome.residual_top if resampled else None
-            self._add_logprobs(event, outcome, index)
-        else:
-            text = self._vocabulary.text_of(outcome.next_token_id)
-            event = self._token(EventKind.DISCARDED, at, record, index, outcome.next_token_id, text)
-            event.reason = str(record.finish_reason)
-        for name in outcome.values.keys() & _OF_TARGET:
-            setattr(event, name, outcome.values[name][len(outcome.draft_token_ids)])  # after those of the draft tokens
-        return event
-
-    def _add_logprobs(self, event: Event, outcome: Outcome, index: int) -> None:
-        if outcome.logprobs is not None and self._reports_logprobs:
+        place = index if drafted else len(outcome.draft_token_ids)  # the last one's values follow those of the draft tokens
+        for name in outcome.values.keys() & names:
+            setattr(event, name, outcome.values[name][place])
+        if kind in OUTPUT_KINDS and outcome.logprobs is not None and self._reports_logprobs:
             event.logprobs = outcome.logprobs[index]
+        return event
 
     def _release(self, events: list[Event], settled: int | None) -> list[Event]:
         """Add events to the held ones and release all, or those in the settled part of the text."""

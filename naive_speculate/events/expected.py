@@ -63,15 +63,13 @@ class ExpectedAcceptance:
         return f"this draft's α is {self.alpha:.2f} ± {self.deviation:.2f}; observed {self.observed:.2f}"
 
 
-def expected_acceptance(events: Iterable[Event], row: int | None = None) -> ExpectedAcceptance | None:
-    """Expected acceptance from the events so far, of one row or of all. Returns None where nothing was judged, or the events
-    lack `expected_accept`."""
+def expected_acceptance(events: Iterable[Event]) -> ExpectedAcceptance | None:
+    """Expected acceptance from the events so far. Returns None where nothing was judged, or the events lack
+    `expected_accept`."""
     drafted: dict[int, list[float | None]] = defaultdict(list)  # of the current step, by row
     alphas: list[list[float]] = []
     kept, one_by_one = 0, True
     for event in events:
-        if row is not None and event.row != row:
-            continue
         if event.kind == EventKind.STARTED:
             settings = event.settings or {}
             whole = settings.get("verify_strategy") == "block_verification" and settings.get("temperature") != 0
@@ -127,19 +125,16 @@ class DraftSamplingRates:
         return f"{stated}: {better}"
 
 
-def draft_sampling_rates(events: Iterable[Event], row: int | None = None) -> DraftSamplingRates | None:
-    """Both acceptance rates from the events so far, of one row or of all; None where they are unknown, as for copies."""
-    sampled, argmax, used = [], [], "sampled"
+def draft_sampling_rates(events: Iterable[Event]) -> DraftSamplingRates | None:
+    """Both acceptance rates from the events so far; None where they are unknown, as for copies."""
+    rates, used = [], "sampled"
     for event in events:
         if event.kind == EventKind.STARTED:
-            used = str((event.settings or {}).get("draft_sampling", used))
-        known = event.sampled_accept is not None and event.argmax_accept is not None
-        if known and event.kind in (EventKind.ACCEPTED, EventKind.REJECTED) and row in (None, event.row):
-            sampled.append(event.sampled_accept or 0.0)
-            argmax.append(event.argmax_accept or 0.0)
-    if not sampled:
+            used = (event.settings or {}).get("draft_sampling", used)
+        judged = event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)
+        if judged and event.sampled_accept is not None and event.argmax_accept is not None:
+            rates.append((event.sampled_accept, event.argmax_accept))
+    if not rates:
         return None
-    count = len(sampled)
-    return DraftSamplingRates(
-        count, math.fsum(sampled) / count, math.fsum(argmax) / count, "argmax" if used == "argmax" else "sampled"
-    )
+    sampled, argmax = (math.fsum(values) / len(rates) for values in zip(*rates, strict=True))
+    return DraftSamplingRates(len(rates), sampled, argmax, "argmax" if used == "argmax" else "sampled")

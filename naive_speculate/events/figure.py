@@ -1,7 +1,7 @@
 """One step as an SVG drawing for a slide: draft tokens, both models' probabilities, verdicts, and output."""
 
 import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from textwrap import wrap
 
 from naive_speculate.events.event import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind
@@ -26,11 +26,11 @@ def step_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
     drafts = [event for event in tokens if event.kind == EventKind.PROPOSED]
     judged = {event.index: event for event in tokens if event.kind not in (EventKind.PROPOSED, *_NEXT)}
     new = next((event for event in tokens if event.kind in _NEXT), None)
-    places = [(draft, judged.get(draft.index)) for draft in drafts]
-    columns = len(places) + (new is not None and new.kind == EventKind.BONUS)
-    texts = [_text(event) for event in tokens]
-    column = max(_LEAST_COLUMN, 24 + 9 * max(map(len, texts)))
-    width = _LEFT + column * max(columns, 3) + _RIGHT
+    columns: list[tuple[Event | None, Event | None]] = [(draft, judged.get(draft.index)) for draft in drafts]
+    if new is not None and new.kind == EventKind.BONUS:
+        columns.append((None, new))
+    column = max(_LEAST_COLUMN, 24 + 9 * max(len(_text(event)) for event in tokens))
+    width = _LEFT + column * max(len(columns), 3) + _RIGHT
     caption = wrap(_caption(own, started, step), int((width - 2 * _RIGHT) / 6.3))
     base, verdicts, output = _TOP + 66 + _BAR, _TOP + 92 + _BAR, _TOP + 168 + _BAR
     height = output + 84 + 18 * len(caption)
@@ -38,22 +38,24 @@ def step_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
     if drafts:
         rows = [("drafted", _TOP + 22), ("verdict", verdicts + 34)]
         body += [_words(_RIGHT, y, name, size=14, color=LIGHT.muted) for name, y in rows]
-        body += list(_key(base - _BAR + 30))
+        for number, (name, color) in enumerate((("q, draft", DRAFT.light), ("p, target", TARGET.light))):
+            y = base - _BAR + 30 + 24 * number
+            body.append(f'<rect x="{_RIGHT}" y="{y - 11:g}" width="12" height="12" rx="2" fill="{color}"/>')
+            body.append(_words(_RIGHT + 17, y, name, size=13, color=LIGHT.muted))
     body.append(_words(_RIGHT, output + 22, "output", size=14, color=LIGHT.muted))
-    for number, (draft, verdict) in enumerate(places):
+    for number, (draft, verdict) in enumerate(columns):
         middle = _LEFT + column * (number + 0.5)
-        body += _box(middle, _TOP, column - 12, draft, EventKind.PROPOSED)
-        body += _bars(middle, base, draft, verdict)
-        body += _verdict(middle, verdicts, verdict)
-        shown = verdict if verdict is not None and verdict.kind in OUTPUT_KINDS else None
-        if new is not None and verdict is not None and verdict.kind == EventKind.REJECTED:
-            shown = new
-        if shown is not None:
-            body += _came(middle, output, column - 12, shown)
-    if new is not None and new.kind == EventKind.BONUS:
-        middle = _LEFT + column * (len(places) + 0.5)
-        body += _bars(middle, base, None, new) if drafts else []
-        body += _came(middle, output, column - 12, new)
+        if draft is not None:
+            body += _box(middle, _TOP, column - 12, draft, EventKind.PROPOSED)
+        body += _bars(middle, base, draft, verdict) if drafts else []
+        if draft is not None and verdict is not None:
+            body += _verdict(middle, verdicts, verdict)
+        shown = new if verdict is not None and verdict.kind == EventKind.REJECTED else verdict
+        if shown is not None and shown.kind in OUTPUT_KINDS:
+            style = STYLES[shown.kind]
+            body += _box(middle, output, column - 12, shown, shown.kind)
+            label = f"{style.mark} {style.label}"
+            body.append(_words(middle, output + 54, label, size=13, color=style.light, anchor="middle"))
     body += [_words(_RIGHT, output + 92 + 18 * line, text, size=13, color=LIGHT.muted) for line, text in enumerate(caption)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
@@ -109,20 +111,6 @@ def _box(middle: float, top: float, width: float, event: Event, kind: str) -> li
     ]
 
 
-def _came(middle: float, top: float, width: float, event: Event) -> list[str]:
-    """A token of the output, with the label of its kind."""
-    style = STYLES[event.kind]
-    label = _words(middle, top + 54, f"{style.mark} {style.label}", size=13, color=style.light, anchor="middle")
-    return [*_box(middle, top, width, event, event.kind), label]
-
-
-def _key(top: float) -> Iterator[str]:
-    for number, (name, color) in enumerate((("q, draft", DRAFT.light), ("p, target", TARGET.light))):
-        y = top + 24 * number
-        yield f'<rect x="{_RIGHT}" y="{y - 11:g}" width="12" height="12" rx="2" fill="{color}"/>'
-        yield _words(_RIGHT + 17, y, name, size=13, color=LIGHT.muted)
-
-
 def _bars(middle: float, base: float, draft: Event | None, verdict: Event | None) -> list[str]:
     """q and p of a token; without p for an unjudged draft token, whose context was rejected."""
     judged = verdict is not None and (verdict.kind != EventKind.DISCARDED or verdict.accept_prob is not None)
@@ -140,9 +128,7 @@ def _bars(middle: float, base: float, draft: Event | None, verdict: Event | None
     return [*drawn, rule] if drawn else []
 
 
-def _verdict(middle: float, top: float, verdict: Event | None) -> list[str]:
-    if verdict is None:
-        return []
+def _verdict(middle: float, top: float, verdict: Event) -> list[str]:
     style, reasons = STYLES[verdict.kind], _reasons(verdict)
     lines = [_words(middle, top + 16 + 18 * line, text, size=13, anchor="middle") for line, text in enumerate(reasons)]
     last, fate = top + 16 + 18 * len(reasons), f"{style.mark} {style.label}"

@@ -49,10 +49,9 @@ class Metrics:
 
 
 class Summary:
-    """The figures of a run, or of one row, so far: takes events one by one, each in constant time."""
+    """The figures of a run so far: takes events one by one, each in constant time."""
 
-    def __init__(self, row: int | None = None) -> None:
-        self._row = row
+    def __init__(self) -> None:
         self._counts = Metrics()
         self._last_time = 0.0
         self._accepted_whole: list[int] = []  # by length, the fully accepted windows
@@ -60,8 +59,6 @@ class Summary:
 
     def add(self, event: Event) -> None:
         """Add the run's next event."""
-        if self._row is not None and event.row != self._row:
-            return
         m = self._counts
         if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED) and event.sampled_accept is not None:
             sums = self._rates.get(event.index or 0, (0.0, 0.0, 0))
@@ -115,9 +112,9 @@ class Summary:
         return m
 
 
-def summarize(events: Iterable[Event], row: int | None = None) -> Metrics:
-    """The figures of a run so far, of one row or of all."""
-    summary = Summary(row)
+def summarize(events: Iterable[Event]) -> Metrics:
+    """The figures of a run so far; for those of one row, see `Trace.row`."""
+    summary = Summary()
     for event in events:
         summary.add(event)
     return summary.metrics

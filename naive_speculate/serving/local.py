@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Generator, Iterator, Mapping
-from queue import SimpleQueue
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -13,9 +13,8 @@ from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.memory import free_memory
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Load, Reader, Request, Unavailable, entered
+from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
 from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
-from naive_speculate.serving.sharing import by_turns, one_too_many
 from naive_speculate.speculate.batch import Batch, PartialStepError, Records
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -23,7 +22,6 @@ from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
 MAX_WAITING = 1024
 TIDY_SECONDS = 10.0  # least interval at which an idle engine frees memory
-_READ_SECONDS = 0.01  # pause of a reader between two reads; waking at every step would take the interpreter from the decoder
 _SPARE = 0.5
 """Share of spare rows. A reader with less than its share of the rows gets a spare one at once; other addresses than the one
 with most rows get the same number again. Such rows take turns and keep their memory."""
@@ -33,12 +31,17 @@ CLOSE_SECONDS = 3.0  # most time that `close` waits for the current step
 _TOO_MANY = "Too many of your runs are waiting, and others want to decode too. Try again in a moment."
 _BROKEN = "The decoder no longer works. The server needs to be started again."
 
+_Group = Callable[[Reader], Any]
+_GROUPS: tuple[_Group, ...] = (lambda reader: reader.address, lambda reader: (reader.address, reader.session))
+"""The decoder is shared between addresses, and between the sessions of each."""
+
 
 class _Job:
-    """A run, and the receiver of its events. It must end once `left` is set: the reader left or reads too slowly, or the engine
-    stops. `number` increases with every job; `turn` is the step in which it was last stepped, `begun` when it got its rows."""
+    """A run, and the receiver of its events. It must end once `left` is set: the reader fails or reads too slowly, or the
+    engine stops. `number` increases with every job; `turn` is the step in which it was last stepped, `begun` when it got its
+    rows."""
 
-    def __init__(self, cancel: CancelFlag | None, deliver: Deliver, reader: Reader) -> None:
+    def __init__(self, cancel: CancelFlag, deliver: Deliver, reader: Reader) -> None:
         self._cancel = cancel
         self._deliver = deliver
         self.reader = reader
@@ -61,11 +64,11 @@ class _Job:
 
     def is_set(self) -> bool:
         """Whether it must end early: the cancel flag of its rows."""
-        return self.left or (self._cancel is not None and self._cancel.is_set())
+        return self.left or self._cancel.is_set()
 
 
-class LocalEngine:
-    """Decodes with one pair in one thread of this process; an `Engine`. Other threads may use the decoder at the same time.
+class LocalEngine(Engine):
+    """Decodes with one pair in one thread of this process. Other threads may use the decoder at the same time.
 
     Draws and distributions are per sequence, so each request gets the same text as alone. At most `max_rows` sequences are
     stepped together, and `max_waiting` wait. If a step fails, its sequences are stepped again in halves, so that only sequences
@@ -98,16 +101,8 @@ class LocalEngine:
         self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
-        """Decode a request (see `Engine`); checked here, in the caller's thread."""
-        unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
-        return entered(_read(self._start(request, cancel, unread.put, reader), unread))
-
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
-        """Decode a request and deliver its events (see `Engine`); checked here, in the caller's thread."""
-        self._start(request, cancel, deliver, reader)
-
-    def _start(self, request: Request, cancel: CancelFlag | None, deliver: Deliver, reader: Reader = ANONYMOUS) -> _Job:
+        """Decode a request (see `Engine`); checked here, in the caller's thread."""
         job, dropped = _Job(cancel, deliver, reader), None
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
@@ -117,9 +112,9 @@ class LocalEngine:
                 raise Unavailable(_BROKEN)
             waiting = sum(job.num_rows for job in self._waiting)
             if waiting + job.num_rows > self._max_waiting:
-                dropped = one_too_many(self._waiting, job)
+                dropped = _one_too_many(self._waiting, job)
                 if dropped is None:
-                    raise Unavailable(f"{waiting} others are waiting, which is the limit. Try again in a moment.")
+                    raise Unavailable(FULL.format(waiting))
                 self._waiting.remove(dropped)
             self._number += 1
             job.number = self._number
@@ -127,17 +122,16 @@ class LocalEngine:
             self._changed.notify()
         if dropped is not None:
             dropped.deliver(Unavailable(_TOO_MANY))
-        return job
 
     def waiting_before(self, reader: Reader) -> int | None:
         with self._changed:
-            if sum(job.num_rows for job in self._running) < self._max_rows:
+            if self._rows() < self._max_rows:
                 return None
-            new = _Job(None, lambda _: None, reader)
+            new = _Job(threading.Event(), lambda _: None, reader)
             new.run, new.number = Run((), ()), self._number + 1
-            order = by_turns([*self._running, *self._waiting, new], lambda job: job.number)
+            order = _by_turns([*self._running, *self._waiting, new], lambda job: job.number)
             before = order[: order.index(new)]
-            if self._may_join(self._held(), reader, 1, 1 + sum(job.num_rows for job in before)):
+            if self._may_join(reader, 1, 1 + sum(job.num_rows for job in before)):
                 return None
             return sum(job.num_rows for job in before if job not in self._running)
 
@@ -165,7 +159,7 @@ class LocalEngine:
         finally:
             with self._changed:
                 self._broken = self._broken or not self._closed
-                left = [*self._waiting, *self._running]
+                left, self._waiting, self._running = [*self._waiting, *self._running], deque(), []
             for job in left:
                 job.deliver(Unavailable(_BROKEN))
 
@@ -199,68 +193,58 @@ class LocalEngine:
                 for job in over:
                     held = time.monotonic() - job.begun
                     self._run_seconds = held if self._run_seconds is None else 0.8 * self._run_seconds + 0.2 * held
-                refused = list(self._waiting) if self._broken else []
-                self._waiting = deque() if self._broken else self._waiting
             for job, found in zip(stepped, events, strict=True):
                 if found:
                     job.deliver(found)
                 if job.run.over:
                     job.deliver(None)
-            for job in refused:
-                job.deliver(Unavailable(_BROKEN))
+            if self._broken:
+                return
 
     def _admit(self) -> list[_Job]:
         """Let waiting jobs join while rows are free; cancelled ones join at once, to be ended by the next step."""
         if not self._waiting:
             return []
         lagging = [job for job in self._running if job.reader.lags()]
-        joining: list[_Job] = []
-        ahead, full = 0, False
-        rows = sum(job.num_rows for job in self._running)
-        held = self._held()
-        running = set(self._running)
-        for job in by_turns([*(job for job in self._running if job not in lagging), *self._waiting], lambda job: job.number):
+        running, ahead, full = list(self._running), 0, False
+        for job in _by_turns([*(job for job in running if job not in lagging), *self._waiting], lambda job: job.number):
             size = job.num_rows
             ahead += size
             if job in running:
                 continue
             if not job.is_set():
-                room = not full and rows + size <= self._max_rows
-                if not (room or self._may_join(held, job.reader, size, ahead)):
+                room = not full and self._rows() + size <= self._max_rows
+                if not (room or self._may_join(job.reader, size, ahead)):
                     full = True
                     if lagging:
                         lagging.pop(0).left = True
                     continue
-            rows += size
-            _take(held, job)
             self._waiting.remove(job)
-            joining.append(job)
+            self._running.append(job)
             job.begun = time.monotonic()
-        self._running = [*self._running, *joining]
-        return joining
+        return self._running[len(running) :]
 
-    def _may_join(self, held: Counter[Any], reader: Reader, size: int, ahead: int) -> bool:
+    def _may_join(self, reader: Reader, size: int, ahead: int) -> bool:
         """Whether a reader may get spare rows: its share allows it, or it has no row yet. `ahead` rows come before or with
         it."""
         spare = max(1, int(_SPARE * self._max_rows))
-        if ahead > self._max_rows and held[reader.address, reader.session]:
+        if ahead > self._max_rows and self._rows(
+            lambda other: (other.address, other.session) == (reader.address, reader.session)
+        ):
             return False
-        all_held = sum(number for group, number in held.items() if isinstance(group, str))
         most = self._max_rows + spare
-        return held[reader.address] + size <= most and all_held + size <= most + spare
+        own = self._rows(lambda other: other.address == reader.address)
+        return own + size <= most and self._rows() + size <= most + spare
 
-    def _held(self) -> Counter[Any]:
-        """Number of rows of each address and of each of its sessions."""
-        held = Counter[Any]()
-        for job in self._running:
-            _take(held, job)
-        return held
+    def _rows(self, which: Callable[[Reader], bool] = lambda _: True) -> int:
+        """Number of rows of running jobs, of all or some readers."""
+        return sum(job.num_rows for job in self._running if which(job.reader))
 
     def _chosen(self) -> list[_Job]:
         """The jobs of the next step, in turn: at most `max_rows` rows, and none whose reader lags."""
         self._turn += 1
         chosen, rows = [], 0
-        for job in by_turns(self._running, lambda job: job.turn):
+        for job in _by_turns(self._running, lambda job: job.turn):
             ends = job.is_set()
             if ends or (rows + job.num_rows <= self._max_rows and not job.reader.lags()):
                 rows += 0 if ends else job.num_rows
@@ -309,9 +293,29 @@ class LocalEngine:
         return True
 
 
-def _take(held: Counter[Any], job: _Job) -> None:
-    held[job.reader.address] += job.num_rows
-    held[job.reader.address, job.reader.session] += job.num_rows
+def _by_turns(jobs: Sequence[_Job], key: Callable[[_Job], float], groups: Sequence[_Group] = _GROUPS) -> list[_Job]:
+    """One job of each group, then the second of each, and so on, the outermost groups first. `key` orders the jobs of a
+    session; sessions and addresses are ordered by their first job."""
+    if not groups:
+        return sorted(jobs, key=key)
+    shares: dict[Any, list[_Job]] = defaultdict(list)
+    for job in jobs:
+        shares[groups[0](job.reader)].append(job)
+    ordered = (_by_turns(share, key, groups[1:]) for share in shares.values())
+    tiers = zip_longest(*sorted(ordered, key=lambda share: min(map(key, share))))
+    return [job for tier in tiers for job in tier if job is not None]
+
+
+def _one_too_many(waiting: Sequence[_Job], new: _Job) -> _Job | None:
+    """The waiting job to drop for a new one: the last of the reader with most waiting, if that is more than the new one's."""
+    for group in _GROUPS:
+        rows = Counter[Any]()
+        for job in waiting:
+            rows[group(job.reader)] += job.num_rows
+        most = max(rows, key=rows.__getitem__, default=None)
+        if most is not None and rows[most] > rows[group(new.reader)] + new.num_rows:
+            return next(job for job in reversed(waiting) if group(job.reader) == most and job.num_rows >= new.num_rows)
+    return None
 
 
 def _events(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:
@@ -320,23 +324,3 @@ def _events(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event
         return run.events(records)
     except Exception as error:
         return run.end(FinishReason.ERROR, explain(error))
-
-
-def _read(job: _Job, unread: "SimpleQueue[list[Event] | Exception | None]") -> Generator[list[Event], None, None]:
-    """The delivered lists, for a reader with a thread of its own."""
-    try:
-        yield []
-        while True:
-            items = [unread.get()]
-            while not unread.empty():
-                items.append(unread.get())
-            if found := [event for events in items if isinstance(events, list) for event in events]:
-                yield found
-            end = items[-1]
-            if isinstance(end, Exception):
-                raise end
-            if end is None:
-                return
-            time.sleep(_READ_SECONDS)
-    finally:
-        job.left = True

@@ -3,18 +3,22 @@
 Data goes one way: a request in, lists of events out. An engine may be a thread of this process or a cluster.
 """
 
-from collections.abc import Callable, Generator, Iterator
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from queue import SimpleQueue
+from typing import Any
 
 from naive_speculate.events import Event
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag
 
-__all__ = ["ANONYMOUS", "STOPPING", "About", "Deliver", "Engine", "Load", "Reader", "Request", "Unavailable", "entered"]
+__all__ = ["ANONYMOUS", "FULL", "STOPPING", "About", "Deliver", "Engine", "Load", "Reader", "Request", "Unavailable"]
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
-
+FULL = "{} others are waiting, which is the limit. Try again in a moment."
+_READ_SECONDS = 0.01  # pause of a reader between two reads; waking at every step would take the interpreter from the decoder
 
 Deliver = Callable[[list[Event] | Exception | None], None]
 """Receives a run's next list of events, and at its end None or the failure. The decoding thread calls it, so it must not
@@ -69,40 +73,69 @@ class About:
     weights: str | None = None  # a description of the target's weights, as in `ModelPair`
 
 
-def entered(lists: Generator[list[Event], None, None]) -> Iterator[list[Event]]:
-    """Advance a generator past its first, empty list and return it.
-
-    Python runs a generator's `finally` on close only if the generator has started.
-    """
-    next(lists)
-    return lists
-
-
-class Engine(Protocol):
+class Engine(ABC):
     """Decodes many requests at once; thread-safe."""
 
-    @property
-    def about(self) -> About:
-        """A description of the engine."""
+    about: About  # a description of the engine
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
-        """Decode a request. Setting `cancel`, or closing or dropping the iterator, ends the run after the current step or
-        prompt chunk.
+    @abstractmethod
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
+        """Decode a request and let `deliver` receive its lists of events, then the end; returns before that.
 
-        Returns lists of events as they arrive; joined, they are the run's trace: it begins with `started` and ends with
-        `finished` for each row, with reason `error` and a message for the visitor if decoding failed. Raises `ValueError`,
-        naming the invalid field, or `Unavailable` if the engine accepts no requests; here or when the iteration begins.
+        The joined lists are the run's trace: it begins with `started` and ends with `finished` for each row, with reason
+        `error` and a message for the visitor if decoding failed. Setting `cancel` ends the run after the current step or prompt
+        chunk. The run pauses while the reader lags. A `ValueError`, naming the invalid field, or `Unavailable` if the engine
+        accepts no requests, is raised here or delivered instead of the end.
         """
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
-        """Decode a request for a caller that cannot block, such as an event loop: `deliver` receives the lists of `submit`,
-        then the end. The run pauses while the reader lags. Exceptions of `submit` are delivered or raised."""
-
+    @abstractmethod
     def waiting_before(self, reader: Reader) -> int | None:
         """Number of sequences that would start before a new one of this reader; None if it would start at once."""
 
+    @abstractmethod
     def load(self) -> Load:
         """The engine's load."""
 
+    @abstractmethod
     def close(self) -> None:
         """Cancel all runs and accept no more requests."""
+
+    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
+        """Decode a request for a reader with a thread of its own: returns the lists of `start` as they arrive. Closing or
+        dropping the iterator ends the run too. Exceptions of `start` are raised here or when the iteration begins."""
+        unread = SimpleQueue[list[Event] | Exception | None]()
+        flag = ReaderFlag(cancel)
+        self.start(request, flag, unread.put, reader)
+        lists = _read(unread, flag)
+        next(lists)  # Python runs a generator's `finally` on close only if the generator has started
+        return lists
+
+
+class ReaderFlag:
+    """The cancel flag of a reader that may leave (`left`) before the end."""
+
+    def __init__(self, cancel: CancelFlag | None) -> None:
+        self._cancel, self.left = cancel, False
+
+    def is_set(self) -> bool:
+        """Whether the reader left or the run was cancelled."""
+        return self.left or (self._cancel is not None and self._cancel.is_set())
+
+
+def _read(unread: "SimpleQueue[list[Event] | Exception | None]", flag: ReaderFlag) -> Iterator[list[Event]]:
+    try:
+        yield []
+        while True:
+            items = [unread.get()]
+            while not unread.empty():
+                items.append(unread.get())
+            if found := [event for events in items if isinstance(events, list) for event in events]:
+                yield found
+            end = items[-1]
+            if isinstance(end, Exception):
+                raise end
+            if end is None:
+                return
+            time.sleep(_READ_SECONDS)
+    finally:
+        flag.left = True

@@ -1,10 +1,12 @@
 """Checks requests and describes failures, for all engines that decode in this process."""
 
 import os
+from dataclasses import replace
 
 import torch
 
 from naive_speculate.sampling.guided import GuideTooCostly
+from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.protocol import About, Request
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -40,6 +42,11 @@ def prepare(
     if max_prompt_tokens is not None and (over := length - max_prompt_tokens) > 0:
         raise ValueError(f"prompt has {length} tokens, {over} more than the {max_prompt_tokens} allowed here")
     return run
+
+
+def seeded(request: Request) -> Request:
+    """A request with a seed of its own, so that another process, or a second try, makes the same run."""
+    return request if request.params.seed is not None else replace(request, params=replace(request.params, seed=fresh_seed()))
 
 
 def explain(failure: Exception) -> str:

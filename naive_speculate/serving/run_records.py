@@ -1,11 +1,11 @@
 """Reports every run to the operator: its figures and its outcome."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
-from naive_speculate.serving.protocol import ANONYMOUS, About, Deliver, Engine, Load, Reader, Request, entered
+from naive_speculate.serving.protocol import ANONYMOUS, About, Deliver, Engine, Load, Reader, Request
 from naive_speculate.speculate.sequence import CancelFlag
 
 
@@ -54,10 +54,10 @@ class RunRecord:
 Observer = Callable[[RunRecord], None]
 
 
-class ObservedEngine:
-    """Wraps an engine and reports every run to observers at its end; an `Engine`.
+class ObservedEngine(Engine):
+    """Wraps an engine and reports every run to observers at its end.
 
-    Observers are called in the thread that reads or delivers, so they should be fast.
+    Observers are called in the thread that delivers, so they should be fast.
     """
 
     def __init__(self, engine: Engine, observers: Sequence[Observer]) -> None:
@@ -65,34 +65,34 @@ class ObservedEngine:
         self._observers = observers
 
     @property
-    def about(self) -> About:
+    def about(self) -> About:  # type: ignore[override]
         return self._engine.about
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
-        watch = _Watch(request, self._observers)
-        try:
-            lists = self._engine.submit(request, cancel, reader)
-        except Exception:
-            watch.over("refused")
-            raise
-        return entered(_watched(lists, watch))
-
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
-        watch = _Watch(request, self._observers)
+        record, began = RunRecord(request), time.monotonic()
+
+        def over(outcome: str) -> None:
+            record.seconds, record.outcome = time.monotonic() - began, outcome
+            for observer in self._observers:
+                observer(record)
 
         def delivered(item: list[Event] | Exception | None) -> None:
             try:
                 if isinstance(item, list):
-                    watch.see(item)
+                    since = time.monotonic() - began
+                    for event in item:
+                        record.add(event, since)
+                elif item is None:
+                    over("abandoned" if getattr(cancel, "left", False) else record.outcome)
                 else:
-                    watch.over(None if item is None else watch.failure)
+                    over("refused" if record.wait_seconds is None else "error")
             finally:
                 deliver(item)
 
         try:
             self._engine.start(request, cancel, delivered, reader)
         except Exception:
-            watch.over("refused")
+            over("refused")
             raise
 
     def waiting_before(self, reader: Reader) -> int | None:
@@ -103,45 +103,3 @@ class ObservedEngine:
 
     def close(self) -> None:
         self._engine.close()
-
-
-class _Watch:
-    """Collects the record of one run, which begins now."""
-
-    def __init__(self, request: Request, observers: Sequence[Observer]) -> None:
-        self._record = RunRecord(request)
-        self._observers = observers
-        self._began = time.monotonic()
-
-    @property
-    def failure(self) -> str:
-        """The outcome of a run that an exception ends now."""
-        return "refused" if self._record.wait_seconds is None else "error"
-
-    def see(self, events: list[Event]) -> None:
-        """Add a list of events."""
-        since = time.monotonic() - self._began
-        for event in events:
-            self._record.add(event, since)
-
-    def over(self, outcome: str | None = None) -> None:
-        """Report to the observers; without an outcome, the last event's finish reason counts."""
-        self._record.seconds = time.monotonic() - self._began
-        self._record.outcome = outcome or self._record.outcome
-        for observer in self._observers:
-            observer(self._record)
-
-
-def _watched(lists: Iterator[list[Event]], watch: _Watch) -> Generator[list[Event], None, None]:
-    outcome = None
-    try:
-        yield []
-        for events in lists:
-            watch.see(events)
-            yield events
-    except Exception:
-        outcome = watch.failure
-        raise
-    finally:
-        getattr(lists, "close", lambda: None)()
-        watch.over(outcome)

@@ -8,16 +8,13 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextvars import copy_context
-from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from naive_speculate.events.event import Event, FinishReason
-from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.delivery import DeliveredEvents, pump
-from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Load, Reader, Request, Unavailable
-from naive_speculate.serving.requests import MAX_ROWS, about, explain, prepare
+from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
+from naive_speculate.serving.requests import MAX_ROWS, about, explain, prepare, seeded
 from naive_speculate.speculate.batch import PartialStepError
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -40,8 +37,8 @@ class FileFlag:
         return not os.path.exists(self._path)
 
 
-class SoloEngine:
-    """Decodes each request by itself; an `Engine`. `wrap` turns a function that decodes in this process into one that decodes
+class SoloEngine(Engine):
+    """Decodes each request by itself. `wrap` turns a function that decodes in this process into one that decodes
     in another. `max_rows` is for one request."""
 
     def __init__(
@@ -64,17 +61,13 @@ class SoloEngine:
         self._running = 0
         self._closed = threading.Event()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
         """Decode a request (see `Engine`); checked here, in the caller's process."""
-        if request.params.seed is None:
-            request = replace(request, params=replace(request.params, seed=fresh_seed()))
+        request = seeded(request)
         run = prepare(self.decoder, request, None, self._max_rows, self._max_prompt_tokens)
         if self._closed.is_set():
             raise Unavailable(STOPPING)
-        return self._read(request, run, cancel)
-
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
-        pump(self.submit(request, cancel), deliver)
+        pump(self._lists(request, run, cancel), deliver)
 
     def waiting_before(self, reader: Reader) -> int | None:
         """None: every run has a process of its own."""
@@ -86,18 +79,21 @@ class SoloEngine:
     def close(self) -> None:
         self._closed.set()
 
-    def _read(self, request: Request, run: Run, cancel: CancelFlag | None) -> Iterator[list[Event]]:
+    def _lists(self, request: Request, run: Run, cancel: CancelFlag) -> Iterator[list[Event]]:
         delivered = DeliveredEvents(len(run.rows))
         unread: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
         descriptor, flag = tempfile.mkstemp(prefix="naive-speculate-")
         os.close(descriptor)
+
+        def decode() -> Iterator[list[Event]]:  # in a thread, since the host may keep even the call waiting
+            yield from self._decode(request, flag)
+
         with self._lock:
             self._running += 1
-        context = copy_context()  # the host identifies the visitor by it
-        threading.Thread(target=context.run, args=(self._produce, request, flag, unread), name="solo-run", daemon=True).start()
+        pump(decode(), unread.put)
         try:
             while delivered.unfinished:
-                ended = self._closed.is_set() or (cancel is not None and cancel.is_set())
+                ended = self._closed.is_set() or cancel.is_set()
                 if ended:
                     Path(flag).unlink(missing_ok=True)
                 try:
@@ -109,10 +105,8 @@ class SoloEngine:
                     found = _rest(run, delivered, FinishReason.CANCELLED)
                 if isinstance(found, Unavailable) and not delivered.begun:
                     raise found
-                if found is None:
-                    found = _rest(run, delivered, FinishReason.ERROR, CUT_OFF)
-                elif isinstance(found, Exception):
-                    message = str(found) if isinstance(found, Unavailable) else explain(found)
+                if not isinstance(found, list):
+                    message = CUT_OFF if found is None else str(found) if isinstance(found, Unavailable) else explain(found)
                     found = _rest(run, delivered, FinishReason.ERROR, message)
                 delivered.add(found)
                 yield found
@@ -120,15 +114,6 @@ class SoloEngine:
             Path(flag).unlink(missing_ok=True)
             with self._lock:
                 self._running -= 1
-
-    def _produce(self, request: Request, flag: str, unread: "SimpleQueue[list[Event] | Exception | None]") -> None:
-        try:
-            for events in self._decode(request, flag):
-                unread.put(events)
-        except Exception as error:
-            unread.put(error)
-        finally:
-            unread.put(None)
 
 
 def _rest(run: Run, delivered: DeliveredEvents, reason: FinishReason, message: str | None = None) -> list[Event]:

@@ -44,9 +44,6 @@ class FixedWindow:
         """The most drafts that this step may have, in a batch of so many rows."""
         return self.limit
 
-    def restart(self) -> None:
-        """This step's window is drafted again."""
-
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one of this draft probability."""
         return confidence >= self._least
@@ -122,7 +119,7 @@ class AutoWindow:
 
     def max_drafts(self, num_rows: int = 1) -> int:
         """The most drafts that this step may have; 0 where drafting does not pay, except for a probe every few steps."""
-        self.restart()
+        self._window, self._reach = [], 1.0
         most = MAX_AUTO_WINDOW
         if self._learned is not None:
             most = most if num_rows == 1 else self._learned.window(num_rows, most)
@@ -133,10 +130,6 @@ class AutoWindow:
             return most
         self._steps_without_drafts += 1
         return 0
-
-    def restart(self) -> None:
-        """This step's window is drafted again."""
-        self._window, self._reach = [], 1.0
 
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one of this draft probability."""
@@ -198,10 +191,6 @@ class CopyOrAskWindow:
     def use(self, copies: bool) -> None:
         """This step's drafts are copies, or a model's."""
         self._used = self._copying if copies else self._asking
-
-    def restart(self) -> None:
-        """This step's window is drafted again."""
-        self._used.restart()
 
     def should_continue(self, confidence: float) -> bool:
         """Whether to draft another token after one of this draft probability."""

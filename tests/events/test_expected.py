@@ -173,7 +173,7 @@ def test_the_figures_are_these():
     assert figures.expected_tokens(2) == pytest.approx(1 + 2.3 / 3 + (2.3 / 3) ** 2)
     assert str(figures) == "this draft's α is 0.77 ± 0.21; observed 0.67"
     both = [*step(0, 0.5, kept=1), *step(0, 0.1, kept=0, row=1)]
-    assert expected_acceptance(both, row=1).expected == pytest.approx(0.1)
+    assert Trace(both).row(1).expected_acceptance.expected == pytest.approx(0.1)
     assert expected_acceptance(both).judged == 2
 
 

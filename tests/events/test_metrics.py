@@ -79,10 +79,9 @@ def test_the_rate_of_a_place_is_kept_among_those_that_reached_it(windows):
 @settings(deadline=None, max_examples=40)
 @given(WINDOWS)
 def test_later_events_do_not_change_figures_that_were_reported_before(windows):
-    summary, events = Summary(row=0), steps(windows)
+    summary, events = Summary(), steps(windows)
     told = []
     for event in events:
         summary.add(event)
-        summary.add(Event(EventKind.STEP, row=1, num_draft=9, num_accepted=3))
         told.append(summary.metrics)
     assert told == [summarize(events[: number + 1]) for number in range(len(events))]

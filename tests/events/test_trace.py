@@ -94,7 +94,7 @@ def test_metrics_of_nothing_are_empty_and_rows_are_distinguished():
     assert summarize([]).to_dict()["alpha"] is None
     both = [step(0, 2, 1), step(0, 2, 2)]
     both[1].row = 1
-    assert summarize(both, row=1).num_accepted_draft_tokens == 2
+    assert summarize(Trace(both).row(1)).num_accepted_draft_tokens == 2
     assert len(Trace(both).row(1)) == 1
 
 

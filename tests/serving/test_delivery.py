@@ -100,22 +100,17 @@ def test_a_reader_that_fails_ends_its_own_run_only(engine):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("way", ["delivered", "read"])
-def test_whose_decoding_thread_dies_is_reported(patient_decoder, monkeypatch, way):
+def test_whose_decoding_thread_dies_is_reported(patient_decoder, monkeypatch):
     def dies(*args):
         raise SystemExit
 
     monkeypatch.setattr(LocalEngine, "_step", dies)
     engine, come = LocalEngine(patient_decoder, max_rows=1), SimpleQueue()
-    if way == "read":
-        with pytest.raises(Unavailable, match="started again"):
-            joined(engine, Request([1, 2], LONG))
-    else:
-        engine.start(Request([1, 2], LONG), threading.Event(), come.put)
-        assert come.get(timeout=PATIENCE)[0].kind == EventKind.STARTED
-        assert isinstance(come.get(timeout=PATIENCE), Unavailable)
+    engine.start(Request([1, 2], LONG), threading.Event(), come.put)
+    assert come.get(timeout=PATIENCE)[0].kind == EventKind.STARTED
+    assert isinstance(come.get(timeout=PATIENCE), Unavailable)
     assert not engine.load().ready
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match="started again"):
         engine.submit(Request([1, 2]))
     engine._thread.join(PATIENCE)  # so that its end is reported while this test runs
 

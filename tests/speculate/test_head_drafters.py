@@ -450,13 +450,13 @@ def test_the_head_is_asked_again_after_more_copies_than_a_window_of_its_own_begi
     while not row.ended:
         batch.step([row])
         if not row.ended:
-            history = drafter.head.histories[row]
+            history = drafter.histories[row]
             assert history.end == len(row.token_ids) - 1
             assert len(history.states) <= 6 + 4 + 1
             assert drafter.suffix.indexes[row].num_tokens == len(row.token_ids)
     assert row.output_token_ids == one.generate(REPEATING, settings, num_draft_tokens=0).token_ids
     batch.release([row])
-    assert not drafter.head.histories
+    assert not drafter.histories
     assert not drafter.suffix.indexes
 
 

@@ -168,9 +168,9 @@ def test_earlier_outputs_are_bounded_and_the_oldest_goes_first():
     for output in ([1, 2, 3], [4, 5, 6], [], [7, 8, 9]):
         earlier.add(output)
     assert len(earlier) == 2
-    assert earlier.paths([1], lambda length: 5, MIN_PROB) == []
-    assert [path.token_ids for path in earlier.paths([0, 4, 5], lambda length: 5, MIN_PROB)] == [[6], [6]]
-    assert [path.token_ids for path in earlier.paths([7], lambda length: 5, MIN_PROB)] == [[8, 9]]
+    assert earlier.copies([1], lambda length: 5, MIN_PROB) == []
+    assert [path.token_ids for path in earlier.copies([0, 4, 5], lambda length: 5, MIN_PROB)] == [[6], [6]]
+    assert [path.token_ids for path in earlier.copies([7], lambda length: 5, MIN_PROB)] == [[8, 9]]
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "many"])

@@ -1,13 +1,12 @@
 """An engine whose pair is loaded after the page answers, or when somebody first uses it."""
 
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
-from naive_speculate.events import Event
 from naive_speculate.known import KnownPair
 from naive_speculate.serving import About, Engine, Load, Request, Unavailable
-from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Reader, entered
+from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Reader
 from naive_speculate.speculate.sequence import CancelFlag
 
 LOADING = "{} is loading. Its runs start as soon as it is ready."
@@ -22,7 +21,7 @@ def expected(known: KnownPair | None, capacity: int) -> About:
     return About({"target": known.target, **drafters}, "cpu", chat=True, capacity=capacity)
 
 
-class DeferredEngine:
+class DeferredEngine(Engine):
     """An `Engine` that holds requests until its pair is loaded, and then passes them on.
 
     Args:
@@ -48,7 +47,7 @@ class DeferredEngine:
         self._held = 0
 
     @property
-    def about(self) -> About:
+    def about(self) -> About:  # type: ignore[override]
         return self._expected if self._engine is None else self._engine.about
 
     @property
@@ -71,11 +70,6 @@ class DeferredEngine:
             raise
         finally:
             self._settled.set()
-
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
-        if self._settled.is_set():
-            return self._loaded().submit(request, cancel, reader)
-        return entered(self._submit_later(request, cancel, reader))
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
         if self._settled.is_set():
@@ -100,11 +94,6 @@ class DeferredEngine:
         if self._engine is not None:
             self._engine.close()
 
-    def _submit_later(self, request: Request, cancel: CancelFlag | None, reader: Reader) -> Generator[list[Event], None, None]:
-        yield []
-        if self._hold(cancel):
-            yield from self._loaded().submit(request, cancel, reader)
-
     def _start_later(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader) -> None:
         try:
             if self._hold(cancel):
@@ -114,18 +103,18 @@ class DeferredEngine:
         except Exception as error:
             deliver(error)
 
-    def _hold(self, cancel: CancelFlag | None) -> bool:
+    def _hold(self, cancel: CancelFlag) -> bool:
         """Wait until the pair is loaded; False if the request was cancelled first."""
         with self._lock:
             if self._held >= self._max_waiting:
-                raise Unavailable(f"{self._held} others are waiting, which is the limit. Try again in a moment.")
+                raise Unavailable(FULL.format(self._held))
             self._held += 1
             asked, self._on_demand = self._on_demand, False
         if asked:
             threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
         try:
             while not self._settled.wait(_LOOK_SECONDS):
-                if cancel is not None and cancel.is_set():
+                if cancel.is_set():
                     return False
             return True
         finally:

@@ -183,15 +183,15 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         raise ClusterError(f"nothing answers at the Ray address {address}: {one_line(error)}") from None
-    answered = threading.Event()
 
     def query() -> None:
         with contextlib.suppress(Exception):  # ray.init has better messages
             GcsClient(address=address).internal_kv_exists(b"any", namespace=b"any", timeout=CONNECT_SECONDS)
-        answered.set()
 
-    threading.Thread(target=query, daemon=True).start()
-    if not answered.wait(2 * CONNECT_SECONDS):
+    asking = threading.Thread(target=query, daemon=True)
+    asking.start()
+    asking.join(2 * CONNECT_SECONDS)
+    if asking.is_alive():
         raise ClusterError(f"the server at {address} is not a Ray cluster (the default port is 6379)")
 
 

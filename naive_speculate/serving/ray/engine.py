@@ -6,9 +6,9 @@ had begun ends with an error message.
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 from ray import serve
@@ -16,11 +16,12 @@ from ray.exceptions import RayError, RayTaskError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException, RequestCancelledError
 
 from naive_speculate.events import Event, FinishReason
-from naive_speculate.sampling.random_source import fresh_seed
 from naive_speculate.serving.delivery import DeliveredEvents, pump
 from naive_speculate.serving.local import MAX_WAITING
-from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, About, Deliver, Load, Reader, Request, Unavailable, entered
+from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
+from naive_speculate.serving.ray.app import Refusal
 from naive_speculate.serving.ray.cluster import Cluster, ClusterError, one_line, replicas_of
+from naive_speculate.serving.requests import seeded
 from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_TRIES = 3  # limits the replicas that a request can crash
@@ -32,10 +33,9 @@ _STATUS_SECONDS = 2.0
 _ANSWER_SECONDS = 60.0
 
 
-class RayEngine:
-    """Decodes on the replicas of a Ray Serve application; an `Engine`. `close` leaves the cluster. Raises `ClusterError` if the
-    application does not answer. `retried` counts the runs retried on another replica because theirs died before anything was
-    read."""
+class RayEngine(Engine):
+    """Decodes on the replicas of a Ray Serve application. `close` leaves the cluster. Raises `ClusterError` if the application
+    does not answer. `retried` counts the runs retried on another replica because theirs died before anything was read."""
 
     def __init__(self, app: str, cluster: Cluster, *, max_waiting: int = MAX_WAITING) -> None:
         self.retried = 0
@@ -44,7 +44,6 @@ class RayEngine:
         self._max_waiting = max_waiting
         try:
             handle = serve.get_app_handle(app)
-            self.about: About
             self.about, self._rows = handle.about.remote().result(timeout_s=_ANSWER_SECONDS)
         except (RayServeException, RayError, TimeoutError) as error:
             raise ClusterError(f"application {app!r} does not answer: {one_line(error)}") from None
@@ -59,25 +58,21 @@ class RayEngine:
         self._watcher = threading.Thread(target=self._watch, name="ray-runs", daemon=True)
         self._watcher.start()
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
-        """Decode a request (see `Engine`); the replica checks it, so the iteration raises for invalid fields."""
+    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
+        """Decode a request (see `Engine`); the replica checks it."""
         if self._closed.is_set():
             raise Unavailable(STOPPING)
         if self._gone:
             raise Unavailable(GONE)
-        if request.params.seed is None:
-            request = replace(request, params=replace(request.params, seed=fresh_seed()))
+        request = seeded(request)
         with self._lock:
             waiting = sum(run.rows for run in self._runs if not run.begun)
         if waiting + request.params.num_sequences > self._max_waiting:
-            raise Unavailable(f"{waiting} others are waiting, which is the limit. Try again in a moment.")
-        run = _Run(request, cancel, self._request_stream, self._forget)
+            raise Unavailable(FULL.format(waiting))
+        run = _Run(request.params.num_sequences, cancel, self._request_stream(request))
         with self._lock:
             self._runs.add(run)
-        return entered(_read(run))
-
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
-        pump(self.submit(request, cancel), deliver)
+        pump(self._lists(request, run), deliver)
 
     def waiting_before(self, reader: Reader) -> int | None:
         """Counts the runs of this engine."""
@@ -87,8 +82,9 @@ class RayEngine:
     def load(self) -> Load:
         """The load of this engine's own runs; those of other processes are not visible."""
         with self._lock:
-            running = sum(run.rows for run in self._runs if run.begun)
-            waiting = sum(run.rows for run in self._runs if not run.begun)
+            runs = [run for run in self._runs if not run.cancel.is_set()]
+        running = sum(run.rows for run in runs if run.begun)
+        waiting = sum(run.rows for run in runs if not run.begun)
         ready = not self._closed.is_set() and not self._gone
         return Load(ready, running, waiting, self._rows * self._replicas, self._replicas)
 
@@ -104,9 +100,7 @@ class RayEngine:
         self.handle.shutdown()
         self._cluster.leave()
 
-    def _request_stream(self, request: Request, again: bool) -> Any:
-        if again:
-            self.retried += 1
+    def _request_stream(self, request: Request) -> Any:
         try:
             return self._decode.remote(request)
         except DeploymentUnavailableError:
@@ -114,9 +108,55 @@ class RayEngine:
         except BackPressureError:
             raise Unavailable("Too many runs are waiting. Try again in a moment.") from None
 
-    def _forget(self, run: "_Run") -> None:
-        with self._lock:
-            self._runs.discard(run)
+    def _lists(self, request: Request, run: "_Run") -> Iterator[list[Event]]:
+        """A run's lists, retried on other replicas until one begins it, and the events that a replica could not send."""
+        delivered, tries = DeliveredEvents(run.rows), 1
+        try:
+            while delivered.unfinished:
+                found = None if run.ended else self._next(run)
+                if isinstance(found, list):
+                    run.begun = True
+                elif run.ended == FinishReason.ERROR and not run.begun:
+                    raise Unavailable(GONE)
+                elif run.ended:
+                    found = delivered.endings(FinishReason.CANCELLED)
+                elif isinstance(found, str) or found is None or run.begun:
+                    found = delivered.endings(FinishReason.ERROR, found if isinstance(found, str) else DIED)
+                elif found[0] == "refused":
+                    raise ValueError(found[1])
+                elif tries == MAX_TRIES:
+                    raise Unavailable(DIED_WAITING)
+                else:
+                    time.sleep(_LOOK_SECONDS * 2**tries)  # Serve is about to replace the replica
+                    tries, self.retried = tries + 1, self.retried + 1
+                    run.stream = self._request_stream(request)
+                    if run.ended:  # another thread ended the previous stream just now
+                        run.stream.cancel()
+                    continue
+                delivered.add(found)
+                yield found
+        finally:
+            run.end(FinishReason.CANCELLED)
+            with self._lock:
+                self._runs.discard(run)
+
+    @staticmethod
+    def _next(run: "_Run") -> list[Event] | Refusal | str | None:
+        """What the replica sends: events, a refusal, or why the run failed; None if it sends nothing more. A dead replica
+        counts as one that is unavailable."""
+        found: list[Event] | Refusal | None
+        try:
+            found = next(run.stream, None)
+        except RequestCancelledError:
+            run.end(FinishReason.CANCELLED)
+            return None
+        except RayTaskError as error:
+            if isinstance(error.cause, Unavailable):  # the replica lives, but its decoder has died
+                return None
+            return f"Decoding failed: {type(error.cause).__name__}: {error.cause}"
+        except (RayServeException, RayError):  # it has died or is unreachable
+            return "unavailable", ""
+        return found
 
     def _end(self, reason: FinishReason, which: "Callable[[_Run], bool]") -> None:
         with self._lock:
@@ -128,7 +168,7 @@ class RayEngine:
         """Poll the runs' cancel flags, since their readers are blocked, and the replicas."""
         looked = time.monotonic()
         while not self._closed.wait(_LOOK_SECONDS):
-            self._end(FinishReason.CANCELLED, _Run.cancel_requested)
+            self._end(FinishReason.CANCELLED, lambda run: run.cancel.is_set())
             if time.monotonic() - looked < _STATUS_SECONDS:
                 continue
             try:
@@ -142,119 +182,19 @@ class RayEngine:
             looked = time.monotonic()
 
 
-def _read(run: "_Run") -> Generator[list[Event], None, None]:
-    """The run's lists; closes the run when its reader leaves, since the engine holds a reference to it."""
-    try:
-        yield []
-        yield from run
-    finally:
-        run.close()
+@dataclass(eq=False)
+class _Run:
+    """A run of so many rows, and the stream of its current replica; `begun` once anything was read."""
 
-
-class _Run(Iterator[list[Event]]):
-    """An iterator over one run's lists of events, for so many rows; `begun` once anything was read."""
-
-    def __init__(
-        self,
-        request: Request,
-        cancel: CancelFlag | None,
-        request_stream: Callable[[Request, bool], Any],
-        forget: Callable[["_Run"], None],
-    ) -> None:
-        self.rows = request.params.num_sequences
-        self.begun = False
-        self._request, self._cancel = request, cancel
-        self._request_stream, self._forget = request_stream, forget
-        self._delivered = DeliveredEvents(self.rows)
-        self._ended: FinishReason | None = None
-        self._over = False
-        self._tries = 1
-        self._stream = request_stream(request, False)
-
-    def cancel_requested(self) -> bool:
-        """Whether cancellation is requested and not yet processed."""
-        return self._ended is None and self._cancel is not None and self._cancel.is_set()
+    rows: int
+    cancel: CancelFlag
+    stream: Any
+    begun: bool = False
+    ended: FinishReason | None = None  # why it must end
 
     def end(self, reason: FinishReason) -> None:
         """End the run, here and in the replica."""
-        if self._ended is None:
-            self._ended = reason
+        if self.ended is None:
+            self.ended = reason
             with suppress(Exception):  # it may have failed already, which the reader sees
-                self._stream.cancel()
-
-    def close(self) -> None:
-        """End the run because its reader leaves."""
-        if not self._over:
-            self.end(FinishReason.CANCELLED)
-            self._leave()
-
-    def __next__(self) -> list[Event]:
-        while not self._over:
-            if self._ended is not None:
-                return self._cancelled()
-            try:
-                found = next(self._stream)
-            except StopIteration:
-                return self._finish(FinishReason.ERROR, DIED)
-            except RequestCancelledError:
-                return self._cancelled()
-            except RayTaskError as error:
-                cause = error.cause
-                if isinstance(cause, Unavailable):  # the replica lives, but its decoder has died
-                    return self._finish(FinishReason.ERROR, DIED)
-                return self._finish(FinishReason.ERROR, f"Decoding failed: {type(cause).__name__}: {cause}")
-            except (RayServeException, RayError):  # its replica has died or is unreachable
-                if self._ended is not None:
-                    continue
-                if self.begun:
-                    return self._finish(FinishReason.ERROR, DIED)
-                self._run_again()
-                continue
-            except BaseException:
-                self.close()
-                raise
-            if isinstance(found, tuple):
-                self._refused(*found)
-                continue
-            self.begun = True
-            self._delivered.add(found)
-            if not self._delivered.unfinished:
-                self._leave()
-            return found
-        raise StopIteration
-
-    def _cancelled(self) -> list[Event]:
-        if self._ended == FinishReason.ERROR and not self.begun:
-            self._leave()
-            raise Unavailable(GONE)
-        return self._finish(FinishReason.CANCELLED)
-
-    def _refused(self, why: str, message: str) -> None:
-        if why == "unavailable":  # Serve is about to replace the replica
-            time.sleep(_LOOK_SECONDS * 2**self._tries)
-            self._run_again()
-            return
-        self._leave()
-        raise ValueError(message)
-
-    def _run_again(self) -> None:
-        """Retry it on another replica; nothing was read yet."""
-        if self._tries >= MAX_TRIES:
-            self._leave()
-            raise Unavailable(DIED_WAITING)
-        self._tries += 1
-        self._stream = self._request_stream(self._request, True)
-        if self._ended is not None:  # another thread ended the previous stream just now
-            self._stream.cancel()
-
-    def _finish(self, reason: FinishReason, message: str | None = None) -> list[Event]:
-        """The last events, which the replica could not send."""
-        self._leave()
-        events = self._delivered.endings(reason, message)
-        if not events:
-            raise StopIteration
-        return events
-
-    def _leave(self) -> None:
-        self._over = True
-        self._forget(self)
+                self.stream.cancel()

@@ -1,22 +1,20 @@
 """Drafts whole windows with a block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036)."""
 
 from collections.abc import Sequence
-from typing import Any, cast
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.head.block import BlockHead
-from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.head import hidden_states_obstacle
 from naive_speculate.speculate.draft.model import DrawnWindow
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
+from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
 from naive_speculate.speculate.sequence import SequenceState
 
 
-class BlockDrafter(BatchDrafter):
+class BlockDrafter(SlotDrafter):
     """Drafts a window with one forward of the pair's block drafter; see `BatchDrafter` for the methods.
 
     Each draft token is drawn from a distribution of its own, so that verification is as for any other drafter. The cache holds
@@ -27,24 +25,15 @@ class BlockDrafter(BatchDrafter):
     about = "Drafts a whole window in one pass from the target's hidden states. For long windows, if one was trained for it."
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        super().__init__(pair, vocab_size, device)
         assert isinstance(pair.head, BlockHead)
-        self.head = pair.head
-        self.layers = self.head.layers
-        self.pool = SlotPool(cast(Any, self.head))
-        self.slots: dict[SequenceState, Slot] = {}
+        super().__init__(pair, vocab_size, device, pair.head)
+        self.head, self.layers = pair.head, pair.head.layers
 
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
         if not isinstance(pair.head, BlockHead):
             return "this pair has no block drafter"
         return hidden_states_obstacle(pair)
-
-    def admit(self, row: SequenceState) -> None:
-        self.slots[row] = self.pool.allocate()
-
-    def release(self, row: SequenceState) -> None:
-        self.pool.free(self.slots.pop(row))
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
         self.slots[row].copy_from(self.slots[source])
@@ -57,13 +46,9 @@ class BlockDrafter(BatchDrafter):
     def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
         self._read(rows, starts, features)
 
-    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        return in_slot_order(self.pool, [self.slots[row] for row in rows], rows, limits, self._propose)
-
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        view = self.pool.view([self.slots[row] for row in rows])
         window = DrawnWindow(rows, limits, self.vocab_size)
-        for logits in self.head.draft([row.token_ids[-1] for row in rows], view).unbind(1):
+        for logits in self.head.draft([row.token_ids[-1] for row in rows], self.view(rows)).unbind(1):
             window.draw(logits)
             if window.full:
                 break
@@ -84,6 +69,6 @@ class BlockDrafter(BatchDrafter):
                 raise ValueError(f"hidden states from position {start} on do not follow the first {slot.num_tokens}")
             slot.keep(start)
         if slots:
-            self.head.read(pad_sequence(list(features), batch_first=True), self.pool.view(slots))
+            self.head.read(pad_sequence(list(features), batch_first=True), self.view(rows))
         for slot, start, states in zip(slots, starts, features, strict=True):
             slot.keep(start + len(states))  # without the padding

@@ -1,59 +1,50 @@
 """Drafts by copying: an index of each row's text, instead of a model, finds what may come next."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
-
-import torch
+from typing import Any
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer import slots
-from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
+from naive_speculate.speculate.draft.suffix_trie import Copy
 from naive_speculate.speculate.sequence import SequenceState
-
-
-class Copy(NamedTuple):
-    """Copied tokens."""
-
-    token_ids: list[int]
-    probs: list[float]  # the index's estimate, for each token, that the text continues with it; nothing is drawn from these
-    source: int | None  # position of the first one in the row's prompt and output; None if it is from elsewhere
-
 
 NOTHING = Copy([], [], None)
 
 
-class TextIndex(Protocol):
-    """An index of one row's text, which grows with the committed tokens."""
+class TextIndex:
+    """An index of one row's text, its own list of tokens; `num_tokens` of them are in it."""
 
-    num_tokens: int  # how many of the text's tokens are in it
+    def __init__(self, token_ids: list[int]) -> None:
+        self.num_tokens = 0
+        self.token_ids = token_ids
 
     def extend(self, end: int) -> None:
         """Add the text's next tokens, up to position `end`."""
-        ...
+        for position in range(self.num_tokens, end):
+            self.append(position)
+            self.num_tokens = position + 1
+
+    def append(self, position: int) -> None:
+        """Add the token at the next position."""
+        raise NotImplementedError
 
 
-Index = TypeVar("Index", bound=TextIndex)
-
-
-class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
-    """Drafts without a model; a subclass defines the index of a text and what is copied from it.
+class CopyingDrafter(BatchDrafter):
+    """Drafts without a model; a subclass has the index of a text (`new_index`) and `copy`.
 
     A proposal is a point mass, so that verification is lossless whatever is copied. `indexes`: the index of each row's text.
     """
 
-    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        super().__init__(pair, vocab_size, device)
-        self.indexes: dict[SequenceState, Index] = {}
+    new_index: type[TextIndex]
 
-    @abstractmethod
-    def new_index(self, token_ids: list[int]) -> Index:
-        """An empty index of a text: a row's own list of tokens."""
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.indexes: dict[SequenceState, Any] = {}
 
-    @abstractmethod
-    def copy(self, index: Index, limit: int) -> Copy:
-        """What may follow the text, at most `limit` tokens."""
+    def copy(self, index: Any, limit: int) -> Copy:
+        """What may follow an index's text, at most `limit` tokens."""
+        raise NotImplementedError
 
     def admit(self, row: SequenceState) -> None:
         self.indexes[row] = self.new_index(row.token_ids)
@@ -65,7 +56,7 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
         self.rewind([row])
 
     def ready(self, row: SequenceState) -> bool:
-        return self.indexes[row].num_tokens == len(row.token_ids)
+        return bool(self.indexes[row].num_tokens == len(row.token_ids))
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         for row in rows:
@@ -82,11 +73,11 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
 
     def proposal(self, rows: Sequence[SequenceState], copies: Sequence[Copy]) -> Proposal:
         """Copies as windows: each ends with a stop token, before a filtered word, or where the row's adaptive window ends."""
-        copies = [_cut(copy, row) for row, copy in zip(rows, copies, strict=True)]
-        found = Proposal.certain(rows, [copy.token_ids for copy in copies], self.vocab_size, self.device)
-        return found._replace(copied_from=[copy.source for copy in copies])
+        windows = [copy.token_ids[: _length(copy, row)] for row, copy in zip(rows, copies, strict=True)]
+        sources = [copy.source if window else None for copy, window in zip(copies, windows, strict=True)]
+        return Proposal.certain(rows, windows, self.vocab_size, self.device)._replace(copied_from=sources)
 
-    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: Any) -> None:
         self.rewind(rows)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
@@ -95,15 +86,13 @@ class CopyingDrafter(BatchDrafter, ABC, Generic[Index]):
             self.indexes[row].extend(len(row.token_ids))
 
 
-def _cut(copy: Copy, row: SequenceState) -> Copy:
-    """A copy up to a stop token, before a filtered word, or to where an adaptive window ends."""
-    if row.pipeline.word_filter is not None:
-        banned = row.pipeline.word_filter.banned(row.output_token_ids, copy.token_ids)
-        for index, (token, tokens) in enumerate(zip(copy.token_ids, banned, strict=False)):
-            if token in tokens:
-                copy = Copy(copy.token_ids[:index], copy.probs[:index], copy.source if index else None)
-                break
+def _length(copy: Copy, row: SequenceState) -> int:
+    """How many tokens of a copy are in its row's window."""
+    word_filter = row.pipeline.word_filter
+    banned = [] if word_filter is None else word_filter.banned(row.output_token_ids, copy.token_ids)
     for index, (token, prob) in enumerate(zip(copy.token_ids, copy.probs, strict=True)):
+        if banned and token in banned[index]:
+            return index
         if token in row.stop_token_ids or not row.window.should_continue(prob):
-            return Copy(copy.token_ids[: index + 1], copy.probs[: index + 1], copy.source)
-    return copy
+            return index + 1
+    return len(copy.token_ids)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -11,10 +11,10 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
-from naive_speculate.infer.slots import Slot, SlotPool
+from naive_speculate.infer.slots import Slot
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.model import DrawnWindow
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
+from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import Tree, TreeSlot, grow
 
@@ -52,7 +52,7 @@ def hidden_states_obstacle(pair: ModelPair) -> str | None:
     return None
 
 
-class HeadDrafter(BatchDrafter):
+class HeadDrafter(SlotDrafter):
     """Drafts with the pair's draft head; see `BatchDrafter` for the methods.
 
     The head's cache has a position for each token except the last: the target's state there, with the next token. Positions
@@ -63,10 +63,9 @@ class HeadDrafter(BatchDrafter):
     about = "A small model that reads the target's own hidden states. Cheap and accurate: trained for this target."
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        super().__init__(pair, vocab_size, device)
         self.head = self.head_of(pair)
+        super().__init__(pair, vocab_size, device, self.head)
         self.layers = self.head.layers
-        self.pool = SlotPool(cast(Any, self.head))
         self.histories: dict[SequenceState, _History] = {}
 
     @staticmethod
@@ -79,11 +78,13 @@ class HeadDrafter(BatchDrafter):
         return hidden_states_obstacle(pair) if isinstance(pair.head, DraftHead) else "this pair has no draft head"
 
     def admit(self, row: SequenceState) -> None:
+        super().admit(row)
         nothing = torch.zeros(0, 0, dtype=self.head.dtype, device=self.head.device)
-        self.histories[row] = _History(self.pool.allocate(), 0, nothing)
+        self.histories[row] = _History(self.slots[row], 0, nothing)
 
     def release(self, row: SequenceState) -> None:
-        self.pool.free(self.histories.pop(row).slot)
+        super().release(row)
+        self.histories.pop(row)
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
         own, other, known = self.histories[row], self.histories[source], len(row.token_ids) - 1
@@ -115,12 +116,8 @@ class HeadDrafter(BatchDrafter):
         for history, count in zip(histories, counts, strict=True):
             history.settle(count)
 
-    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        return in_slot_order(self.pool, [self.histories[row].slot for row in rows], rows, limits, self._propose)
-
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        view = self.pool.view([self.histories[row].slot for row in rows])
-        counts = [len(self.histories[row].states) for row in rows]
+        view, counts = self.view(rows), [len(self.histories[row].states) for row in rows]
         query, states = self._query(rows, counts)
         window = DrawnWindow(rows, limits, self.vocab_size)
         logits, own = self._read(rows, counts, query, states)
@@ -132,9 +129,9 @@ class HeadDrafter(BatchDrafter):
 
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth. A node is read with the head's own state at its parent."""
-        count, slot = len(self.histories[row].states), self.histories[row].slot
+        count = len(self.histories[row].states)
         logits, own = self._read([row], [count], *self._query([row], [count]))
-        states, found = {-1: own[0]}, TreeSlot(slot)
+        states, found = {-1: own[0]}, TreeSlot(self.slots[row])
 
         def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
             token_ids = on_device([[tree.token_ids[node] for node in nodes]], self.head.device)
@@ -173,11 +170,9 @@ class HeadDrafter(BatchDrafter):
         self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Let the head read the states of `_query`; returns logits and its own states after each row's last one."""
-        histories = [self.histories[row] for row in rows]
-        view = self.pool.view([history.slot for history in histories])
         query = on_device(token_ids, self.head.device)
-        found = self.head.forward(query, self.head.fuse(states), view, [count - 1 for count in counts])
-        for history, count in zip(histories, counts, strict=True):
+        found = self.head.forward(query, self.head.fuse(states), self.view(rows), [count - 1 for count in counts])
+        for history, count in zip([self.histories[row] for row in rows], counts, strict=True):
             history.slot.keep(history.start + count)  # without the padding
         return found
 

@@ -6,10 +6,9 @@ import torch
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device, to_lists
-from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, in_slot_order
+from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import Tree, TreeSlot, grow
@@ -18,7 +17,7 @@ _MAX_QUERY = 2
 """Tokens that a window may begin with: after a fully accepted window, the draft model has not processed its last token."""
 
 
-class ModelDrafter(BatchDrafter):
+class ModelDrafter(SlotDrafter):
     """Drafts token by token with the pair's draft model; see `BatchDrafter` for the methods. `slots`: each row's index in the
     draft model's cache."""
 
@@ -26,28 +25,18 @@ class ModelDrafter(BatchDrafter):
     about = "A smaller model drafts. Suits every kind of text that it was trained on."
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        super().__init__(pair, vocab_size, device)
-        assert pair.drafting is not None
-        self.pool = SlotPool(pair.drafting)
-        self.slots: dict[SequenceState, Slot] = {}
+        super().__init__(pair, vocab_size, device, pair.drafting)
         self._trees: dict[SequenceState, TreeSlot] = {}
 
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
-        """See `BatchDrafter.obstacle`."""
         return "this pair has no draft model; use 'prompt_lookup'" if pair.draft is None else None
 
-    def admit(self, row: SequenceState) -> None:
-        """See `BatchDrafter.admit`."""
-        self.slots[row] = self.pool.allocate()
-
     def release(self, row: SequenceState) -> None:
-        """See `BatchDrafter.release`."""
         self._trees.pop(row, None)
-        self.pool.free(self.slots.pop(row))
+        super().release(row)
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
-        """See `BatchDrafter.fork`."""
         if self.slots[source].num_tokens:
             self.slots[row].copy_from(self.slots[source])
             self.slots[row].keep(len(self.history(row)) - 1)
@@ -62,21 +51,15 @@ class ModelDrafter(BatchDrafter):
         return row.token_ids
 
     def ready(self, row: SequenceState) -> bool:
-        """See `BatchDrafter.ready`."""
         return self._missing(row) <= _MAX_QUERY
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
-        """See `BatchDrafter.prefill`."""
         missing = [row for row in rows if not self.ready(row)]
         self.pool.feed([self.slots[row] for row in missing], [self.history(row) for row in missing])
 
-    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        """See `BatchDrafter.propose`."""
-        return in_slot_order(self.pool, [self.slots[row] for row in rows], rows, limits, self._propose)
-
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         query = on_device(self._first_query(rows), self.pool.model.device)
-        view = self.pool.view([self.slots[row] for row in rows])
+        view = self.view(rows)
         window = DrawnWindow(rows, limits, self.vocab_size)
         while True:
             lengths = [query.shape[1] if drawing else 0 for drawing in window.drawing]
@@ -89,7 +72,7 @@ class ModelDrafter(BatchDrafter):
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth."""
         query, slot = self._first_query([row]), self.slots[row]
-        logits = self.pool.compute(self.pool.view([slot]), query, num_logits=1)[0][:, -1]
+        logits = self.pool.compute(self.view([row]), query, num_logits=1)[0][:, -1]
         found = self._trees[row] = TreeSlot(slot)
 
         def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
@@ -98,15 +81,12 @@ class ModelDrafter(BatchDrafter):
         return grow(row, shape, self.vocab_size, logits, read)
 
     def keep_path(self, row: SequenceState, path: Sequence[int]) -> None:
-        """See `BatchDrafter.keep_path`."""
         self._trees.pop(row).keep(path)
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
-        """See `BatchDrafter.commit`."""
         self.rewind(rows)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
-        """See `BatchDrafter.rewind`."""
         for row in rows:
             self.slots[row].keep(len(self.history(row)) - 1)
 

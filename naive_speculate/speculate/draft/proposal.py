@@ -3,8 +3,8 @@
 A new drafter is a class with `propose`, in a file of its own, and a line in the registry (`DRAFTERS` in this package).
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -129,23 +129,33 @@ class BatchDrafter:
         """A step failed: forget everything but the committed tokens."""
 
 
-def in_slot_order(
-    pool: SlotPool,
-    slots: Sequence[Slot],
-    rows: Sequence[SequenceState],
-    limits: Sequence[int],
-    propose: Callable[[Sequence[SequenceState], Sequence[int]], Proposal],
-) -> Proposal:
-    """Propose in the order of the rows' slots, so that a forward covers one slice; the result is in the order of `rows`."""
-    pool.pack(slots)
-    order = sorted(range(len(rows)), key=lambda index: slots[index].row)
-    found = propose([rows[index] for index in order], [limits[index] for index in order])
-    if order == list(range(len(rows))):
-        return found
-    back = sorted(range(len(rows)), key=order.__getitem__)
-    at = on_device(back, found.token_ids.device)
-    probs, model_probs = (None if each is None else each[at] for each in (found.probs, found.model_probs))
-    return Proposal(found.token_ids[at], probs, [found.lengths[index] for index in back], None, model_probs)
+class SlotDrafter(BatchDrafter):
+    """A drafter whose model has a cache; `slots` has the slot of each row in it. A subclass proposes with `_propose`."""
+
+    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device, model: Any) -> None:
+        super().__init__(pair, vocab_size, device)
+        self.pool = SlotPool(model)
+        self.slots: dict[SequenceState, Slot] = {}
+
+    def admit(self, row: SequenceState) -> None:
+        self.slots[row] = self.pool.allocate()
+
+    def release(self, row: SequenceState) -> None:
+        self.pool.free(self.slots.pop(row))
+
+    def view(self, rows: Sequence[SequenceState]) -> Any:
+        """The rows' slots, as the cache of a forward."""
+        return self.pool.view([self.slots[row] for row in rows])
+
+    def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        """See `BatchDrafter.propose`; in the order of the rows' slots, so that a forward covers one slice of the cache."""
+        self.pool.pack([self.slots[row] for row in rows])
+        order = sorted(range(len(rows)), key=lambda index: self.slots[rows[index]].row)
+        found = self._propose([rows[index] for index in order], [limits[index] for index in order])
+        return found if order == sorted(order) else merge([found], [order], self.vocab_size)
+
+    def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        raise NotImplementedError
 
 
 def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: int) -> Proposal:

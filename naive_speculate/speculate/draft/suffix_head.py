@@ -11,7 +11,7 @@ import torch
 from naive_speculate.events.record import StepRecord
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.head import HeadDrafter
-from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, merge
+from naive_speculate.speculate.draft.proposal import Proposal, merge
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.window import CopyOrAskWindow, Window
@@ -21,7 +21,7 @@ MIN_MATCH = 2
 after a match of one token, 1.1 after two, 1.6 after three and 3.6 after eight or more."""
 
 
-class SuffixHeadDrafter(BatchDrafter):
+class SuffixHeadDrafter(HeadDrafter):
     """Copies as `SuffixDrafter` or drafts as `HeadDrafter`; see `BatchDrafter` for the methods.
 
     Both follow every row. The head reads the target's states of copied tokens together, when it is next used.
@@ -34,59 +34,56 @@ class SuffixHeadDrafter(BatchDrafter):
         super().__init__(pair, vocab_size, device)
         self.suffix = SuffixDrafter(pair, vocab_size, device)
         self.suffix.min_match = MIN_MATCH
-        self.head = HeadDrafter(pair, vocab_size, device)
-        self.layers = self.head.layers
-
-    @classmethod
-    def obstacle(cls, pair: ModelPair) -> str | None:
-        return HeadDrafter.obstacle(pair)
 
     def admit(self, row: SequenceState) -> None:
+        super().admit(row)
         self.suffix.earlier = self.earlier
-        self.head.admit(row)
         self.suffix.admit(row)
 
     def release(self, row: SequenceState) -> None:
-        self.head.release(row)
+        super().release(row)
         self.suffix.release(row)
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
+        super().fork(row, source)
         self.suffix.fork(row, source)
-        self.head.fork(row, source)
+
+    def room(self, row: SequenceState) -> int:
+        return row.room - 1
 
     def ready(self, row: SequenceState) -> bool:
-        return self.suffix.ready(row) and self.head.ready(row)
-
-    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
-        self.head.observe(rows, starts, features)
+        return self.suffix.ready(row) and super().ready(row)
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         self.suffix.prefill(rows)
-        self.head.prefill(rows)
+        super().prefill(rows)
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         own = [_limits(row.window, limit) for row, limit in zip(rows, limits, strict=True)]
         copies = self.suffix.copies(rows, [to_copy for to_copy, _ in own])
-        asks = [not copy.token_ids and to_ask > 0 for copy, (_, to_ask) in zip(copies, own, strict=True)]
-        asking = [index for index, row in enumerate(rows) if asks[index] and self.head.room(row) > 0]
+        asking = [
+            index
+            for index, row in enumerate(rows)
+            if not copies[index].token_ids and own[index][1] > 0 and super(SuffixHeadDrafter, self).room(row) > 0
+        ]
         copying = [index for index in range(len(rows)) if index not in asking]
-        parts, groups = [], [group for group in (asking, copying) if group]
         for index, row in enumerate(rows):
             if isinstance(row.window, CopyOrAskWindow):
                 row.window.use(index in copying)
+        parts, groups = [], [group for group in (asking, copying) if group]
         if asking:
-            parts.append(self.head.propose([rows[index] for index in asking], [own[index][1] for index in asking]))
+            parts.append(super().propose([rows[index] for index in asking], [own[index][1] for index in asking]))
         if copying:
             parts.append(self.suffix.proposal([rows[index] for index in copying], [copies[index] for index in copying]))
         return parts[0] if len(parts) == 1 else merge(parts, groups, self.vocab_size)
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         self.suffix.commit(rows, records, None)
-        self.head.commit(rows, records, features)
+        super().commit(rows, records, features)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
         self.suffix.rewind(rows)
-        self.head.rewind(rows)
+        super().rewind(rows)
 
 
 def _limits(window: Window, limit: int) -> tuple[int, int]:

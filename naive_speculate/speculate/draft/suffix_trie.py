@@ -7,6 +7,8 @@ position of that occurrence, until it occurs again. So text that never repeats t
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from operator import mul
 from typing import NamedTuple
 
 MAX_DEPTH = 24  # the longest counted sequences, in tokens; vLLM's default
@@ -44,12 +46,17 @@ class Node:
 Branch = Node | Place
 
 
-class Path(NamedTuple):
-    """The likeliest continuation of a match."""
+class Copy(NamedTuple):
+    """Copied tokens."""
 
     token_ids: list[int]
-    probs: list[float]  # the probability of the path up to each token
-    end: int  # position of the last one where the path occurs in its text
+    probs: list[float]  # the index's estimate, for each token, that the text continues with it; nothing is drawn from these
+    source: int | None  # position of the first one in the row's prompt and output; None if it is from elsewhere
+
+    @property
+    def score(self) -> float:
+        """The expected number of accepted tokens."""
+        return sum(accumulate(self.probs, mul))
 
 
 class SuffixTrie:
@@ -133,19 +140,21 @@ class SuffixTrie:
                 branch = (text, position + 1)
         return branch
 
-    def follow(self, branch: Branch, limit: int, min_prob: float) -> Path:
+    def follow(self, branch: Branch, limit: int, min_prob: float) -> Copy:
         """Follow the heaviest branches, at most `limit` tokens and until the path's probability falls below `min_prob`."""
         token_ids: list[int] = []
         probs: list[float] = []
-        prob, end = 1.0, -1
+        whole, end = 1.0, -1
         while len(token_ids) < limit:
             if isinstance(branch, Node) and branch.weight == 0 and self._text is not None:
                 branch = (self._text, branch.last)  # as deep as the trie goes
+            prob = 1.0
             if isinstance(branch, Node):
                 if branch.weight == 0:
                     break
-                prob *= branch.weight / branch.num_followed
-                if prob < min_prob:
+                prob = branch.weight / branch.num_followed
+                whole *= prob
+                if whole < min_prob:
                     break
                 token = branch.heaviest
                 branch = branch.children[token]
@@ -158,7 +167,7 @@ class SuffixTrie:
                 token, branch = text[end], (text, end)
             token_ids.append(token)
             probs.append(prob)
-        return Path(token_ids, probs, end)
+        return Copy(token_ids, probs, end + 1 - len(token_ids) if token_ids else None)
 
     def _grown(self, leaf: Place, depth: int) -> Node:
         """A node for a sequence that has occurred once so far."""
@@ -198,14 +207,14 @@ class EarlierOutputs:
             if len(self._outputs) > self.max_outputs:
                 self._trie.remove(self._outputs.popleft())
 
-    def paths(self, text: Sequence[int], limits: Callable[[int], int], min_prob: float) -> list[Path]:
+    def copies(self, text: Sequence[int], limits: Callable[[int], int], min_prob: float) -> list[Copy]:
         """The continuations of a text's ends, shortest end first, as far as they occur in any output. `limits`: the most tokens
-        of a path, by the number of matched tokens; `min_prob`: see `SuffixTrie.follow`."""
+        of a copy, by the number of matched tokens; `min_prob`: see `SuffixTrie.follow`."""
         found = []
         with self._lock:
             for length in range(1, min(len(text), self._trie.max_depth - 1) + 1):
                 branch = self._trie.find(text[len(text) - length :])
                 if branch is None:
                     break
-                found.append(self._trie.follow(branch, limits(length), min_prob))
+                found.append(self._trie.follow(branch, limits(length), min_prob)._replace(source=None))
         return found

@@ -103,31 +103,23 @@ class TranslatedHistory:
         earlier tokens are unchanged."""
         self._stands = len(self.token_ids)
         while self._seen < len(token_ids):
-            token, known = token_ids[self._seen], self._known(token_ids[self._seen])
+            token = token_ids[self._seen]
+            known = self._translation.to_draft.get(token)
+            known = known if known is not None and known < self._num_ids else None
+            # Whether both hold the same text, with some since the last special token.
+            agrees = self._marks[-1] == (self._seen, len(self.token_ids)) and self._marks[0][1] < len(self.token_ids)
             if token not in self._translation.target_bytes:
                 self._append_special(token, known)
-            elif known is not None and self._goes_on:
-                self._append(known)
+            elif known is not None and agrees:
+                self.token_ids.append(known)
+                self._seen += 1
+                self._marks.append((self._seen, len(self.token_ids)))
             else:
                 self._encode(token_ids)
         if not self.token_ids:
             self.token_ids.append(self._translation.filler)
             self._marks = [(self._seen, 1)]
         return self._stands
-
-    @property
-    def _goes_on(self) -> bool:
-        """Whether both hold the same text, with some since the last special token."""
-        return self._marks[-1] == (self._seen, len(self.token_ids)) and self._marks[0][1] < len(self.token_ids)
-
-    def _known(self, token: int) -> int | None:
-        known = self._translation.to_draft.get(token)
-        return known if known is None or known < self._num_ids else None
-
-    def _append(self, known: int) -> None:
-        self.token_ids.append(known)
-        self._seen += 1
-        self._marks.append((self._seen, len(self.token_ids)))
 
     def _append_special(self, token: int, known: int | None) -> None:
         opening = self._translation.opening
