@@ -1,4 +1,4 @@
-"""Decodes many requests at once: the engine protocol and its implementations."""
+"""Decodes many requests at once: the engine interface and its implementations."""
 
 from naive_speculate.serving.local import LocalEngine
 from naive_speculate.serving.protocol import About, Engine, Load, Request, Unavailable

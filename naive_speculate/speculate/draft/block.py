@@ -43,9 +43,6 @@ class BlockDrafter(SlotDrafter):
         """See `BatchDrafter.room`; a window ends with the block, and nothing can be drafted without a state of the target."""
         return min(row.room, self.head.block_size) - 1 if self.slots[row].num_tokens else 0
 
-    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
-        self._read(rows, starts, features)
-
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         window = DrawnWindow(rows, limits, self.vocab_size)
         for logits in self.head.draft([row.token_ids[-1] for row in rows], self.view(rows)).unbind(1):
@@ -59,9 +56,9 @@ class BlockDrafter(SlotDrafter):
         kept = [record.outcome.num_accepted + 1 for record in records]
         going = [index for index, row in enumerate(rows) if not row.ended]  # the others may have kept less
         starts = [len(rows[index].token_ids) - 1 - kept[index] for index in going]
-        self._read([rows[index] for index in going], starts, [features[index, : kept[index]] for index in going])
+        self.observe([rows[index] for index in going], starts, [features[index, : kept[index]] for index in going])
 
-    def _read(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
+    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
         """Read the target's states from these positions on."""
         slots = [self.slots[row] for row in rows]
         for slot, start in zip(slots, starts, strict=True):

@@ -103,7 +103,12 @@ class HeadDrafter(SlotDrafter):
 
     def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
         for row, start, states in zip(rows, starts, features, strict=True):
-            self._append(row, start, states)
+            history = self.histories[row]
+            if not history.start <= start <= history.end:
+                known = f"those of positions {history.start} to {history.end}"
+                raise ValueError(f"hidden states from position {start} on do not follow {known}")
+            before = history.states[: start - history.start]
+            history.states = torch.cat([before, states]) if len(before) else states
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """See `BatchDrafter.prefill`; the last state is left for the window."""
@@ -150,21 +155,11 @@ class HeadDrafter(SlotDrafter):
             history, kept = self.histories[row], record.outcome.num_accepted + 1
             if history.slot.num_tokens >= history.end:  # a window was drafted
                 history.settle(len(history.states))
-            self._append(row, len(row.token_ids) - 1 - kept, states[:kept])
+            self.observe([row], [len(row.token_ids) - 1 - kept], [states[:kept]])
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
         for row in rows:
             self.histories[row].settle(0)
-
-    def _append(self, row: SequenceState, start: int, states: torch.Tensor) -> None:
-        """Append the target's states from position `start` on."""
-        history = self.histories[row]
-        if not history.start <= start <= history.end:
-            raise ValueError(
-                f"hidden states from position {start} on do not follow those of positions {history.start} to {history.end}"
-            )
-        known = history.states[: start - history.start]
-        history.states = torch.cat([known, states]) if len(known) else states
 
     def _read(
         self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: torch.Tensor

@@ -146,25 +146,19 @@ class SuffixTrie:
         probs: list[float] = []
         whole, end = 1.0, -1
         while len(token_ids) < limit:
-            if isinstance(branch, Node) and branch.weight == 0 and self._text is not None:
-                branch = (self._text, branch.last)  # as deep as the trie goes
-            prob = 1.0
-            if isinstance(branch, Node):
-                if branch.weight == 0:
-                    break
-                prob = branch.weight / branch.num_followed
-                whole *= prob
-                if whole < min_prob:
-                    break
-                token = branch.heaviest
+            if isinstance(branch, Node) and branch.weight:
+                token, prob = branch.heaviest, branch.weight / branch.num_followed
                 branch = branch.children[token]
-                end = branch.last if isinstance(branch, Node) else branch[1]
-            else:
-                text, position = branch
-                if position + 1 == len(text):
+            else:  # a place in a text; in the only text also where the trie is not deeper
+                text, position = (self._text or (), branch.last) if isinstance(branch, Node) else branch
+                if position + 1 >= len(text):
                     break
-                end = position + 1
-                token, branch = text[end], (text, end)
+                token, prob = text[position + 1], 1.0
+                branch = (text, position + 1)
+            whole *= prob
+            if whole < min_prob:
+                break
+            end = branch.last if isinstance(branch, Node) else branch[1]
             token_ids.append(token)
             probs.append(prob)
         return Copy(token_ids, probs, end + 1 - len(token_ids) if token_ids else None)
