@@ -1,6 +1,6 @@
 // The room that explains why two texts differ. `explain` opens it from anywhere, with texts or empty.
 
-import { Question, room } from "./room.js";
+import { Question, reveal, room } from "./room.js";
 
 const PATIENCE_MS = 600000; // others may measure before
 let view = null;
@@ -54,10 +54,6 @@ class Comparison {
     if (!value) return;
     const { words } = JSON.parse(value);
     this.question.end("");
-    this.found.hidden = !words; // a toast says why
-    this.found.innerHTML = words ?? ""; // escaped on the server
-    if (!words) return;
-    this.found.focus({ preventScroll: true });
-    this.found.scrollIntoView({ block: "nearest" });
+    reveal(this.found, words); // without words, a toast says why
   }
 }

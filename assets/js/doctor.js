@@ -2,7 +2,7 @@
 
 import { copyBy } from "./plain_text.js";
 import { plot } from "./plot.js";
-import { NO_ANSWER, Question, room } from "./room.js";
+import { NO_ANSWER, Question, reveal, room } from "./room.js";
 
 export function mount(component) {
   const { trigger, props, server, watch } = component;
@@ -32,12 +32,9 @@ export function mount(component) {
     if (!props.value) return;
     const { words, report, charts } = JSON.parse(props.value);
     question.end(words ? "Done: see the results below." : "");
-    found.hidden = !words; // old results do not belong to a new log
+    reveal(found, words, found.querySelector(".ns-findings-words"));
     if (!words) return;
-    found.querySelector(".ns-findings-words").innerHTML = words; // escaped on the server
     form.querySelector("pre").textContent = report;
     for (const [name, figure] of Object.entries(charts)) plot(found.querySelector(`[data-chart="${name}"]`), figure);
-    found.focus({ preventScroll: true });
-    found.scrollIntoView({ block: "nearest" });
   });
 }

@@ -30,6 +30,15 @@ export function svg(tag, attributes, ...children) {
   return node;
 }
 
+export const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+
+// A dialog outside the page's layout, which a click beside it or on [data-close] closes.
+export function modal(dialog) {
+  document.body.append(dialog);
+  dialog.addEventListener("click", ({ target }) => { if (target === dialog || target.closest("[data-close]")) dialog.close(); });
+  return dialog;
+}
+
 export const finder = (root) => (selector) => root.querySelector(selector);
 
 // Uses the browser's storage; null if that is forbidden.

@@ -1,6 +1,6 @@
 // The glossary: a card with the meaning of a hovered, focused or tapped term, and a dialog with all terms, which a click opens.
 
-import { make } from "./dom.js";
+import { make, modal } from "./dom.js";
 import { placeNear } from "./tip.js";
 
 const LINKS = "a[href^='#term-']";
@@ -8,8 +8,7 @@ const CROSSING_MS = 200; // the pointer may cross the gap between a term and its
 const entryOf = (link) => document.getElementById(link.getAttribute("href").slice(1));
 
 export function mount({ element }) {
-  const dialog = element.querySelector("dialog");
-  document.body.append(dialog); // outside the page's layout
+  const dialog = modal(element.querySelector("dialog"));
   const card = new Card();
   const open = (term) => {
     card.hide();
@@ -24,7 +23,6 @@ export function mount({ element }) {
     const link = event.target.closest?.(`${LINKS}, [data-glossary]`);
     if (!link) {
       if (!card.node.contains(event.target)) card.hide();
-      if (event.target === dialog || event.target.closest?.("[data-close]")?.closest("dialog") === dialog) dialog.close();
       return;
     }
     event.preventDefault();

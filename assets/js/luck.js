@@ -16,44 +16,36 @@ export function luckOf({ sums, started }) {
   return { ...found, sentence: sentenceOf(found, sums.variance), note: noteOf(found) };
 }
 
-// The same at each position of the window: mean α over the steps that reached it, and the standard deviation of the observed rate.
-export function luckByPlace(rounds) {
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const mean = (values) => sum(values) / values.length;
+
+// The steps' values of this name, by position in the window.
+function byPlace(rounds, name) {
   const places = [];
-  for (const { alphas } of rounds) {
-    alphas.forEach((alpha, n) => {
-      const place = places[n] ??= { count: 0, expected: 0, variance: 0 };
-      place.count += 1;
-      place.expected += alpha;
-      place.variance += alpha * (1 - alpha);
-    });
-  }
-  return places.map(({ count, expected, variance }, n) =>
-    ({ place: n + 1, alpha: expected / count, deviation: Math.sqrt(variance) / count, count }));
+  for (const round of rounds) round[name].forEach((value, n) => (places[n] ??= []).push(value));
+  return places;
 }
+
+// The same at each position of the window: mean α over the steps that reached it, and the standard deviation of the observed rate.
+export const luckByPlace = (rounds) => byPlace(rounds, "alphas").map((alphas, n) => ({
+  place: n + 1, alpha: mean(alphas), deviation: Math.sqrt(sum(alphas.map((alpha) => alpha * (1 - alpha)))) / alphas.length, count: alphas.length,
+}));
 
 // Whether a run's draft tokens, drawn or the most probable ones, would be accepted more often the other way, by position; null if
 // unknown.
 export function otherWay({ rounds, started }) {
-  const places = [];
-  for (const { alphas, others } of rounds) {
-    others.forEach((other, n) => {
-      const place = places[n] ??= { count: 0, own: 0, other: 0 };
-      place.count += 1;
-      place.own += alphas[n];
-      place.other += other;
-    });
-  }
+  const places = byPlace(rounds, "others");
   if (!places.length) return null;
-  const total = (name) => places.reduce((sum, place) => sum + place[name], 0);
-  const [own, other] = [total("own") / total("count"), total("other") / total("count")];
+  const own = mean(rounds.flatMap(({ alphas, others }) => alphas.slice(0, others.length)));
+  const other = mean(places.flat());
   const name = started.settings?.draft_sampling === "argmax" ? "sampled" : "argmax";
   const verdict = Math.abs(own - other) < 0.005 ? "no difference" : other > own ? "better for this run" : "worse for this run";
-  return { name, sentence: `${name === "argmax" ? "Argmax" : "Sampled"} drafts: ${two(other)}, ${verdict}`, shares: places.map((place) => place.other / place.count) };
+  return { name, sentence: `${name === "argmax" ? "Argmax" : "Sampled"} drafts: ${two(other)}, ${verdict}`, shares: places.map(mean) };
 }
 
 function sentenceOf({ alpha, deviation, observed, whole }, variance) {
   if (whole) return `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
-  if (!variance) return `This draft's exact α is ${two(alpha)}, without any chance`;
+  if (!variance) return `This draft's exact α is ${two(alpha)}; nothing was left to chance`;
   const off = (observed - alpha) / deviation;
   const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
   return `This draft's exact α is ${spread(alpha, deviation)}; observed ${two(observed)}, ${said}`;

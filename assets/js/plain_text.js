@@ -1,5 +1,7 @@
 // The text without rejected and discarded tokens: for screen readers, for the "Clean text" switch, and for the clipboard.
 
+import { write } from "./dom.js";
+
 export class PlainText {
   constructor(root) {
     this.root = root;
@@ -17,8 +19,8 @@ export class PlainText {
 
   draw(text, started) {
     const prompt = started.prompt || (started.prompt_texts || []).join("");
-    if (this.prompt.textContent !== prompt) this.prompt.textContent = prompt;
-    if (this.text.textContent !== text) this.text.textContent = text;
+    write(this.prompt, prompt);
+    write(this.text, text);
   }
 
   turn(on) {

@@ -3,7 +3,7 @@
 // layout is in the template.
 
 import { missed } from "./connection.js";
-import { inLanguage } from "./dom.js";
+import { inLanguage, write } from "./dom.js";
 import { offerPicture } from "./downloads.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
@@ -35,8 +35,7 @@ export function plot(place, figure) {
   state.figure = translated(figure);
   // The takeaway is text of the page: it wraps, and screen readers find it.
   const takeaway = figure.layout.meta || "";
-  const line = place.previousElementSibling.lastElementChild;
-  if (line.textContent !== takeaway) line.textContent = takeaway;
+  write(place.previousElementSibling.lastElementChild, takeaway);
   place.setAttribute("aria-label", `${state.title}. ${inLanguage(takeaway)}`);
   enqueue(place);
 }

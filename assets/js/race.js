@@ -2,7 +2,7 @@
 // drafts; once both are known they are replayed together, at true speed or slower, and the result appears between them.
 
 import { explain } from "./differ.js";
-import { finder, make } from "./dom.js";
+import { finder, make, write } from "./dom.js";
 import { Player } from "./player.js";
 import { OUTPUT } from "./tokens.js";
 import { isGreedy } from "./verdict_words.js";
@@ -153,8 +153,6 @@ function partedAt(settings, plain, drafts) {
   const both = Math.min(plain.ids.length, drafts.ids.length);
   return plain.ids.findIndex((id, n) => n < both && id !== drafts.ids[n]);
 }
-
-const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
 class Lane {
   constructor(box, now) {

@@ -33,6 +33,15 @@ export class Question {
   }
 }
 
+// Shows what the server found: `words`, escaped there, in a `place` within `found`, which is hidden without words.
+export function reveal(found, words, place = found) {
+  found.hidden = !words; // old results do not belong to a new question
+  place.innerHTML = words ?? "";
+  if (!words) return;
+  found.focus({ preventScroll: true });
+  found.scrollIntoView({ block: "nearest" });
+}
+
 // The element of a component's room, with its event handlers.
 export function room({ element }) {
   const box = element.querySelector(".ns-room");

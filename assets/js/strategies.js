@@ -1,10 +1,9 @@
 // A dialog: what each strategy would have accepted of the run's draft tokens. A button below the chart of accepted lengths opens it.
 
-import { button } from "./dom.js";
+import { button, modal } from "./dom.js";
 
 export function mount({ element, server, trigger }) {
-  const dialog = element.querySelector("dialog");
-  document.body.append(dialog); // outside the page's layout
+  const dialog = modal(element.querySelector("dialog"));
   const [said, body] = [".ns-others-said", ".ns-others-body"].map((name) => dialog.querySelector(name));
   const open = async () => {
     const run = document.querySelector(".ns-stage").dataset.run;
@@ -25,9 +24,6 @@ export function mount({ element, server, trigger }) {
   const opener = button("", "Other strategies", open);
   opener.title = "What other strategies would have accepted of the same draft tokens";
   opener.setAttribute("aria-haspopup", "dialog");
-  dialog.addEventListener("click", (event) => {
-    if (event.target === dialog || event.target.closest("[data-close]")) dialog.close();
-  });
   dialog.addEventListener("change", ({ target }) => body.classList.toggle("ns-only-parting", target.checked));
   const offer = () => {
     const tools = document.querySelector("#chart-lengths + .ns-pictures");

@@ -23,7 +23,6 @@ from ui.experiments.lessons.text import filled, inline, read_steps, to_html
 
 _IN_ORDER = (slow, verify, accept, unchanged, overlap, window_length, temperature, batch, slower, drafters, ties)
 LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _IN_ORDER)
-EXERCISES = "Exercises"  # the title of every lesson's last step; it has no view of its own
 
 
 def titles() -> list[str]:
