@@ -25,47 +25,33 @@ class BlockAttention(nn.Module):
         super().__init__()
         d, self.head_dim = config.hidden_size, config.head_dim
         queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
-        self.groups = queries // keys
         self.q_proj, self.k_proj = nn.Linear(d, queries, bias=False), nn.Linear(d, keys, bias=False)
         self.v_proj, self.o_proj = nn.Linear(d, keys, bias=False), nn.Linear(queries, d, bias=False)
         self.q_norm = Qwen3RMSNorm(self.head_dim, eps=config.rms_norm_eps)
         self.k_norm = Qwen3RMSNorm(self.head_dim, eps=config.rms_norm_eps)
 
-    def forward(self, blocks: Tensor, states: Tensor, rotations: list[KeysValues], before: Tensor) -> Tensor:
+    def forward(self, blocks: Tensor, states: Tensor, rotation: KeysValues, seen: Tensor) -> Tensor:
         """Attend.
 
         Args:
-            blocks: Normed residual stream of the blocks, `[rows, blocks, block_size, d]`.
+            blocks: Normed residual stream of the blocks, side by side, `[rows, tokens, d]`.
             states: The target's fused and normed states, `[rows, positions, d]`.
-            rotations: Cosines and sines of `states` and of the blocks' positions, these flat.
-            before: Which states are before each block, bool `[rows, 1, blocks, 1, positions]`.
+            rotation: Cosines and sines of the positions of `states` and `blocks`, `[rows, positions + tokens, head_dim]`.
+            seen: What each token attends to, bool `[rows, 1, tokens, positions + tokens]`.
         """
-        _, count, size, _ = blocks.shape
-        flat = blocks.flatten(1, 2)
-        queries = _rotated(self._heads(self.q_proj(flat), self.q_norm), rotations[1]).unflatten(2, (count, size))
-        keys, values = self._keys_values(states, rotations[0])
-        own_keys, own_values = (x.unflatten(2, (count, size)) for x in self._keys_values(flat, rotations[1]))
-        scores = torch.einsum("rhbqd,rhkd->rhbqk", queries, keys).masked_fill(~before, -torch.inf)
-        scores = torch.cat([scores, queries @ own_keys.transpose(-1, -2)], -1) * self.head_dim**-0.5
-        weights = torch.softmax(scores, -1)
-        split = states.shape[1]
-        attended = torch.einsum("rhbqk,rhkd->rhbqd", weights[..., :split], values) + weights[..., split:] @ own_values
-        result: Tensor = self.o_proj(attended.permute(0, 2, 3, 1, 4).flatten(3))
+        read, (cos, sin) = torch.cat([states, blocks], 1), (table[:, None] for table in rotation)
+        queries, keys = self._heads(self.q_proj(blocks), self.q_norm), self._heads(self.k_proj(read), self.k_norm)
+        first = states.shape[1]
+        queries = queries * cos[:, :, first:] + rotate_half(queries) * sin[:, :, first:]
+        keys, values = keys * cos + rotate_half(keys) * sin, self._heads(self.v_proj(read))
+        attended = F.scaled_dot_product_attention(queries, keys.to(values), values, seen, enable_gqa=True)
+        result: Tensor = self.o_proj(attended.transpose(1, 2).flatten(2))
         return result
-
-    def _keys_values(self, read: Tensor, rotation: KeysValues) -> KeysValues:
-        keys = _rotated(self._heads(self.k_proj(read), self.k_norm), rotation)
-        return keys.repeat_interleave(self.groups, 1), self._heads(self.v_proj(read)).repeat_interleave(self.groups, 1)
 
     def _heads(self, projected: Tensor, norm: nn.Module | None = None) -> Tensor:
         """`[rows, heads, tokens, head_dim]`."""
         heads = projected.unflatten(-1, (-1, self.head_dim))
         return (heads if norm is None else norm(heads)).transpose(1, 2)
-
-
-def _rotated(heads: Tensor, rotation: KeysValues) -> Tensor:
-    cos, sin = (table[:, None] for table in rotation)
-    return heads * cos + rotate_half(heads) * sin
 
 
 class BlockLayer(nn.Module):
@@ -77,9 +63,9 @@ class BlockLayer(nn.Module):
         self.input_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.post_attention_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
-    def forward(self, blocks: Tensor, states: Tensor, rotations: list[KeysValues], before: Tensor) -> Tensor:
+    def forward(self, blocks: Tensor, states: Tensor, rotation: KeysValues, seen: Tensor) -> Tensor:
         """The residual stream of the blocks after this layer; see `BlockAttention`."""
-        blocks = blocks + self.self_attn(self.input_layernorm(blocks), states, rotations, before)
+        blocks = blocks + self.self_attn(self.input_layernorm(blocks), states, rotation, seen)
         result: Tensor = blocks + self.mlp(self.post_attention_layernorm(blocks))
         return result
 
@@ -105,18 +91,19 @@ class BlockModel(ReadsTarget):
     def loss(self, batch: Batch, variation: float) -> tuple[Tensor, list[Tensor]]:
         """As `HeadModel.loss`, of random blocks; a draft step is a position of the block."""
         firsts, indices = self._blocks(batch)
-        size, length = self.block_size, batch.tokens.shape[1]
-        positions = torch.arange(length, device=firsts.device)
-        places = (firsts[..., None] + torch.arange(size, device=firsts.device)).flatten(1)
-        tokens = torch.full((*firsts.shape, size), self.mask_token_id, device=firsts.device)
-        tokens[..., 0] = batch.tokens.gather(1, firsts)
-        blocks = F.embedding(tokens, self.embeddings)
-        states = self.hidden_norm(self.fc(batch.states))
-        rotations = [self.rotary(states, at) for at in (positions[None], places)]
-        before = (positions < firsts[..., None])[:, None, :, None]
+        size, device = self.block_size, firsts.device
+        offsets = torch.arange(firsts.shape[1] * size, device=device)
+        own, begins = offsets // size, firsts.repeat_interleave(size, 1)
+        places = begins + offsets % size
+        tokens = torch.where(begins == places, batch.tokens.gather(1, begins), self.mask_token_id)
+        blocks, states = F.embedding(tokens, self.embeddings), self.hidden_norm(self.fc(batch.states))
+        positions = torch.arange(states.shape[1], device=device).expand(len(states), -1)
+        before = positions[:, None] < begins[..., None]
+        seen = torch.cat([before, (own == own[:, None]).expand(len(states), -1, -1)], -1)[:, None]
+        rotation = self.rotary(states, torch.cat([positions, places], 1))
         for layer in self.layers:
-            blocks = layer(blocks, states, rotations, before)
-        hidden = self.norm(blocks)
+            blocks = layer(blocks, states, rotation, seen)
+        hidden = self.norm(blocks).unflatten(1, (-1, size))
         total, weights, accepted = hidden.new_zeros(()), 0.0, []
         for step in range(size - 1):
             index = indices[..., step]

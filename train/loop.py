@@ -63,7 +63,9 @@ class Training:
         self.name, self.model, self.loss, self.recipe, self.work = name, model, loss, recipe, work
         self.settings = settings | {"recipe": asdict(recipe)}
         learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.AdamW(learned, lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.0)
+        self.optimizer = torch.optim.AdamW(learned, lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+        cpu = self.device.type == "cpu"
+        self.mixed = torch.cpu._is_avx512_bf16_supported() if cpu else torch.cuda.is_bf16_supported()  # products in bfloat16
         self.updates, self.epoch, self.tokens, self.seconds = 0, 0, 0, 0.0
         self.path = work / f"{name}.pt"
 
@@ -103,7 +105,8 @@ class Training:
         warm = min(1.0, (self.updates + 1) / self.recipe.warmup)
         group = self.optimizer.param_groups[0]
         group["lr"] = self.recipe.rate * warm * min(1.0, max(0.0, 1 - spent) / self.recipe.decay)
-        loss, _ = self.loss(batch.to(self.device))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
+            loss, _ = self.loss(batch.to(self.device))
         if not torch.isfinite(loss):
             raise TrainingError(f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try a lower rate")
         loss.backward()

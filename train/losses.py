@@ -22,10 +22,10 @@ def token_loss(logits: Tensor, batch: Batch, index_of: Tensor, variation: float)
         tuple: The mean loss; and the mean shares of drafts accepted at temperature 1 and at temperature 0, shape `[2]`.
     """
     index = index_of[batch.top_ids]
-    log_q = torch.log_softmax(logits, -1)
+    log_q = torch.log_softmax(logits.float(), -1)
     known_log_q = log_q.gather(-1, index.clamp_min(0)).masked_fill(index < 0, 0.0)
     p = batch.top_probs.masked_fill(index < 0, 0.0)
     overlap = torch.minimum(p, known_log_q.exp()).sum(-1)
     loss = -(p * known_log_q).sum(-1) + variation * (1 - overlap)
-    greedy = logits.detach().argmax(-1) == index[:, 0]
+    greedy = (index[:, 0] >= 0) & (known_log_q[:, 0] == log_q.amax(-1)).detach()
     return loss.mean(), torch.stack([overlap.detach().mean(), greedy.float().mean()])
