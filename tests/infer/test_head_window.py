@@ -42,18 +42,6 @@ def pairs(tmp_path_factory) -> tuple[ModelPair, ModelPair]:
     return fast_and_slow(tmp_path_factory.mktemp("head"))
 
 
-@pytest.fixture(scope="module", params=["normed", "deep", "adding", "eagle 3.1"])
-def other_pairs(request, tmp_path_factory) -> tuple[ModelPair, ModelPair]:
-    """With heads of other kinds: whose residual is the normed state, of three layers, one that adds states to embeddings."""
-    how = {
-        "normed": {"norm_before_residual": True},
-        "deep": {"layers": 3},
-        "adding": {"layers": 2, "adds": True},
-        "eagle 3.1": {"norm_output": True, "normed_layers": True},
-    }
-    return fast_and_slow(tmp_path_factory.mktemp(request.param), **how[request.param])
-
-
 @pytest.fixture
 def begun(monkeypatch) -> list[list[int]]:
     """Where each row's last known state was, for each call that drafted."""
@@ -125,10 +113,19 @@ def test_rows_whose_cache_is_empty_begin_as_they_do_alone(pairs, begun, prompts)
     assert any(len(set(last)) > 1 for last in begun)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_heads_of_other_kinds(other_pairs, made, temperature):
+@pytest.mark.parametrize(
+    ("how", "temperature"),
+    [
+        ({"norm_before_residual": True}, 0.0),
+        ({"layers": 3}, 0.8),
+        ({"layers": 2, "adds": True}, 0.0),
+        ({"norm_output": True, "normed_layers": True}, 0.8),
+    ],
+    ids=["residual is the normed state", "deep", "states are added to embeddings", "eagle 3.1"],
+)
+def test_heads_of_other_kinds(tmp_path, made, how, temperature):
     params = [SamplingParams(temperature=temperature, max_tokens=14, seed=n) for n in range(3)]
-    check_both(other_pairs, PROMPTS, params, num_draft_tokens=4)
+    check_both(fast_and_slow(tmp_path, **how), PROMPTS, params, num_draft_tokens=4)
     assert made
 
 

@@ -58,7 +58,8 @@ class HeadDrafter(BatchDrafter):
     """Drafts with the pair's draft head, several tokens in one call where they can be; see `BatchDrafter` for the methods.
 
     The head's cache has a position for each token except the last: the target's state there, with the next token. Positions
-    that the head drafted itself are dropped after each step, and read again with the target's states.
+    that the head drafted itself are dropped before the next window, and read again with the target's states. So nothing has to
+    be rolled back after a failed step.
     """
 
     title = "Draft head"
@@ -162,10 +163,6 @@ class HeadDrafter(BatchDrafter):
             if history.slot.num_tokens >= history.end:  # a window was drafted
                 history.settle(len(history.states))
             self._append(row, len(row.token_ids) - 1 - kept, states[:kept])
-
-    def rewind(self, rows: Sequence[SequenceState]) -> None:
-        for row in rows:
-            self.histories[row].settle(0)
 
     def _append(self, row: SequenceState, start: int, states: torch.Tensor) -> None:
         """Append the target's states from position `start` on."""

@@ -85,10 +85,6 @@ class SuffixHeadDrafter(BatchDrafter):
         self.suffix.commit(rows, records, None)
         self.head.commit(rows, records, features)
 
-    def rewind(self, rows: Sequence[SequenceState]) -> None:
-        self.suffix.rewind(rows)
-        self.head.rewind(rows)
-
 
 def _limits(window: Window, limit: int) -> tuple[int, int]:
     """The most tokens to copy, and the most to ask the head for."""
