@@ -51,3 +51,10 @@ def run_program(
     printed = written.getvalue() if isinstance(written, io.StringIO) else ""
     written.close()
     return subprocess.CompletedProcess([module, *arguments], status, printed, said.getvalue())
+
+
+def check_refused(module: str, arguments: Sequence[str], said: str) -> None:
+    """The program prints this in one line on standard error, nothing else, and ends with status 2."""
+    done = run_program(module, arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert said in done.stderr

@@ -18,7 +18,7 @@ from naive_speculate.doctor import command as doctor
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.models import EXECUTORS
 from naive_speculate.speculate.draft import DRAFTERS
-from tests.programs import run_program
+from tests.programs import check_refused, run_program
 
 PROMPT = "Once upon a time there was"
 
@@ -163,17 +163,12 @@ def test_help_names_strategies_drafters_and_defaults():
 )
 def test_bad_input_is_one_line_on_standard_error_and_status_2(small, arguments, message):
     models = small if arguments[:2] in (["generate", "x"], ["generate", ""]) and "--target" not in arguments else []
-    done = run(*arguments, *models)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert message in done.stderr
+    check_refused("naive_speculate.__main__", [*arguments, *models], message)
 
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path):
-    done = run("generate", "x", "--target", str(tmp_path))
-    assert done.returncode == 2
-    assert "is not a model: the folder has no config.json" in done.stderr
+    given = ["generate", "x", "--target", str(tmp_path)]
+    check_refused("naive_speculate.__main__", given, "is not a model: the folder has no config.json")
 
 
 def test_a_run_that_ends_in_an_error_says_why_and_is_not_called_a_success(small):

@@ -10,6 +10,7 @@ from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, diffe
 from naive_speculate.__main__ import main
 from naive_speculate.differing import Verdict
 from naive_speculate.pair import BUNDLED_PAIR
+from tests.programs import check_refused
 
 TARGET = BUNDLED_PAIR / "draft"
 PROMPTS = ["Once upon a time", "The old king opened", "It was raining when", "A fox and a crow", "My dear friend,"]
@@ -103,15 +104,8 @@ def test_the_command_prints_margins_and_verdict(files, capsys):
         (["--target", "nowhere"], "target='nowhere'"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(files, change, said, capsys):
-    try:
-        status = main([*files, *change])
-    except SystemExit as ended:
-        status = ended.code
-    assert status == 2
-    lines = capsys.readouterr().err.strip().splitlines()
-    assert len(lines) == 1
-    assert said in lines[0]
+def test_bad_input_is_one_line_and_status_2(files, change, said):
+    check_refused("naive_speculate.__main__", [*files, *change], said)
 
 
 def test_an_unknown_dtype_and_an_empty_prompt_are_refused():

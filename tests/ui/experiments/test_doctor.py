@@ -1,6 +1,7 @@
 """The doctor's room on the server: words, charts, and what it refuses."""
 
 import re
+from itertools import cycle
 
 import pytest
 
@@ -20,8 +21,7 @@ def test_the_examples_are_the_samples_of_the_tests():
     assert example("../pair/costs.json") == example(None) == ""
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("cost", ["", "0.1", "0.6B / 8B"])
+@pytest.mark.parametrize(("name", "cost"), zip(ALL, cycle(["", "0.1", "0.6B / 8B"]), strict=False))
 def test_every_format_is_reported_and_drawn(name, cost):
     found = findings({"log": ALL[name], "draft_cost": cost, "verify_cost": "1, 1.02, 1.05" if cost else ""})
     assert read(ALL[name]).engine in found["words"]
