@@ -132,7 +132,7 @@ SHORT = params(max_tokens=3, temperature=1.6, top_k=2, presence_penalty=0.7)
         ("block", {"block": True}, [2], PLAIN, SAMPLED),
         ("block", {"block": True}, [1, 2, 1], SHORT, BLOCK),
         (BOTH, {}, [1, 2, 1, 2, 1], PLAIN, BLOCK),
-        (BOTH, {}, [1, 2, 1, 2, 1], SHORT, SAMPLED),
+        (BOTH, {}, [1, 2, 1, 2, 1], WARPED, SAMPLED),
     ],
 )
 def test_the_output_distribution_is_the_target_s(monkeypatch, drafter, kind, prompt, settings, strategy):

@@ -107,10 +107,10 @@ def test_the_curve_is_drawn_against_what_chance_gives(census):
     assert "After 600 draws" in conclusion(census)
 
 
-def test_passes_are_measured_for_every_width(small_engine, monkeypatch):
+def test_passes_are_measured_for_every_width(bundled_engine, monkeypatch):
     monkeypatch.setattr("ui.experiments.pass_costs.REPEATS", 1)
     monkeypatch.setattr("ui.experiments.pass_costs.STEPS", 2)
-    catalog = Catalog({"bundled": ServedPair(small_engine)})
+    catalog = Catalog({"bundled": ServedPair(bundled_engine)})
     *_, known = measure_passes(catalog, Settings(prompt="Once upon a time", temperature=1.0), threading.Event())
     assert tuple(known) == WIDTHS
     assert all(seconds > 0 for seconds in known.values())
