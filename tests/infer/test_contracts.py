@@ -59,11 +59,7 @@ def model(named_model):
     return named_model[1]
 
 
-CACHES = {
-    "dynamic": DynamicKVCache,
-    "ragged": lambda: RaggedKVCache(2),
-    "rows": lambda: RaggedKVCache(5).rows([3, 1]),
-}
+CACHES = {"dynamic": DynamicKVCache, "ragged": lambda: RaggedKVCache(2), "rows": lambda: RaggedKVCache(5).rows([3, 1])}
 
 
 @pytest.fixture(params=CACHES)

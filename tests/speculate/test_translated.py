@@ -82,8 +82,7 @@ def test_outputs_have_exactly_the_target_s_distribution(name, params, strategy):
 
 
 @pytest.mark.parametrize(
-    ("name", "strategy"),
-    zip(TOKENIZERS, cycle([VerifyStrategy.GREEDY_MATCH, VerifyStrategy.TYPICAL_ACCEPTANCE]), strict=False),
+    ("name", "strategy"), zip(TOKENIZERS, cycle([VerifyStrategy.GREEDY_MATCH, VerifyStrategy.TYPICAL_ACCEPTANCE]), strict=False)
 )
 def test_greedy_verifiers_have_one_output_and_typical_ones_a_distribution(name, strategy):
     pair = toys(name)

@@ -90,11 +90,7 @@ WINDOWS = [{"num_draft_tokens": 4}, {"num_draft_tokens": "auto"}, {"num_draft_to
 
 @pytest.mark.parametrize(
     ("temperature", "words", "window"),
-    [
-        (0.0, "alone", WINDOWS[1]),
-        (0.7, "after others", WINDOWS[0]),
-        (1.5, "alone", WINDOWS[2]),
-    ],
+    [(0.0, "alone", WINDOWS[1]), (0.7, "after others", WINDOWS[0]), (1.5, "alone", WINDOWS[2])],
 )
 def test_windows_in_few_calls_are_those_that_are_drawn_one_by_one(pairs, temperature, words, window):
     params = [
