@@ -76,12 +76,7 @@ def save_block(folder: Path, tensors: Tensors, config: dict[str, Any] = CONFIG) 
 
 
 def eager_block(
-    tensors: Tensors,
-    config: dict[str, Any],
-    embedding: torch.Tensor,
-    output: torch.Tensor,
-    token: int,
-    features: torch.Tensor,
+    tensors: Tensors, config: dict[str, Any], embedding: torch.Tensor, output: torch.Tensor, token: int, features: torch.Tensor
 ) -> torch.Tensor:
     """Logits of the draft tokens after `token`, `[block_size - 1, vocab_size]`; `features` are the target's before it."""
     epsilon, head_dim = config["rms_norm_eps"], config["head_dim"]

@@ -167,9 +167,8 @@ def test_bad_input_is_one_line_on_standard_error_and_status_2(small, arguments, 
 
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path):
-    done = run("generate", "x", "--target", str(tmp_path))
-    assert done.returncode == 2
-    assert "is not a model: the folder has no config.json" in done.stderr
+    given = ["generate", "x", "--target", str(tmp_path)]
+    assert "is not a model: the folder has no config.json" in refusal("naive_speculate.__main__", given)
 
 
 def test_a_run_that_ends_in_an_error_says_why_and_is_not_called_a_success(small):

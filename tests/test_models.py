@@ -141,19 +141,6 @@ def test_architectures_without_sdpa_are_loaded_and_run_eagerly(tmp_path, bundled
     same_as_plain(SpeculativeDecoder(pair), "The fox and the fox", params, drafter="prompt_lookup")
 
 
-@pytest.mark.parametrize(
-    ("architecture", "config"),
-    [
-        ("rwkv", {"hidden_size": 16, "num_hidden_layers": 2}),
-        ("xlstm", {"hidden_size": 32, "num_hidden_layers": 1, "num_heads": 4}),
-    ],
-)
-def test_recurrent_models_without_a_cache_of_transformers_are_refused(tmp_path, bundled_pair, architecture, config):
-    folder = saved(tmp_path, bundled_pair, architecture, **config)
-    with pytest.raises(ValueError, match=rf"\({architecture}\) cannot be decoded with a cache of its state"):
-        load_pair(folder)
-
-
 def test_a_model_that_cannot_be_decoded_is_refused_when_it_is_loaded(tmp_path, bundled_pair):
     folder = saved(tmp_path, bundled_pair, "openai-gpt", n_embd=32, n_layer=2, n_head=4)
     with pytest.raises(ValueError, match=r"\(openai-gpt\) cannot be decoded with a cache"):

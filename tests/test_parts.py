@@ -28,9 +28,9 @@ def of_pytest() -> str:
 
 def test_every_test_is_of_check_or_of_one_other_part_and_all_of_them_are_run_by_test(collected, request):
     names = [line.split(":")[0] for line in request.config.getini("markers")]
+    marks = [{name: item.get_closest_marker(name) is not None for name in names} for item in collected]
 
     def chosen(expression: str) -> list[str]:
-        marks = [{name: item.get_closest_marker(name) is not None for name in names} for item in collected]
         return [item.nodeid for item, has in zip(collected, marks, strict=True) if eval(expression, {}, has)]
 
     parts = (markers(command_of("check")), *PARTS)

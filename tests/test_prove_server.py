@@ -44,7 +44,7 @@ def test_a_correct_server_passes_with_the_bias_that_would_have_been_found(tales,
 @pytest.mark.parametrize("reference", [[], ["--reference", str(DRAFT)]])
 def test_a_biased_server_is_found_at_the_tokens_after_the_first(tales, prompts, reference, capsys):
     with serving(tales, "biased") as server:
-        assert prove(server, *prompts, *reference, "--samples", "180", "--json") == 1
+        assert prove(server, *prompts, *reference, "--samples", "180", "--temperatures", "1", "--json") == 1
         tests = {test["name"]: test for test in json.loads(capsys.readouterr().out)["tests"]}
         differing = {name for name, test in tests.items() if test["differs"]}
         assert differing & {"prompt 1, temperature 1, position 2", "prompt 1, temperature 1, position 3"}

@@ -26,10 +26,10 @@ def shown(events) -> str:
     return out.getvalue()
 
 
-def test_where_kept_drafts_were_copied_from_is_underlined(bundled_decoder):
-    again = bundled_decoder.admission.encode(REPEATING)  # so that there is something to copy, whatever the models would write
+def test_where_kept_drafts_were_copied_from_is_underlined(small_decoder):
+    again = small_decoder.admission.encode(REPEATING)  # so that there is something to copy, whatever the models would write
     params = SamplingParams(max_tokens=40, temperature=0, allowed_token_ids=sorted(set(again)))
-    run = bundled_decoder.generate(REPEATING, params, drafter="suffix")
+    run = small_decoder.generate(REPEATING, params, drafter="suffix")
     drafted = {(e.step, e.index): e.copied_from for e in run.trace if e.kind == EventKind.PROPOSED}
     kept = {drafted[e.step, e.index] for e in run.trace if e.kind == EventKind.ACCEPTED}
     texts = [*run.trace.started.prompt_texts, *(e.text for e in run.trace if e.kind in ("accepted", "resampled", "bonus"))]
@@ -40,8 +40,8 @@ def test_where_kept_drafts_were_copied_from_is_underlined(bundled_decoder):
         assert f"\x1b[4m{texts[place]}\x1b[0m".replace("\n", "") in listing.replace("\n", "")
 
 
-def test_a_run_that_copied_nothing_underlines_nothing(bundled_decoder):
-    run = bundled_decoder.generate(REPEATING, SamplingParams(max_tokens=5, temperature=0), drafter="model")
+def test_a_run_that_copied_nothing_underlines_nothing(small_decoder):
+    run = small_decoder.generate(REPEATING, SamplingParams(max_tokens=5, temperature=0), drafter="model")
     assert "copied tokens" not in shown(run.trace)
 
 

@@ -7,15 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from naive_speculate.theory import (
-    best_k,
-    break_even_alpha,
-    breakdown,
-    expected_tokens,
-    pass_seconds,
-    speedup,
-    step_cost,
-)
+from naive_speculate.theory import best_k, break_even_alpha, breakdown, expected_tokens, pass_seconds, speedup, step_cost
 
 ALPHAS = st.floats(0, 1, allow_nan=False)
 
@@ -44,8 +36,7 @@ def test_expected_tokens_are_what_a_simulated_step_yields() -> None:
 
 
 @pytest.mark.parametrize(  # the paper's Table 2 columns: alpha, gamma, speedup at c near 0
-    ("alpha", "k", "factor"),
-    [(0.6, 2, 1.96), (0.7, 3, 2.53), (0.8, 2, 2.44), (0.8, 5, 3.69), (0.9, 2, 2.71), (0.9, 10, 6.86)],
+    ("alpha", "k", "factor"), [(0.6, 2, 1.96), (0.7, 3, 2.53), (0.8, 2, 2.44), (0.8, 5, 3.69), (0.9, 2, 2.71), (0.9, 10, 6.86)]
 )
 def test_speedups_without_drafting_cost_are_the_papers(alpha: float, k: int, factor: float) -> None:
     assert speedup(alpha, k, 1e-9) == pytest.approx(factor, abs=0.01)

@@ -13,11 +13,10 @@ def plain_ids(tokenizer, text):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("text", ODD)
-def test_the_bytes_of_a_text_s_tokens_are_the_text(kind, text):
+def test_the_bytes_of_a_text_s_tokens_are_the_text(kind):
     tokenizer = KINDS[kind]()
     translation = Translation(tokenizer, byte_level("code", 380, eos="<|stop|>"))
-    if tokenizer.eos_token not in text:
+    for text in (text for text in ODD if tokenizer.eos_token not in text):
         joined = b"".join(translation.target_bytes[token] for token in plain_ids(tokenizer, text)).decode()
         assert joined == text or (translation.drops_space and joined in (" " + text, text))
         assert joined.startswith(" ") == (translation.drops_space or text.startswith(" "))

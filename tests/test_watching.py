@@ -240,8 +240,8 @@ def test_the_settings_may_come_from_the_models_own_generation_config(models, nam
     assert {setting: found[setting] for setting in known} == known
 
 
-def test_stop_strings_and_processors_are_recorded(models, bundled_decoder):
-    tokenizer = bundled_decoder.pair.tokenizer
+def test_stop_strings_and_processors_are_recorded(models, small_decoder):
+    tokenizer = small_decoder.pair.tokenizer
     options = {
         "tokenizer": tokenizer,
         "prompt_lookup_num_tokens": 3,

@@ -10,6 +10,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from tests.tiny import shape
+
 PROSE = [
     "Once upon a time there was a little fox who lived in the forest with her mother and her brothers.",
     "The old king opened the door of the castle and said, “Who are you?” to the children who were waiting.",
@@ -113,19 +115,9 @@ def shuffled(tokenizer: Any, seed: int = 0) -> tuple[PreTrainedTokenizerFast, li
 def llama(tokenizer: Any, seed: int, num_layers: int = 1, positions: int = 200) -> LlamaForCausalLM:
     """A random Llama of a tokenizer's width."""
     torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=num_layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=positions,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        initializer_range=0.3,
-    )
-    return LlamaForCausalLM(config).eval()
+    sizes = {"vocab_size": len(tokenizer), "num_hidden_layers": num_layers, "max_position_embeddings": positions}
+    ends = {"eos_token_id": tokenizer.eos_token_id, "bos_token_id": tokenizer.bos_token_id, "pad_token_id": None}
+    return LlamaForCausalLM(LlamaConfig(**shape(**sizes, **ends), initializer_range=0.3)).eval()
 
 
 def save(model: LlamaForCausalLM, tokenizer: Any, folder: Path) -> Path:

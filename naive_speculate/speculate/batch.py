@@ -157,10 +157,7 @@ class Batch:
         if depth < 1 or not fits or self._forced(row):
             return None
         tree: Tree = drafter.propose_tree(row, (row.tree or ())[:depth])
-        if tree.token_ids:
-            return tree
-        drafter.rewind([row])  # it lacks every allowed token
-        return None
+        return tree if tree.token_ids else None  # it may lack every allowed token
 
     def score_tree(self, row: SequenceState, tree: Tree) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One forward of the target over a row's last token and the nodes of a tree; returns as `score`, with an index for each

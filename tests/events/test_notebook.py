@@ -25,8 +25,8 @@ class Elements(HTMLParser):
         self.words += data
 
 
-def test_a_trace_shows_its_prompt_its_text_and_what_was_refused(bundled_decoder):
-    trace = bundled_decoder.generate("Once upon a time", SamplingParams(max_tokens=40, seed=3)).trace
+def test_a_trace_shows_its_prompt_its_text_and_what_was_refused(small_decoder):
+    trace = small_decoder.generate("Once upon a time", SamplingParams(max_tokens=40, seed=3)).trace
     shown = trace._repr_html_()
     refused = [html.escape(e.text) for e in trace if e.kind == EventKind.REJECTED]
     assert re.findall(r"<del[^>]*>(.*?)</del>", shown) == refused
@@ -43,8 +43,8 @@ def test_nothing_that_a_model_wrote_becomes_markup():
     assert found.words.count(EVIL) == 5
 
 
-def test_the_rows_of_a_batch_stand_apart(bundled_decoder):
-    rows = bundled_decoder.generate(["Once upon", "There was"], SamplingParams(max_tokens=6, seed=3))
+def test_the_rows_of_a_batch_stand_apart(small_decoder):
+    rows = small_decoder.generate(["Once upon", "There was"], SamplingParams(max_tokens=6, seed=3))
     both = Trace([event for pair in zip(*(row.trace for row in rows), strict=False) for event in pair])
     assert both._repr_html_().count("target passes") == 2
 

@@ -38,6 +38,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "qwen3 tied": lambda: Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=True),
 }
 EXECUTORS = ("onnx", "torch", "graphs")
+WAYS = ("transformers", *EXECUTORS)
 
 
 def random_model(config: Any, seed: int = 0) -> PreTrainedModel:
@@ -61,7 +62,10 @@ def compute_again(compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], Non
     return lambda: (logits.copy_(compute()), None)[1], logits
 
 
-def made(source: PreTrainedModel, executor: str) -> LlamaLanguageModel:
+def made(source: PreTrainedModel, executor: str) -> Any:
+    """The model in an executor of `WAYS`."""
+    if executor == "transformers":
+        return TransformersLanguageModel(source)
     if executor != "graphs":
         return LlamaLanguageModel.from_transformers(source, executor)
     stored = StoredLlama.of(source)

@@ -45,7 +45,6 @@ KINDS = {
     "states added to embeddings": ({}, {"adds": True}, {}),
     "added, and two layers": ({"num_hidden_layers": 2, "hidden_size": 16, "head_dim": 8}, {"known": None, "adds": True}, {}),
 }
-EXECUTORS = ("torch", "onnx")
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +56,10 @@ def loaded(folder, target, executor="torch", dtype=None):
     return load_head(folder, target, torch.device("cpu"), dtype, executor)
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "layout", "executor"),  # every two of them together
+    [(kind, LAYOUTS[n % 2], ("torch", "onnx")[(n + m) % 2]) for m, kind in enumerate(KINDS) for n in range(2)],
+)
 def test_a_head_computes_what_its_definition_says(tmp_path, target, kind, layout, executor):
     """In pieces, through a cache, two rows of different lengths side by side, with rejected places in between."""
     changes, how, options = KINDS[kind]
@@ -133,10 +133,15 @@ def test_layer_numbers_that_are_none_are_refused(tmp_path, target, ids):
         loaded(folder, target)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("declared", [1, 40, None])
 @pytest.mark.parametrize("stored", [1, 3])
-@pytest.mark.parametrize("architectures", [["LlamaForCausalLM"], ["LlamaForCausalLMEagle3"], None])
+@pytest.mark.parametrize(
+    ("declared", "architectures", "layout"),  # every two of them together
+    [
+        (declared, architectures, LAYOUTS[(i + j) % 2])
+        for i, declared in enumerate((1, 40, None))
+        for j, architectures in enumerate((["LlamaForCausalLM"], ["LlamaForCausalLMEagle3"], None))
+    ],
+)
 def test_the_tensors_say_what_a_head_is_and_how_deep(tmp_path, target, layout, declared, stored, architectures):
     """The authors' heads of Llama 3.1 8B are called LlamaForCausalLM, and that of Vicuna 13B declares 40 layers."""
     config = head_config(num_hidden_layers=stored)

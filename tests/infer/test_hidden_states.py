@@ -11,11 +11,10 @@ from transformers import PreTrainedModel
 from naive_speculate.infer import DynamicKVCache, TransformersLanguageModel
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.slots import SlotPool
-from tests.infer.llamas import FAMILIES, made, random_model
+from tests.infer.llamas import FAMILIES, WAYS, made, random_model
 from tests.infer.test_architectures import ARCHITECTURES, built
 from tests.speculate.toys import ToyModel
 
-WAYS = ("transformers", "onnx", "torch", "graphs")
 MODELS = [(family, way) for family in ("llama", "qwen3", "mistral window") for way in WAYS]
 MODELS += [(name, "transformers") for name in ARCHITECTURES]
 
@@ -25,7 +24,13 @@ def pair(request: pytest.FixtureRequest) -> tuple[Any, PreTrainedModel]:
     """A model of ours and the one of transformers whose weights it has."""
     name, way = request.param
     source = built(*ARCHITECTURES[name]) if name in ARCHITECTURES else random_model(FAMILIES[name]())
-    return TransformersLanguageModel(source) if way == "transformers" else made(source, way), source
+    return made(source, way), source
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def model(request: pytest.FixtureRequest) -> Any:
+    """One architecture in each executor, for what depends on nothing else."""
+    return made(random_model(FAMILIES["mistral window"]()), request.param)
 
 
 def tokens(rows: int, count: int, seed: int = 0) -> torch.Tensor:
@@ -93,8 +98,7 @@ def test_ragged_rows_have_the_features_they_have_alone(pair):
     close(found[1:], expected[1][:, 7:])
 
 
-def test_logits_and_cache_are_the_same_with_features_and_without(pair):
-    model, _ = pair
+def test_logits_and_cache_are_the_same_with_features_and_without(model):
     first, second = tokens(2, 10), tokens(2, 3, seed=1)
     plain, asked = model.new_cache(2), model.new_cache(2)
     for query in (first, second, second, second):
@@ -107,11 +111,9 @@ def test_logits_and_cache_are_the_same_with_features_and_without(pair):
     assert plain.lengths == asked.lengths
 
 
-def test_a_layer_that_is_not_there_is_refused(pair):
-    model, source = pair
-    last = num_layers(source)
+def test_a_layer_that_is_not_there_is_refused(model):
     for layer in (-1, 99):
-        with pytest.raises(ValueError, match=rf"layers must be between 0 \(the embeddings\) and {last}, got {layer}"):
+        with pytest.raises(ValueError, match=rf"layers must be between 0 \(the embeddings\) and 3, got {layer}"):
             model.forward(tokens(1, 2), model.new_cache(1), layers=(0, layer))
     assert model.forward(tokens(1, 2), model.new_cache(1)).shape == (1, 2, 97)
 

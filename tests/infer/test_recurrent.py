@@ -16,7 +16,6 @@ from naive_speculate.infer.recurrent import RecurrentLanguageModel
 from naive_speculate.naive import speculative_decode
 from naive_speculate.testing import enumerate_outputs, exact_outputs, largest_difference
 from tests.speculate.rows import same_alone
-from tests.tiny import tiny_llama
 
 COMMON = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 3, "pad_token_id": None, "bos_token_id": 1}
 COMMON |= {"eos_token_id": 2}
@@ -98,16 +97,13 @@ def test_after_any_rollback_the_logits_are_those_of_a_fresh_forward(source, mode
 
 def test_greedy_output_is_the_target_s_and_a_row_of_a_batch_is_what_it_is_alone(source, model):
     """But for near ties: the families' own forwards with and without a cache differ by up to 0.003."""
-    decoder = SpeculativeDecoder(ModelPair(model, wrap(tiny_llama(1, seed=1))))
-    greedy = SamplingParams(max_tokens=6, temperature=0, ignore_eos=True)
-    copied = decoder.generate(PROMPTS, greedy, num_draft_tokens=3, drafter="suffix", detail="none")
-    for prompt, found in zip(PROMPTS, copied, strict=True):
-        logits = source(input_ids=torch.tensor([prompt + found.token_ids]), use_cache=False).logits[0, len(prompt) - 1 : -1]
-        chosen = logits.gather(-1, torch.tensor(found.token_ids)[:, None])[:, 0]
-        assert (logits.amax(-1) - chosen).max() < 0.005
-    sampled = SamplingParams(max_tokens=6, seed=5, ignore_eos=True, temperature=0.2)
-    together = same_alone(decoder, PROMPTS, sampled, num_draft_tokens=3, detail="none")
-    assert any(r.metrics.num_accepted_draft_tokens < r.metrics.num_draft_tokens for r in [*copied, *together])
+    params = [SamplingParams(max_tokens=6, seed=5, ignore_eos=True, temperature=temperature) for temperature in (0, 0.2)]
+    decoder = SpeculativeDecoder(ModelPair(model))
+    together = same_alone(decoder, PROMPTS, params, num_draft_tokens=3, drafter="suffix", detail="none")
+    assert any(r.metrics.num_accepted_draft_tokens < r.metrics.num_draft_tokens for r in together)
+    prompt, found = PROMPTS[0], together[0].token_ids
+    logits = source(input_ids=torch.tensor([prompt + found]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+    assert (logits.amax(-1) - logits.gather(-1, torch.tensor(found)[:, None])[:, 0]).max() < 0.005
 
 
 def test_a_forward_that_fails_leaves_the_state_before_it(monkeypatch):
@@ -149,11 +145,10 @@ def test_texts_of_a_recurrent_target_are_compared_and_it_decodes_in_the_one_file
     assert torch.allclose(scores, expected, atol=2e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("family", ["qwen3_5_text", "lfm2"])
-def test_sampled_tokens_have_the_target_s_distribution(family):
+def test_sampled_tokens_have_the_target_s_distribution():
     """Over every path, to what the forwards with and without a cache differ by."""
-    source = built(family)
-    pair, few = ModelPair(wrap(source), wrap(built(family, seed=1))), [20, 21]
+    source = built("lfm2")
+    pair, few = ModelPair(wrap(source), wrap(built("lfm2", seed=1))), [20, 21]
     params = SamplingParams(max_tokens=3, ignore_eos=True, allowed_token_ids=few, temperature=0.7)
     found = enumerate_outputs(pair, PROMPTS[1], params, num_draft_tokens=2, detail="probs")
 
@@ -170,6 +165,7 @@ def test_sampled_tokens_have_the_target_s_distribution(family):
     ("family", "config"),
     [
         ("rwkv", {"attention_hidden_size": 32}),
+        ("xlstm", {"num_hidden_layers": 1, "num_heads": 4}),
         ("recurrent_gemma", ATTENTION | {"lru_width": 32, "head_dim": 8}),
         ("minimax", ATTENTION | HYBRID | {"num_local_experts": 4, "head_dim": 8}),
     ],

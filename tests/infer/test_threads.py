@@ -45,7 +45,7 @@ def test_a_containers_quota_counts(text: str, quota: int | None, tmp_path: Path)
     assert threads._container_quota(tmp_path / "absent") is None
 
 
-def test_a_step_computes_with_one_torch_thread_and_gives_the_others_back(bundled_decoder):
+def test_a_step_computes_with_one_torch_thread_and_gives_the_others_back(small_decoder):
     """Torch's threads and ONNX Runtime's would stop each other."""
     seen = []
 
@@ -56,7 +56,7 @@ def test_a_step_computes_with_one_torch_thread_and_gives_the_others_back(bundled
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        bundled_decoder.generate("Once", SamplingParams(max_tokens=4, logits_processors=[look]))
+        small_decoder.generate("Once", SamplingParams(max_tokens=4, logits_processors=[look]))
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)

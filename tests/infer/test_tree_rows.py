@@ -1,13 +1,14 @@
 """One forward over a tree gives every node the logits and hidden states of its own continuation, in every executor."""
 
+from itertools import product
+
 import pytest
 import torch
 from transformers import MistralConfig, MistralForCausalLM
 
-from naive_speculate.infer.llama.model import LlamaLanguageModel
-from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.infer.tree_rows import TreeRows
-from tests.tiny import tiny_llama
+from tests.infer.llamas import made
+from tests.tiny import shape, tiny_llama
 
 TRUNK = [5, 9, 3, 8, 1]
 TOKENS = [7, 2, 6, 4, 4, 1, 9]
@@ -19,25 +20,14 @@ LAYERS = (0, 1, 2)
 def sliding(window: int) -> MistralForCausalLM:
     """Layers whose tokens attend to the last few only."""
     torch.manual_seed(0)
-    sizes = {
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-    }
-    return MistralForCausalLM(MistralConfig(vocab_size=97, sliding_window=window, initializer_range=0.3, **sizes)).eval()
+    config = MistralConfig(**shape(num_hidden_layers=2), sliding_window=window, initializer_range=0.3)
+    return MistralForCausalLM(config).eval()
 
 
-@pytest.fixture(
-    scope="module", params=["torch", "onnx", "transformers", "torch sliding", "onnx sliding", "transformers sliding"]
-)
+@pytest.fixture(scope="module", params=product(["torch", "onnx", "transformers"], [False, True]))
 def model(request):
-    executor, _, kind = request.param.partition(" ")
-    source = sliding(4) if kind else tiny_llama(2, seed=0)
-    if executor == "transformers":
-        return TransformersLanguageModel(source)
-    return LlamaLanguageModel.from_transformers(source, executor)
+    executor, slides = request.param
+    return made(sliding(4) if slides else tiny_llama(2, seed=0), executor)
 
 
 def alone(model, tokens):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ MADE_UP = WordList(["grumbl(?:e|ing)", "snark", "blue bottle", "café", "king of
 TOKENIZERS = [byte_level, unigram, legacy]
 
 
+@cache
 def table_of(tokenizer, words: WordList = MADE_UP) -> FilterTable:
     return FilterTable(words, token_bytes(tokenizer), len(tokenizer))
 
@@ -33,25 +35,20 @@ def first_banned(table: FilterTable, tokens: list[int], prompt: list[int] | None
     return next((place for place, token in enumerate(tokens) if token in banned[place]), None)
 
 
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
-@pytest.mark.parametrize(
-    "written", ["snark", "SNARK", "Snark", "ｓｎａｒｋ", "sn\u200bark", "sn\u00adark", "blue \n bottle", "CAFÉ"]
-)
-def test_a_word_is_never_completed_in_whatever_letters_and_however_it_is_split(tokenizer, written):
-    tokens = spelled(tokenizer(), f"a {written}")
-    assert first_banned(table_of(tokenizer()), tokens) == len(tokens) - 1
+WORDS = ["snark", "SNARK", "Snark", "ｓｎａｒｋ", "sn\u200bark", "sn\u00adark", "blue \n bottle", "CAFÉ", "cafe\u0301"]
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
-def test_a_letter_in_two_characters_is_the_same_letter(tokenizer):
-    tokens = spelled(tokenizer(), "a cafe\u0301")
-    assert first_banned(table_of(tokenizer()), tokens) == len(tokens) - 1
+def test_a_word_is_never_completed_in_whatever_letters_and_however_it_is_split(tokenizer):
+    for written in WORDS:
+        tokens = spelled(tokenizer(), f"a {written}")
+        assert first_banned(table_of(tokenizer()), tokens) == len(tokens) - 1, written
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
-@pytest.mark.parametrize("written", ["unsnark", "half8snark", "blue bottl", "cafe", "grumbl", "ésnark", "kings off", "日snark"])
-def test_what_is_no_listed_word_may_be_written(tokenizer, written):
-    assert first_banned(table_of(tokenizer()), spelled(tokenizer(), f"a {written}")) is None
+def test_what_is_no_listed_word_may_be_written(tokenizer):
+    for written in ("unsnark", "half8snark", "blue bottl", "cafe", "grumbl", "ésnark", "kings off", "日snark"):
+        assert first_banned(table_of(tokenizer()), spelled(tokenizer(), f"a {written}")) is None, written
 
 
 @pytest.mark.parametrize("between", ["_", "-", "“", "🎉", "\n", "\ufffd", "l'"])
@@ -128,12 +125,12 @@ def test_the_shipped_list_is_said_by_its_name_and_any_other_by_its_own():
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
-@pytest.mark.parametrize("written", ["e\u0301toile", "étoile", "E\u0301TOILE", "e\u0323\u0302", "ệ"])
-def test_a_first_letter_in_two_characters_is_the_same_letter(tokenizer, written):
-    tokens = spelled(tokenizer(), f"a {written}")
+def test_a_first_letter_in_two_characters_is_the_same_letter(tokenizer):
     table = table_of(tokenizer(), WordList(["étoile", "ệ"]))
-    assert first_banned(table, tokens) == len(tokens) - 1
-    assert first_banned(table, spelled(tokenizer(), f"a x{written}, etoile")) is None
+    for written in ("e\u0301toile", "étoile", "E\u0301TOILE", "e\u0323\u0302", "ệ"):
+        tokens = spelled(tokenizer(), f"a {written}")
+        assert first_banned(table, tokens) == len(tokens) - 1, written
+        assert first_banned(table, spelled(tokenizer(), f"a x{written}, etoile")) is None, written
 
 
 @pytest.mark.parametrize("text", ["ß\u0301", "e\u200b\u0301", "ŉ", "ﬃ\u0301", "\u0345\u0301"])

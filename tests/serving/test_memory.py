@@ -9,7 +9,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_what_is_loaded_is_no_work_for_the_collector_and_later_garbage_is_found_however_much_that_is() -> None:
     code = """
-import gc, runpy, weakref
+import gc, runpy, sys, types, weakref
+sys.modules["torch"] = sys.modules["numpy"] = types.SimpleNamespace(Tensor=None)  # they take seconds, and are not used here
 settle_memory = runpy.run_path("naive_speculate/infer/memory.py")["settle_memory"]
 
 class Run:

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from app import main
 from naive_speculate import SamplingParams, Trace
+from tests.programs import refusal
 
 
 @pytest.mark.parametrize(
@@ -16,15 +16,8 @@ from naive_speculate import SamplingParams, Trace
         (["--engine", "spark"], "invalid choice"),
     ],
 )
-def test_a_wrong_engine_is_one_line_and_status_2(capsys, given, said):
-    try:
-        status = main(given)
-    except SystemExit as ended:
-        status = ended.code
-    lines = capsys.readouterr().err.splitlines()
-    assert status == 2
-    assert len(lines) == 1
-    assert said in lines[0]
+def test_a_wrong_engine_is_one_line_and_status_2(given, said):
+    assert said in refusal("app", given)
 
 
 def test_events_travel_light_and_unchanged(saved_decoder):

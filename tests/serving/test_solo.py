@@ -195,11 +195,7 @@ class Counting(BatchDrafter):
 
 @pytest.mark.parametrize(
     ("fails", "wrap", "reason"),
-    [
-        (False, None, FinishReason.LENGTH),
-        (True, None, FinishReason.ERROR),
-        (False, cut_short(2, None), FinishReason.ERROR),
-    ],
+    [(False, None, FinishReason.LENGTH), (True, None, FinishReason.ERROR), (False, cut_short(2, None), FinishReason.ERROR)],
     ids=["over", "failed", "cut off"],
 )
 def test_a_run_gives_its_places_back_however_it_ends(tiny_decoder, monkeypatch, fails, wrap, reason):

@@ -42,12 +42,7 @@ COPIES = {"copied text": Text((1.0,), (1,), (0.94,), True), "other text": Text((
 
 
 def tokens_per_cost(
-    window: Window,
-    text: Text,
-    costs: CostTable,
-    dice: random.Random,
-    tokens: int = 96,
-    learned: LearnedCosts | None = None,
+    window: Window, text: Text, costs: CostTable, dice: random.Random, tokens: int = 96, learned: LearnedCosts | None = None
 ) -> float:
     """One run's. Costs are learned in other units, as seconds are, and one step in ten is disturbed."""
     made, spent = 0, 0.0

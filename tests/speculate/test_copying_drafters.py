@@ -30,22 +30,19 @@ def greedy(max_tokens: int) -> SamplingParams:
 
 
 @pytest.mark.parametrize(
-    ("drafter", "strategy", "name"),  # every two of them together
-    [(drafter, s, [*SETS][(i + j) % 2]) for i, drafter in enumerate(COPYING) for j, s in enumerate(VerifyStrategy)],
+    ("drafter", "strategy", "name", "k"),  # every two of the first three together
+    [
+        *((drafter, s, [*SETS][(i + j) % 2], 2) for i, drafter in enumerate(COPYING) for j, s in enumerate(VerifyStrategy)),
+        *((drafter, VerifyStrategy.SPECULATIVE_SAMPLING, "as it is", "auto") for drafter in COPYING),
+    ],
 )
-def test_every_path_through_the_decoder_gives_the_targets_distribution(drafter, strategy, name):
+def test_every_path_through_the_decoder_gives_the_targets_distribution(drafter, strategy, name, k):
     """Of typical acceptance, a distribution."""
     pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=4, **SETS[name])
     if strategy == VerifyStrategy.GREEDY_MATCH:
         params = replace(params, temperature=0)
     within = 1.0 if strategy == VerifyStrategy.TYPICAL_ACCEPTANCE else 1e-12
-    check_lossless(pair, params, prompt=[1, 2, 1, 2], drafter=drafter, verify_strategy=strategy, within=within)
-
-
-@pytest.mark.parametrize("drafter", COPYING)
-def test_an_adaptive_window_over_copies_is_lossless(drafter):
-    pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=4)
-    check_lossless(pair, params, "auto", [1, 2, 1, 2], drafter=drafter)
+    check_lossless(pair, params, k, [1, 2, 1, 2], drafter=drafter, verify_strategy=strategy, within=within)
 
 
 @pytest.mark.parametrize("drafter", COPYING)

@@ -325,14 +325,6 @@ def test_a_row_of_another_batch_is_refused(tiny_decoder):
         tiny_decoder.new_batch().step(rows)
 
 
-def test_a_pair_without_draft_model_needs_prompt_lookup(tiny_pair):
-    decoder = SpeculativeDecoder(ModelPair(tiny_pair.target))
-    with pytest.raises(ValueError, match="no draft model; use 'prompt_lookup'"):
-        decoder.generate([1], drafter="model")
-    params = SamplingParams(temperature=0, max_tokens=9)
-    same_as_plain(decoder, [1, 2, 3, 1, 2], params, drafter="prompt_lookup")
-
-
 def test_where_the_draft_finds_no_place_the_target_s_is_given_back(tiny_decoder, monkeypatch):
     batch = tiny_decoder.new_batch()
     (first,), (second,) = (tiny_decoder.prepare(Request(prompt)).rows for prompt in PROMPTS[:2])
@@ -358,9 +350,6 @@ def test_a_result_of_several_sequences_can_be_written_as_json(tiny_decoder, best
     assert [output["token_ids"] for output in told["outputs"]] == [output.token_ids for output in result.outputs]
     assert told["outputs"][0] == told | {"outputs": []}
     assert told["outputs"][1] == json.loads(json.dumps(result.outputs[1].to_dict()))
-
-
-def test_a_result_of_one_sequence_lists_no_others(tiny_decoder):
     assert tiny_decoder.generate([3, 4], SamplingParams(max_tokens=4, seed=2)).to_dict()["outputs"] == []
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
-from naive_speculate.speculate.request import Request
 from tests.speculate.rows import same_as_plain
 
 PROMPT = [5, 6, 7, 8, 5, 6, 7]
@@ -23,7 +22,7 @@ def used(result) -> str:
 
 def test_a_pair_with_a_draft_model_drafts_with_it(tiny_decoder):
     found, named = (tiny_decoder.generate(PROMPT, PARAMS, **options) for options in ({}, {"drafter": "model"}))
-    assert used(found) == used(named) == "model"
+    assert used(found) == used(named) == next(iter(tiny_decoder.stream(PROMPT, PARAMS))).settings["drafter"] == "model"
     assert found.token_ids == named.token_ids
     assert [event.draft_prob for event in found.trace] == [event.draft_prob for event in named.trace]
 
@@ -32,6 +31,9 @@ def test_a_pair_without_a_draft_model_drafts_without_one(alone):
     decoder, greedy = SpeculativeDecoder(alone), SamplingParams(max_tokens=12, temperature=0)
     assert used(same_as_plain(decoder, PROMPT, greedy)) == alone.default_drafter
     assert DRAFTERS[alone.default_drafter].obstacle(alone) is None
+    same_as_plain(decoder, PROMPT, greedy, drafter="prompt_lookup")
+    with pytest.raises(ValueError, match="no draft model; use 'prompt_lookup'"):
+        decoder.generate(PROMPT, drafter="model")
 
 
 @pytest.mark.parametrize("drafter", [None, "model", "prompt_lookup"])
@@ -45,12 +47,6 @@ def test_auto_windows_reckon_with_what_the_pair_s_own_drafts_cost(alone, tiny_de
     free = SpeculativeDecoder(alone).generate(PROMPT, PARAMS, num_draft_tokens="auto").trace.started.cost_table
     paid = tiny_decoder.generate(PROMPT, PARAMS, num_draft_tokens="auto").trace.started.cost_table
     assert free["draft"] == 0 < paid["draft"]
-
-
-def test_a_stream_and_a_request_name_no_drafter_either(tiny_decoder):
-    first = next(iter(tiny_decoder.stream(PROMPT, PARAMS)))
-    assert first.settings["drafter"] == "model"
-    assert Request(PROMPT).drafter is None
 
 
 @pytest.mark.parametrize("drafter", ["", "oracle", 3, ["model"]])

@@ -6,19 +6,13 @@ import torch
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
-from tests.infer.llamas import made
+from tests.infer.llamas import WAYS, made
 from tests.speculate.rows import admitted, finish
 from tests.speculate.toys import ToyModel
 from tests.tiny import tiny_llama
 
 HIDDEN = 32
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [3, 4]]
-WAYS = {
-    "transformers": TransformersLanguageModel,
-    "onnx": lambda source: made(source, "onnx"),
-    "torch": lambda source: made(source, "torch"),
-    "graphs": lambda source: made(source, "graphs"),
-}
 
 
 class Recorder(BatchDrafter):
@@ -58,7 +52,7 @@ class Recorder(BatchDrafter):
 
 @pytest.fixture(scope="module", params=WAYS)
 def pair(request):
-    return ModelPair(WAYS[request.param](tiny_llama(4, seed=0)), TransformersLanguageModel(tiny_llama(1, seed=1)))
+    return ModelPair(made(tiny_llama(4, seed=0), request.param), TransformersLanguageModel(tiny_llama(1, seed=1)))
 
 
 @pytest.fixture
@@ -125,8 +119,8 @@ def test_each_drafter_of_a_batch_gets_its_own_rows_and_layers(pair, register):
     assert all(features is None for features in none.made[0].given)
 
 
-def test_a_drafter_without_layers_costs_no_hidden_states(pair, register, monkeypatch):
-    asked = []
+def test_a_drafter_without_layers_costs_no_hidden_states(tiny_pair, register, monkeypatch):
+    asked, pair = [], tiny_pair
     forward = type(pair.target).forward
 
     def watched(self, query, rows, *, num_logits=None, layers=()):
@@ -141,10 +135,11 @@ def test_a_drafter_without_layers_costs_no_hidden_states(pair, register, monkeyp
 
 
 @pytest.mark.parametrize("layer", [-1, 9])
-def test_a_layer_that_the_target_does_not_have_is_refused_in_words(pair, register, layer):
+def test_a_layer_that_the_target_does_not_have_is_refused_in_words(tiny_pair, register, layer):
     register("recorder", (layer,), {(1, 2): [1, 2, 3, 4, 1, 2, 3, 4] * 3})
+    params = SamplingParams(max_tokens=8, seed=1)
     with pytest.raises(ValueError, match=rf"layers must be between 0 \(the embeddings\) and \d, got {layer}"):
-        SpeculativeDecoder(pair).generate([1, 2], SamplingParams(max_tokens=8, seed=1), drafter="recorder", num_draft_tokens=2)
+        SpeculativeDecoder(tiny_pair).generate([1, 2], params, drafter="recorder", num_draft_tokens=2)
 
 
 def test_a_forward_put_before_the_targets_own_is_called(pair, monkeypatch):

@@ -35,8 +35,7 @@ def toys():
 
 
 @pytest.mark.parametrize(
-    ("drafter", "params"),
-    [("model", {"temperature": 1.4, "top_k": 3, "presence_penalty": 0.5}), ("suffix", {})],
+    ("drafter", "params"), [("model", {"temperature": 1.4, "top_k": 3, "presence_penalty": 0.5}), ("suffix", {})]
 )
 def test_the_output_distribution_is_that_of_plain_decoding(toys, drafter, params):
     params = SamplingParams(max_tokens=4, guided_decoding=GUIDE, **params)

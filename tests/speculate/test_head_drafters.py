@@ -23,19 +23,13 @@ from naive_speculate.testing import prove_lossless
 from naive_speculate.testing.toy_head import pair_with_head
 from tests import blocks
 from tests.heads import eager_window, head_config, head_tensors, save_head
-from tests.infer.llamas import made
+from tests.infer.llamas import WAYS, made
 from tests.speculate.rows import admitted
 from tests.speculate.toys import ToyModel, enumerate_outputs
 from tests.tiny import save_model, tiny_llama
 
-WAYS = {
-    "transformers": (TransformersLanguageModel, "torch"),
-    "onnx": (lambda model: made(model, "onnx"), "onnx"),
-    "torch": (lambda model: made(model, "torch"), "torch"),
-    "graphs": (lambda model: made(model, "graphs"), "torch"),
-}
 BOTH = "suffix+head"
-EXECUTED = [*(("head", way) for way in WAYS), *(("block", way) for way in list(WAYS)[:3]), (BOTH, "transformers")]
+EXECUTED = [*(("head", way) for way in WAYS), *(("block", way) for way in WAYS[:3]), (BOTH, "transformers")]
 REPEATING = [50] + [60, 61, 62] * 6
 PROMPTS = ([5, 17, 80, 3], [9] * 11 + [4, 33], REPEATING, [61], [2, 90, 14, 14, 2, 90])
 DEPTH, LAYERS, BLOCK_LAYERS = 2, (0, 1, 2), (1, 2, 2)
@@ -60,9 +54,8 @@ def decoder_of(folders):
 
     @cache
     def found(drafter, way="torch"):
-        wrap, executor = WAYS[way]
-        target = wrap(source())
-        head = load_head(folders[drafter], target, target.device, torch.float32, executor)
+        target = made(source(), way)
+        head = load_head(folders[drafter], target, target.device, torch.float32, "onnx" if way == "onnx" else "torch")
         return SpeculativeDecoder(ModelPair(target, head=head))
 
     return found

@@ -9,6 +9,7 @@ from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.serving import LocalEngine, Request
 from tests.heads import VOCAB, head_config, head_tensors, save_head
+from tests.speculate.rows import same_as_plain
 from tests.tiny import save_model, tiny_llama
 
 PROMPT = [5, 17, 80, 3]
@@ -29,12 +30,9 @@ def decoder_of(folder, target, known, tokenizer=None, draft=None):
     return SpeculativeDecoder(ModelPair(target, draft, tokenizer, head=head))
 
 
-def same_as_plain(decoder, **more):
+def sampled_where_greedy_is_plain(decoder, **more):
     params = SamplingParams(max_tokens=16, temperature=0, ignore_eos=True, **more)
-    plain = decoder.generate(PROMPT, params, num_draft_tokens=0)
-    drafted = decoder.generate(PROMPT, params, drafter="head", num_draft_tokens=4)
-    assert drafted.token_ids == plain.token_ids
-    assert drafted.metrics.num_draft_tokens > 0
+    same_as_plain(decoder, PROMPT, params, drafter="head", num_draft_tokens=4)
     sampled = SamplingParams(max_tokens=16, seed=2, ignore_eos=True, **more)
     return decoder.generate(PROMPT, sampled, drafter="head", num_draft_tokens=4)
 
@@ -42,7 +40,7 @@ def same_as_plain(decoder, **more):
 @pytest.mark.parametrize("allowed", [None, [3, 9, 40], [70, 71, 72]], ids=["all", "some", "none"])
 def test_what_a_head_lacks_comes_from_the_target(tmp_path, target, allowed):
     decoder = decoder_of(tmp_path, target, [2, 3, 9, 11, 40, 66])
-    result = same_as_plain(decoder, **({} if allowed is None else {"allowed_token_ids": allowed}))
+    result = sampled_where_greedy_is_plain(decoder, **({} if allowed is None else {"allowed_token_ids": allowed}))
     assert len(result.token_ids) == 16
     assert allowed is None or set(result.token_ids) <= set(allowed)
     proposed = {event.token_id for event in result.trace if event.kind == "proposed"}
@@ -58,7 +56,7 @@ def test_padding_that_no_tokenizer_uses_is_never_drafted(tmp_path, target):
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "words")
     decoder = decoder_of(tmp_path / "head", target, [4, 9, 60, 91, 95], tokenizer, TransformersLanguageModel(small))
     assert decoder.pair.vocab_size == 90
-    result = same_as_plain(decoder)
+    result = sampled_where_greedy_is_plain(decoder)
     assert all(event.token_id < 90 for event in result.trace if event.token_id is not None)
 
 

@@ -1,5 +1,7 @@
 """The output distribution of speculative decoding is the target's: by exact enumeration of the real decoder."""
 
+from itertools import cycle
+
 import pytest
 import torch
 
@@ -72,13 +74,10 @@ PARAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PARAMS)
-def test_every_sampling_parameter_keeps_speculation_lossless(name):
+@pytest.mark.parametrize(("name", "strategy"), zip(PARAMS, cycle(LOSSLESS), strict=False))
+def test_every_sampling_parameter_keeps_speculation_lossless(name, strategy):
     """Against plain decoding by the same decoder, whose distributions the pipeline's own tests check."""
-    pair = toys(3, 3, 4, zeros=False)
-    params = SamplingParams(max_tokens=3, **PARAMS[name])
-    for strategy in LOSSLESS:
-        check_lossless(pair, params, verify_strategy=strategy)
+    check_lossless(toys(3, 3, 4, zeros=False), SamplingParams(max_tokens=3, **PARAMS[name]), verify_strategy=strategy)
 
 
 def test_typical_acceptance_is_not_lossless():

@@ -1,5 +1,7 @@
 """Where no token can be chosen: the run ends with an error that says why, as plain decoding's would, and no other run ends."""
 
+from itertools import cycle
+
 import pytest
 import torch
 
@@ -52,9 +54,10 @@ CAUSES = {
 }
 
 
-@pytest.mark.parametrize("detail", DETAILS)
-@pytest.mark.parametrize("temperature", [0, 1])
-@pytest.mark.parametrize("name", CAUSES)
+@pytest.mark.parametrize(
+    ("name", "temperature", "detail"),  # every two of them together, but for name and detail
+    [(name, t, detail) for t in (0, 1) for name, detail in zip(CAUSES, cycle(DETAILS[:: 1 - 2 * t]), strict=False)],
+)
 def test_a_run_without_a_token_to_choose_ends_with_an_error_that_says_why(small_decoder, name, temperature, detail):
     values, count, message = CAUSES[name]
     params = SamplingParams(temperature=temperature, seed=1, **values)

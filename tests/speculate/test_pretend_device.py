@@ -13,16 +13,15 @@ from naive_speculate.costs import CostTable
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.device import on_device, to_lists
 from naive_speculate.infer.head.checkpoint import load_head
-from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.sampling.random_source import SeededRandom
 from naive_speculate.speculate import batch as batches
 from naive_speculate.speculate.draft import proposal
 from naive_speculate.speculate.request import Request
 from tests.heads import head_config, head_tensors, save_head
+from tests.infer.llamas import made
 from tests.pretend_device import PretendDevice, pretend_device
 from tests.tiny import noisy_pair
 
-WRAPS = {"llama": lambda model: LlamaLanguageModel.from_transformers(model, "torch"), "transformers": TransformersLanguageModel}
 PROMPTS = [[5, 17, 80, 3], [50] + [60, 61, 62] * 4, [9, 4, 9, 4, 9], [33]]
 GREEDY = {"verify_strategy": "greedy_match", "detail": "none"}
 MIXED = [
@@ -39,10 +38,10 @@ def decoders_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Dec
     """Decoders of one pair with a head, on the CPU and on the device, by executor."""
     layers = {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]}
     folder = save_head(tmp_path_factory.mktemp("head"), "speculators", head_config(), head_tensors(head_config()), **layers)
-    made: dict[str, Decoders] = {}
+    known: dict[str, Decoders] = {}
 
     def decoder(executor: str, device: str) -> SpeculativeDecoder:
-        pair = noisy_pair(lambda model: WRAPS[executor](model.to(device)))
+        pair = noisy_pair(lambda model: made(model.to(device), executor))
         for model in (pair.target, pair.draft):
             if isinstance(model, TransformersLanguageModel):
                 model.probe()
@@ -50,10 +49,10 @@ def decoders_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Dec
         return SpeculativeDecoder(ModelPair(pair.target, pair.draft, head=head, measured_head_costs=CostTable(0.5, (1.0, 1.1))))
 
     def decoders(executor: str) -> Decoders:
-        if executor not in made:
+        if executor not in known:
             with pretend_device():
-                made[executor] = {device: decoder(executor, device) for device in ("cpu", "cuda")}
-        return made[executor]
+                known[executor] = {device: decoder(executor, device) for device in ("cpu", "cuda")}
+        return known[executor]
 
     return decoders
 
@@ -96,7 +95,7 @@ def _steps_of(decoder: SpeculativeDecoder, waited: list[str], each: list[dict], 
 
 @pytest.mark.parametrize(
     ("executor", "drafter"),
-    [*(("llama", name) for name in ("model", "head", "suffix", "suffix+head", "prompt_lookup")), ("transformers", "head")],
+    [*(("torch", name) for name in ("model", "head", "suffix", "suffix+head", "prompt_lookup")), ("transformers", "head")],
 )
 def test_rows_of_every_verifier_get_the_cpu_s_tokens_with_one_wait_a_step(decoders_of, monkeypatch, executor, drafter):
     decoders = decoders_of(executor)
@@ -106,18 +105,18 @@ def test_rows_of_every_verifier_get_the_cpu_s_tokens_with_one_wait_a_step(decode
     happened, waits = steps_of(decoders["cuda"], MIXED, drafter=drafter)
     assert happened == steps_of(decoders["cpu"], MIXED, drafter=drafter)[0]
     assert list(map(len, waits)) == [1] * len(waits), waits
-    assert bool(captured) == (executor == "llama")
+    assert bool(captured) == (executor == "torch")
 
 
 @pytest.mark.parametrize("options", MIXED[:2], ids=lambda options: f"{options['verify_strategy']}-{options['detail']}")
 def test_a_row_alone_too(decoders_of, options):
-    decoders = decoders_of("llama")
+    decoders = decoders_of("torch")
     happened, waits = steps_of(decoders["cuda"], [options], drafter="head")
     assert happened == steps_of(decoders["cpu"], [options], drafter="head")[0]
     assert list(map(len, waits)) == [1] * len(waits), waits
 
 
-@pytest.mark.parametrize(("executor", "drafter"), [("llama", "head"), ("transformers", "model")])
+@pytest.mark.parametrize(("executor", "drafter"), [("torch", "head"), ("transformers", "model")])
 def test_trees_get_the_cpu_s_tokens(decoders_of, executor, drafter):
     """The host reads every depth of a tree, so that a step waits more often."""
     decoders, each = decoders_of(executor), [options | {"tree": "2x2"} for options in (GREEDY, MIXED[1])]
@@ -127,12 +126,12 @@ def test_trees_get_the_cpu_s_tokens(decoders_of, executor, drafter):
 
 def test_an_adaptive_window_waits_once_more_for_each_token_that_it_drafts(decoders_of):
     """Whether to go on is decided on the host."""
-    happened, waits = steps_of(decoders_of("llama")["cuda"], [GREEDY], drafter="head", k="auto")
+    happened, waits = steps_of(decoders_of("torch")["cuda"], [GREEDY], drafter="head", k="auto")
     assert list(map(len, waits)) == [2, 2, 2, 2, 1], (waits, happened)  # of one token; nothing is left to draft at the end
 
 
 def test_a_bias_moves_to_the_device_once(decoders_of):
-    decoders, params = decoders_of("llama"), {"logit_bias": {3: 2.0}}
+    decoders, params = decoders_of("torch"), {"logit_bias": {3: 2.0}}
     happened, waits = steps_of(decoders["cuda"], MIXED[:2], params=params, drafter="suffix")
     assert happened == steps_of(decoders["cpu"], MIXED[:2], params=params, drafter="suffix")[0]
     assert list(map(len, waits)) == [3] + [1] * (len(waits) - 1), waits
@@ -141,13 +140,13 @@ def test_a_bias_moves_to_the_device_once(decoders_of):
 def test_a_forgotten_device_fails(decoders_of, monkeypatch):
     monkeypatch.setattr(proposal, "on_device", lambda values, *_: torch.tensor(values))
     with pytest.raises(RuntimeError, match="same device"):
-        steps_of(decoders_of("llama")["cuda"], [GREEDY], drafter="suffix")
+        steps_of(decoders_of("torch")["cuda"], [GREEDY], drafter="suffix")
 
 
 def test_an_added_item_is_counted_and_located(decoders_of, monkeypatch):
     step = batches.step
     monkeypatch.setattr(batches, "step", lambda *given: (found := step(*given), found.next_token_ids[0].item())[0])
-    _, waits = steps_of(decoders_of("llama")["cuda"], [GREEDY], k=0)
+    _, waits = steps_of(decoders_of("torch")["cuda"], [GREEDY], k=0)
     assert all(len(step) == 2 and "test_pretend_device.py" in step[0] for step in waits), waits
 
 

@@ -10,11 +10,10 @@ import torch
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, VerifyStrategy
 from naive_speculate.costs import CostTable
 from naive_speculate.events import OUTPUT_KINDS, TOKEN_KINDS, FinishReason
-from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.serving import LocalEngine
 from naive_speculate.speculate.draft.translated import TranslatedDrafter
 from naive_speculate.speculate.request import Request
+from tests.infer.llamas import made
 from tests.speculate.rows import same_alone, same_as_plain
 from tests.speculate.toys import ToyModel, check_lossless, enumerate_outputs
 from tests.tokenizers_of_tests import ODD, byte_level, legacy, letters, llama, shuffled, unigram
@@ -29,11 +28,6 @@ TOKENIZERS = {
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
 PROMPTS = ["Once upon a time", "naïve 日本語🎉 the", "x"]
 STEPS = [SamplingParams(max_tokens=10, seed=3, ignore_eos=True), SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)]
-WAYS = {
-    "transformers": TransformersLanguageModel,
-    "torch": lambda source: LlamaLanguageModel.from_transformers(source, "torch"),
-    "onnx": lambda source: LlamaLanguageModel.from_transformers(source, "onnx"),
-}
 
 
 class Toy(ToyModel):
@@ -59,7 +53,7 @@ def toys(name):
 
 def llamas(name, way="torch", **options):
     target, draft = TOKENIZERS[name]
-    models = WAYS[way](llama(target, 0, 2)), WAYS[way](llama(draft, 1, **options))
+    models = made(llama(target, 0, 2), way), made(llama(draft, 1, **options), way)
     return ModelPair(*models, target, CostTable(0.05, (1.0, 1.05)), draft)
 
 
@@ -88,8 +82,7 @@ def test_outputs_have_exactly_the_target_s_distribution(name, params, strategy):
 
 
 @pytest.mark.parametrize(
-    ("name", "strategy"),
-    zip(TOKENIZERS, cycle([VerifyStrategy.GREEDY_MATCH, VerifyStrategy.TYPICAL_ACCEPTANCE]), strict=False),
+    ("name", "strategy"), zip(TOKENIZERS, cycle([VerifyStrategy.GREEDY_MATCH, VerifyStrategy.TYPICAL_ACCEPTANCE]), strict=False)
 )
 def test_greedy_verifiers_have_one_output_and_typical_ones_a_distribution(name, strategy):
     pair = toys(name)
@@ -168,7 +161,7 @@ def test_a_tokenizer_with_other_ids_gives_step_by_step_what_the_same_tokens_give
         for mine, theirs in ((moved.model.embed_tokens, same.model.embed_tokens), (moved.lm_head, same.lm_head)):
             mine.weight[ids] = theirs.weight.clone()
     moved.generation_config.eos_token_id = other.eos_token_id
-    models = [WAYS["torch"](model) for model in (target, same, moved)]
+    models = [made(model, "torch") for model in (target, same, moved)]
     plain = SpeculativeDecoder(ModelPair(models[0], models[1], tokenizer))
     translated = SpeculativeDecoder(ModelPair(models[0], models[2], tokenizer, draft_tokenizer=other))
     for params in (SamplingParams(max_tokens=12, seed=1), SamplingParams(max_tokens=12, temperature=0)):

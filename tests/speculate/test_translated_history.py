@@ -46,10 +46,11 @@ def told_apart(text, *tokenizers):
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
-@pytest.mark.parametrize("text", ODD)
-def test_a_prompt_is_encoded_as_the_draft_s_own_tokenizer_does(ours, theirs, text):
-    target, draft, _, history = history_of(ours, theirs)
-    if draft.unk_token_id not in fresh(draft, text) and "<|" not in text and "</s>" not in text:
+def test_a_prompt_is_encoded_as_the_draft_s_own_tokenizer_does(ours, theirs):
+    for text in ODD:
+        target, draft, _, history = history_of(ours, theirs)
+        if draft.unk_token_id in fresh(draft, text) or "<|" in text or "</s>" in text:
+            continue
         history.follow(target(text).input_ids)
         if text == told_apart(text, target, draft):
             assert history.token_ids == fresh(draft, text)

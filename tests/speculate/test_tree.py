@@ -4,20 +4,13 @@ import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.events.trace import Trace
-from naive_speculate.infer.llama.model import LlamaLanguageModel
-from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from naive_speculate.speculate.tree import MAX_NODES, parse_tree
-from naive_speculate.testing import enumerate_outputs, largest_difference
 from naive_speculate.testing.toy_head import pair_with_head
-from naive_speculate.testing.toys import ToyModel
+from tests.infer.llamas import made
+from tests.speculate.rows import same_as_plain
+from tests.speculate.toys import ToyModel, check_lossless
 from tests.tiny import noisy_pair
 
-SHAPES = ["1", "3", "4x2x1", "2x1x1x2"]
-WRAPS = {
-    "torch": lambda model: LlamaLanguageModel.from_transformers(model, "torch"),
-    "onnx": lambda model: LlamaLanguageModel.from_transformers(model, "onnx"),
-    "transformers": TransformersLanguageModel,
-}
 PARAMS = {
     "plain": SamplingParams(max_tokens=3, ignore_eos=True),
     "warped": SamplingParams(max_tokens=4, temperature=0.7, top_p=0.9),
@@ -31,32 +24,28 @@ def two_models(size, seed):
     return ModelPair(pair_with_head(size, seed).target, pair_with_head(size, seed + 1).target)
 
 
-@pytest.mark.parametrize("name", PARAMS)
-@pytest.mark.parametrize(("drafter", "tree"), [("head", "2x1"), ("model", "3")])
-def test_the_output_distribution_is_the_target_s(name, drafter, tree):
+@pytest.mark.parametrize(
+    ("drafter", "name", "tree"),
+    [("head", "by history", "2x1"), ("head", "greedy", "2x1"), ("model", "warped", "3"), ("model", "plain", "3")],
+)
+def test_the_output_distribution_is_the_target_s(drafter, name, tree):
     """Enumerated over all draft tokens, verdicts and next tokens. The head has two of three tokens."""
     pair = pair_with_head(3, 3) if drafter == "head" else two_models(3, 3)
-    found = enumerate_outputs(pair, [1, 2], PARAMS[name], tree=tree, drafter=drafter, detail="probs")
-    plain = enumerate_outputs(pair, [1, 2], PARAMS[name], num_draft_tokens=0, detail="probs")
-    assert sum(found.values()) == pytest.approx(1, abs=1e-9)
-    assert largest_difference(found, plain) < 1e-12
+    check_lossless(pair, PARAMS[name], tree=tree, drafter=drafter)
 
 
 @pytest.mark.parametrize("name", ["plain", "warped"])
 def test_trees_of_the_most_probable_tokens_leave_it_too(name):
-    pair, options = two_models(3, 3), {"detail": "probs", "draft_sampling": "argmax"}
-    found = enumerate_outputs(pair, [1, 2], PARAMS[name], tree="2x2", **options)
-    assert largest_difference(found, enumerate_outputs(pair, [1, 2], PARAMS[name], num_draft_tokens=0, detail="probs")) < 1e-12
+    check_lossless(two_models(3, 3), PARAMS[name], tree="2x2", draft_sampling="argmax")
 
 
-@pytest.fixture(scope="module", params=WRAPS)
-def pair(request):
-    return noisy_pair(WRAPS[request.param])
-
-
-@pytest.mark.parametrize("tree", SHAPES)
-def test_greedy_text_is_that_of_plain_decoding(pair, tree):
-    decoder, params = SpeculativeDecoder(pair), SamplingParams(max_tokens=24, temperature=0)
+@pytest.mark.parametrize(
+    ("way", "tree"),
+    [*(("torch", tree) for tree in ("1", "3", "4x2x1", "2x1x1x2")), ("onnx", "4x2x1"), ("transformers", "4x2x1")],
+)
+def test_greedy_text_is_that_of_plain_decoding(way, tree):
+    decoder = SpeculativeDecoder(noisy_pair(lambda model: made(model, way)))
+    params = SamplingParams(max_tokens=24, temperature=0)
     prompts, detail = [[5, 9, 3], [8, 8]], "none" if tree == "3" else "probs"
     plain = decoder.generate(prompts, params, num_draft_tokens=0)
     for found, wanted in zip(decoder.generate(prompts, params, tree=tree, detail=detail), plain, strict=True):
@@ -69,51 +58,52 @@ def test_greedy_text_is_that_of_plain_decoding(pair, tree):
 def test_where_nodes_run_out_the_likelier_path_is_continued(monkeypatch):
     """Which node gets children depends on tokens that were drawn, but never on the children, so the output is still right."""
     monkeypatch.setattr("naive_speculate.speculate.tree.MAX_NODES", 3)
-    pair, params = two_models(3, 5), SamplingParams(max_tokens=3, top_k=2, ignore_eos=True)
-    found = enumerate_outputs(pair, [1, 2], params, tree="2x2", drafter="model", detail="probs")
-    assert largest_difference(found, enumerate_outputs(pair, [1, 2], params, num_draft_tokens=0, detail="probs")) < 1e-12
+    params = SamplingParams(max_tokens=3, top_k=2, ignore_eos=True)
+    check_lossless(two_models(3, 5), params, tree="2x2", drafter="model")
 
 
 TEXT = "Once upon a time"
 
 
-@pytest.mark.parametrize("drafter", ["head", "model"])
 @pytest.mark.parametrize(
-    "params",
+    ("drafter", "params"),
     [
-        {"max_tokens": 24},
-        {"max_tokens": 9},
-        {"max_tokens": 40, "stop": ["e. ", ", "]},
-        {"max_tokens": 16, "repetition_penalty": 1.3, "bad_words": ["little"]},
-        {"max_tokens": 24, "guided_decoding": {"regex": "(A|The) [a-z]+ (cat|dog|sun) [a-z ]{4,12}[.]"}},
+        ("head", {"max_tokens": 24}),
+        ("model", {"max_tokens": 9}),
+        ("head", {"max_tokens": 40, "stop": ["e. ", ", "]}),
+        ("model", {"max_tokens": 16, "repetition_penalty": 1.3, "bad_words": ["little"]}),
+        ("head", {"max_tokens": 24, "guided_decoding": {"regex": "(A|The) [a-z]+ (cat|dog|sun) [a-z ]{4,12}[.]"}}),
     ],
     ids=["plain", "short", "stop strings", "by history", "grammar"],
 )
-def test_a_trained_pair_writes_what_it_writes_plainly(bundled_decoder, drafter, params):
-    params = SamplingParams(temperature=0, **params)
-    plain = bundled_decoder.generate(TEXT, params, num_draft_tokens=0)
-    found = bundled_decoder.generate(TEXT, params, tree="4x2x1", drafter=drafter)
+def test_a_trained_pair_writes_what_it_writes_plainly(bundled_decoder, small_decoder, drafter, params):
+    decoder, params = bundled_decoder if drafter == "head" else small_decoder, SamplingParams(temperature=0, **params)
+    plain = decoder.generate(TEXT, params, num_draft_tokens=0)
+    found = decoder.generate(TEXT, params, tree="4x2x1", drafter=drafter)
     assert (found.token_ids, found.text) == (plain.token_ids, plain.text)
     assert (found.finish_reason, found.trace.finished.stop_reason) == (plain.finish_reason, plain.trace.finished.stop_reason)
     assert found.metrics.num_spec_steps < plain.metrics.num_spec_steps
 
 
-def test_a_text_ends_at_its_end_token_inside_a_tree(bundled_decoder):
-    """The end may be drafted, and nothing is drafted after it."""
-    first = bundled_decoder.generate(TEXT, SamplingParams(temperature=0, max_tokens=40), num_draft_tokens=0)
-    params = SamplingParams(temperature=0, max_tokens=40, stop_token_ids=[first.token_ids[20]])
-    plain, found = (bundled_decoder.generate(TEXT, params, **way) for way in ({"num_draft_tokens": 0}, {"tree": "3x2x1"}))
-    assert found.token_ids == plain.token_ids
-    for step in (event for event in found.trace if event.tree):
-        ends = {index for index, node in enumerate(step.tree) if node.token_id == first.token_ids[20]}
+def test_a_text_ends_at_its_end_token_inside_a_tree():
+    """The end is drafted, and nothing is drafted after it."""
+    target, drafted = noisy_pair().target, 0
+    decoder = SpeculativeDecoder(ModelPair(target, target))  # every step accepts three tokens and adds a fourth
+    tokens = decoder.generate([5, 9], SamplingParams(temperature=0, max_tokens=20), num_draft_tokens=0).token_ids
+    end = next(token for place, token in enumerate(tokens) if place > 4 and place % 4 < 2 and tokens.index(token) == place)
+    params = SamplingParams(temperature=0, max_tokens=20, stop_token_ids=[end])
+    for step in (event for event in same_as_plain(decoder, [5, 9], params, tree="3x2x1").trace if event.tree):
+        ends = {index for index, node in enumerate(step.tree) if node.token_id == end}
         assert not any(node.parent in ends for node in step.tree)
+        drafted += len(ends)
+    assert drafted
 
 
-def test_a_row_of_a_batch_is_the_row_alone(bundled_decoder):
+def test_a_row_of_a_batch_is_the_row_alone(small_decoder):
     """A seed repeats a run, and other rows do not change it."""
     params, options = SamplingParams(max_tokens=12, seed=3, n=2), {"tree": "3x2", "drafter": "model"}
-    alone = bundled_decoder.generate(TEXT, params, **options)
-    beside = bundled_decoder.generate([TEXT, "The dog"], params, **options)[0]
+    alone = small_decoder.generate(TEXT, params, **options)
+    beside = small_decoder.generate([TEXT, "The dog"], params, **options)[0]
     assert [one.token_ids for one in beside.outputs] == [one.token_ids for one in alone.outputs]
     assert alone.outputs[0].token_ids != alone.outputs[1].token_ids
 
@@ -160,9 +150,9 @@ BAD = {
 
 
 @pytest.mark.parametrize("tree", BAD)
-def test_a_bad_tree_is_named(bundled_decoder, tree):
+def test_a_bad_tree_is_named(small_decoder, tree):
     with pytest.raises(ValueError, match=BAD[tree]):
-        bundled_decoder.generate(TEXT, tree=tree)
+        small_decoder.generate(TEXT, tree=tree)
 
 
 @pytest.mark.parametrize(
@@ -184,16 +174,15 @@ def test_a_model_that_computes_no_trees_is_named():
         decoder.generate([1, 2], tree="2")
 
 
-def test_plain_decoding_ignores_a_tree(bundled_decoder):
+def test_plain_decoding_ignores_a_tree(small_decoder):
     params = SamplingParams(max_tokens=6, temperature=0)
-    assert bundled_decoder.generate(TEXT, params, num_draft_tokens=0, tree="2x1").metrics.num_draft_tokens == 0
+    assert small_decoder.generate(TEXT, params, num_draft_tokens=0, tree="2x1").metrics.num_draft_tokens == 0
 
 
 def test_near_a_model_s_last_position_windows_are_drafted():
     decoder, params = SpeculativeDecoder(noisy_pair()), SamplingParams(max_tokens=None, temperature=0)
     prompt = [number % 90 for number in range(170)]
-    found = decoder.generate(prompt, params, tree="4x2x1")
-    assert found.token_ids == decoder.generate(prompt, params, num_draft_tokens=0).token_ids
+    found = same_as_plain(decoder, prompt, params, tree="4x2x1")
     assert found.trace[-2].tree is None
     assert any(event.tree for event in found.trace)
 
@@ -227,8 +216,7 @@ def test_where_the_drafter_lacks_every_allowed_token_the_text_goes_on(options):
 def test_text_that_a_guide_forces_is_drafted_without_the_drafter(small_decoder):
     schema = {"type": "object", "properties": {"first_name": {"enum": ["Ann", "Bob"]}}, "required": ["first_name"]}
     params = SamplingParams(max_tokens=40, temperature=0, guided_decoding={"json": schema, "disable_any_whitespace": True})
-    found = small_decoder.generate(TEXT, params, tree="4x2x1", drafter="model")
-    assert found.token_ids == small_decoder.generate(TEXT, params, num_draft_tokens=0).token_ids
+    found = same_as_plain(small_decoder, TEXT, params, tree="4x2x1", drafter="model")
     assert any(event.forced == "text" for event in found.trace if event.kind == EventKind.ACCEPTED)
 
 

@@ -1,7 +1,5 @@
 """Labels: nothing that a model writes can act, vanish, or be mistaken for something else."""
 
-import pytest
-
 from ui.labels import apart, count, label, milliseconds, number, percent, visible
 
 SIGNS = {" king": "␣king", "a b": "a b", "two  ": "two␣␣", "  ": "␣␣", "\n": "⏎", "\t\r": "⇥␍", "\u202eabc": "⟨202E⟩abc"}
@@ -10,9 +8,8 @@ NUMBERS = {0.0: "0", 1.0: "1", 0.99999999: "1", 0.31: "0.31", 0.21818: "0.218", 
 NUMBERS |= {1e-7: "under 0.0001", 2.0: "2.00", 123.4: "123", float("inf"): "inf"}
 
 
-@pytest.mark.parametrize(("text", "shown"), SIGNS.items())
-def test_what_cannot_be_seen_gets_a_sign(text, shown):
-    assert visible(text) == shown
+def test_what_cannot_be_seen_gets_a_sign():
+    assert {text: visible(text) for text in SIGNS} == SIGNS
 
 
 def test_long_texts_are_cut():
@@ -24,9 +21,8 @@ def test_labels_are_escaped():
     assert label("<b>&'\"") == "&lt;b&gt;&amp;&#x27;&#34;"
 
 
-@pytest.mark.parametrize(("value", "shown"), NUMBERS.items())
-def test_numbers_are_short_and_never_falsely_certain(value, shown):
-    assert number(value) == shown
+def test_numbers_are_short_and_never_falsely_certain():
+    assert {value: number(value) for value in NUMBERS} == NUMBERS
 
 
 def test_two_numbers_that_are_compared_look_different():

@@ -27,7 +27,7 @@ JINJA = re.compile(r"{[{%].*?[}%]}", re.DOTALL)
 TAGS = re.compile(r"<script.*?</script>|<svg.*?</svg>|<[^>]*>", re.DOTALL)
 
 
-def page_texts() -> Iterator[tuple[str, str]]:
+def of_page() -> Iterator[tuple[str, str]]:
     for path in Path("ui/templates").glob("*.html"):
         yield path.name, TAGS.sub(" ", JINJA.sub("", path.read_text("utf-8")))
     for path in Path("assets/lessons").glob("*.md"):
@@ -36,7 +36,7 @@ def page_texts() -> Iterator[tuple[str, str]]:
         yield f"glossary, {key}", f"{term['name']}: {term['meaning']}"
 
 
-def prose() -> Iterator[tuple[str, str]]:
+def of_sources() -> Iterator[tuple[str, str]]:
     for path in [*Path("ui").rglob("*.py"), Path("app.py")]:
         nodes = ast.walk(ast.parse(path.read_text("utf-8")))
         texts = (node.value.value for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
@@ -45,15 +45,25 @@ def prose() -> Iterator[tuple[str, str]]:
         yield path.name, " ".join(re.findall(r"// .*", path.read_text("utf-8")))
 
 
+@pytest.fixture(scope="module")
+def page_texts() -> list[tuple[str, str]]:
+    return list(of_page())
+
+
+@pytest.fixture(scope="module")
+def prose() -> list[tuple[str, str]]:
+    return list(of_sources())
+
+
 @pytest.mark.parametrize(("instead", "retired"), RETIRED.items())
-def test_the_page_s_texts_use_the_field_s_words(instead, retired):
-    found = [(name, word) for name, text in page_texts() for word in re.findall(rf"\b(?:{retired})\b", text, re.IGNORECASE)]
+def test_the_page_s_texts_use_the_field_s_words(page_texts, instead, retired):
+    found = [(name, word) for name, text in page_texts for word in re.findall(rf"\b(?:{retired})\b", text, re.IGNORECASE)]
     assert found == [], f"say: {instead}"
 
 
 @pytest.mark.parametrize(("instead", "retired"), OF_PROSE.items())
-def test_docstrings_and_comments_use_them_too(instead, retired):
-    found = [(name, word) for name, text in prose() for word in re.findall(rf"\b(?:{retired})\b", text, re.IGNORECASE)]
+def test_docstrings_and_comments_use_them_too(prose, instead, retired):
+    found = [(name, word) for name, text in prose for word in re.findall(rf"\b(?:{retired})\b", text, re.IGNORECASE)]
     assert found == [], f"say: {instead}"
 
 

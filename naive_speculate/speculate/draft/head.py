@@ -56,7 +56,8 @@ class HeadDrafter(SlotDrafter):
     """Drafts with the pair's draft head; see `BatchDrafter` for the methods.
 
     The head's cache has a position for each token except the last: the target's state there, with the next token. Positions
-    that the head drafted itself are dropped after each step, and read again with the target's states.
+    that the head drafted itself are dropped before the next window, and read again with the target's states. So nothing has to
+    be rolled back after a failed step.
     """
 
     title = "Draft head"
@@ -156,10 +157,6 @@ class HeadDrafter(SlotDrafter):
             if history.slot.num_tokens >= history.end:  # a window was drafted
                 history.settle(len(history.states))
             self.observe([row], [len(row.token_ids) - 1 - kept], [states[:kept]])
-
-    def rewind(self, rows: Sequence[SequenceState]) -> None:
-        for row in rows:
-            self.histories[row].settle(0)
 
     def _read(
         self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: torch.Tensor

@@ -81,10 +81,6 @@ class SuffixHeadDrafter(HeadDrafter):
         self.suffix.commit(rows, records, None)
         super().commit(rows, records, features)
 
-    def rewind(self, rows: Sequence[SequenceState]) -> None:
-        self.suffix.rewind(rows)
-        super().rewind(rows)
-
 
 def _limits(window: Window, limit: int) -> tuple[int, int]:
     """The most tokens to copy, and the most to ask the head for."""

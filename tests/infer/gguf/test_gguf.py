@@ -17,6 +17,7 @@ from tests.infer.gguf.files import loaded, written
 from tests.infer.llamas import FAMILIES, Rows, direct_logits, random_model
 from tests.infer.test_contracts import build, tokens
 from tests.programs import run_program
+from tests.speculate.rows import same_alone, same_as_plain
 from tests.tokenizers_of_tests import ODD, byte_level, letters, llama, save
 
 pytestmark = pytest.mark.gguf
@@ -130,10 +131,7 @@ def test_tokens_outside_the_vocabulary_are_refused(decoder, token):
 def test_greedy_decoding_gives_the_same_tokens_with_and_without_drafts(decoder, window):
     params = SamplingParams(max_tokens=60, temperature=0, ignore_eos=True)
     for prompt in PROMPTS:
-        plain = decoder.generate(prompt, params, num_draft_tokens=0)
-        drafted = decoder.generate(prompt, params, num_draft_tokens=window)
-        assert drafted.token_ids == plain.token_ids
-        assert drafted.metrics.num_accepted_draft_tokens > 0
+        assert same_as_plain(decoder, prompt, params, num_draft_tokens=window).metrics.num_accepted_draft_tokens > 0
 
 
 def test_greedy_decoding_gives_the_tokens_that_transformers_gives(decoder):
@@ -147,9 +145,7 @@ def test_greedy_decoding_gives_the_tokens_that_transformers_gives(decoder):
 @pytest.mark.parametrize("temperature", [0, 0.8])
 def test_a_row_of_a_batch_gives_what_it_gives_alone(decoder, temperature):
     params = [SamplingParams(max_tokens=20 + 7 * seed, temperature=temperature, seed=seed) for seed in range(3)]
-    together = decoder.generate(PROMPTS, params, num_draft_tokens=3)
-    alone = [decoder.generate(prompt, one, num_draft_tokens=3) for prompt, one in zip(PROMPTS, params, strict=True)]
-    assert [result.token_ids for result in together] == [result.token_ids for result in alone]
+    same_alone(decoder, PROMPTS, params, num_draft_tokens=3)
 
 
 def test_several_outputs_share_the_prompts_cache(decoder):
@@ -173,22 +169,17 @@ def test_a_gguf_draft_drafts_for_a_target_of_transformers(files, tmp_path):
     source.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     decoder = SpeculativeDecoder(load_pair(tmp_path, files[1], device="cpu"))
-    params = SamplingParams(max_tokens=30, temperature=0)
-    found = decoder.generate(PROMPTS[0], params)
     assert decoder.pair.translation is None
+    found = same_as_plain(decoder, PROMPTS[0], SamplingParams(max_tokens=30, temperature=0))
     assert found.metrics.num_accepted_draft_tokens > 0
-    assert found.token_ids == decoder.generate(PROMPTS[0], params, num_draft_tokens=0).token_ids
 
 
 def test_a_draft_with_other_tokens_is_translated(files, tmp_path):
     other = byte_level("code", 340)
     draft = written(llama(other, 3), tmp_path / "other.gguf", other)
     decoder = SpeculativeDecoder(load_pair(files[0], draft))
-    params = SamplingParams(max_tokens=20, temperature=0, ignore_eos=True)
-    found = decoder.generate(PROMPTS[0], params)
     assert decoder.pair.translation.counts["shared"] > 250
-    assert found.metrics.num_draft_tokens > 0
-    assert found.token_ids == decoder.generate(PROMPTS[0], params, num_draft_tokens=0).token_ids
+    same_as_plain(decoder, PROMPTS[0], SamplingParams(max_tokens=20, temperature=0, ignore_eos=True))
 
 
 def test_a_file_that_names_no_special_tokens_has_none(tmp_path):
@@ -326,22 +317,10 @@ def test_the_hidden_states_that_llama_cpp_does_not_return_are_refused(decoder):
 
 
 def test_the_command_line_takes_gguf_files(files, decoder):
-    arguments = [
-        "generate",
-        PROMPTS[0],
-        "--target",
-        str(files[0]),
-        "--draft",
-        str(files[1]),
-        "--max-tokens",
-        "12",
-        "--seed",
-        "1",
-    ]
-    done = run_program("naive_speculate.__main__", arguments)
-    assert done.returncode == 0, done.stderr
+    models = ["--target", str(files[0]), "--draft", str(files[1])]
+    done = run_program("naive_speculate.__main__", ["generate", PROMPTS[0], *models, "--max-tokens", "12", "--seed", "1"])
+    assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == decoder.generate(PROMPTS[0], SamplingParams(max_tokens=12, seed=1)).text + "\n"
-    assert done.stderr == ""
 
 
 def test_the_page_serves_gguf_files(files):

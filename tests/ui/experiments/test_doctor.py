@@ -1,6 +1,7 @@
 """The doctor's room on the server: words, charts, and what it refuses."""
 
 import re
+from itertools import cycle
 
 import pytest
 
@@ -12,16 +13,11 @@ ALL = {name: text for name, text in vars(samples).items() if name.isupper()}
 
 
 def test_the_examples_are_the_samples_of_the_tests():
-    assert [example(engine) for engine in EXAMPLES] == [
-        samples.VLLM_LOG,
-        samples.LLAMACPP_STATISTICS,
-        samples.SGLANG_META_INFO,
-    ]
+    assert [example(engine) for engine in EXAMPLES] == [samples.VLLM_LOG, samples.LLAMACPP_STATISTICS, samples.SGLANG_META_INFO]
     assert example("../pair/costs.json") == example(None) == ""
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("cost", ["", "0.1", "0.6B / 8B"])
+@pytest.mark.parametrize(("name", "cost"), zip(ALL, cycle(["", "0.1", "0.6B / 8B"]), strict=False))
 def test_every_format_is_reported_and_drawn(name, cost):
     found = findings({"log": ALL[name], "draft_cost": cost, "verify_cost": "1, 1.02, 1.05" if cost else ""})
     assert read(ALL[name]).engine in found["words"]
@@ -50,10 +46,7 @@ def test_markup_in_a_log_is_only_text():
         ({"log": "x" * 100_001}, "100,000 characters, got 100,001"),
         ({"log": samples.VLLM_LOG, "draft_cost": "1" * 61}, "“Draft cost” may have at most 60 characters, got 61"),
         ({"log": samples.VLLM_LOG, "verify_cost": "1," * 101}, "tokens” may have at most 200 characters, got 202"),
-        (
-            {"log": samples.VLLM_LOG, "num_draft_tokens": "1" * 7},
-            "step” may have at most 6 characters, got 7",
-        ),
+        ({"log": samples.VLLM_LOG, "num_draft_tokens": "1" * 7}, "step” may have at most 6 characters, got 7"),
         ({"log": samples.VLLM_LOG, "verify_cost": "1"}, "verify_cost needs draft_cost"),
         ({"log": samples.VLLM_LOG, "draft_cost": "0.1, 0.2"}, "draft_cost must be one number"),
         ({"log": samples.VLLM_LOG, "draft_cost": "big / 8B"}, "size must be like"),

@@ -42,12 +42,11 @@ def _mangle(event: Event, chance: random.Random) -> None:
             setattr(event, name, tokens)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_nonsense_is_drawn_and_explained_without_an_error(seed):
-    trace = mangled(seed)
-    for number, event in enumerate(trace):
-        if event.kind in TOKEN_KINDS:
-            assert "<" not in to_json(trace, number)  # which stands in the page's source, and whose words become text
+def test_nonsense_is_drawn_and_explained_without_an_error():
+    for trace in map(mangled, range(20)):
+        for number, event in enumerate(trace):
+            if event.kind in TOKEN_KINDS:
+                assert "<" not in to_json(trace, number)  # which stands in the page's source, and whose words become text
 
 
 @pytest.mark.parametrize(("drafted", "accepted"), [(4, 9), (4, -1), (-2, 0), (10**9, 10**9)])

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from naive_speculate import SamplingParams
+from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request
 from naive_speculate.serving.run_records import ObservedEngine
@@ -136,10 +136,15 @@ def test_a_text_that_is_too_short_says_so(catalog):
         catalog.measure("", Request([1], SamplingParams(max_tokens=3, ignore_eos=True), num_draft_tokens=0))
 
 
+@pytest.fixture(scope="module")
+def saved(tiny_decoder) -> str:
+    return tiny_decoder.generate([1, 2, 3], REQUEST.params, num_draft_tokens=3).trace.to_jsonl()
+
+
 @pytest.fixture
-def ended(catalog, tiny_decoder):
+def ended(catalog, saved):
     """A run that has ended, and can be measured."""
-    run = Run(tiny_decoder.generate([1, 2, 3], REQUEST.params, num_draft_tokens=3).trace)
+    run = Run(Trace.from_jsonl(saved))
     run.measure = lambda: catalog.measure("", REQUEST)
     return run
 
@@ -151,7 +156,7 @@ def test_a_run_is_measured_once_and_its_trace_keeps_it(ended, engine):
     assert speedup_of(ended, asked=True) == said
     assert len(engine.asked) == count
     assert ended.trace[-1].speedup.value == said["speedup"]["value"]
-    reopened = Run(type(ended.trace).from_jsonl(ended.trace.to_jsonl()))
+    reopened = Run(Trace.from_jsonl(ended.trace.to_jsonl()))
     assert speedup_of(reopened, asked=False) == said
 
 

@@ -8,13 +8,13 @@ from ui.run.settings import Settings, from_query, settings_of
 from ui.run.stage import _server_functions
 
 
-def test_a_real_run_gives_back_what_was_requested(bundled_decoder):
+def test_a_real_run_gives_back_what_was_requested(small_decoder):
     asked = Settings(
         prompt="Once upon a time", drafter="prompt_lookup", auto=True, temperature=0.4, max_tokens=9, seed=4, top_p=0.9,
         top_k=30, min_p=0.01, repetition_penalty=1.1, stop="king\nline\\nbreak", ignore_eos=True, num_draft_tokens=5,
     )  # fmt: skip
     request = asked.request()
-    trace = bundled_decoder.generate(
+    trace = small_decoder.generate(
         request.prompt,
         request.params,
         num_draft_tokens="auto",
@@ -24,8 +24,8 @@ def test_a_real_run_gives_back_what_was_requested(bundled_decoder):
     assert settings_of(Trace.from_jsonl(trace.to_jsonl())) == asked
 
 
-def test_a_drawn_seed_is_reported(bundled_decoder):
-    trace = bundled_decoder.generate("Once", SamplingParams(max_tokens=2)).trace
+def test_a_drawn_seed_is_reported(small_decoder):
+    trace = small_decoder.generate("Once", SamplingParams(max_tokens=2)).trace
     assert settings_of(trace).seed == trace.started.seed
 
 
