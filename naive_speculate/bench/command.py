@@ -40,7 +40,6 @@ PROMPTS = (
 )
 _OF_SUITES = ("drafters", "num_draft_tokens", "max_tokens", "temperature", "limit", "threads", "svg", "transformers")
 _OF_PROMPTS = ("prompts", "new_tokens", "max_draft_tokens", "quick", "plots", "write_costs")
-_INTERRUPTED = 130
 _WIDTH = 160  # of tables written to a file or a pipe
 
 
@@ -82,8 +81,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status. Ctrl-C reports the questions of a suite so far. Raises `ValueError` if an
-    input is bad; `OSError` if a file cannot be read or written."""
+    """Run the benchmark; returns the exit status. Raises `ValueError` if an input is bad; `OSError` if a file cannot be read or
+    written; `KeyboardInterrupt` after a report of the questions of a suite so far."""
     options = _parse(argv)
     with_suite, console = options.suite is not None, Console(stderr=True)
     with redirect_stdout(sys.stderr):
@@ -100,8 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         (show_suite if with_suite else show)(report, Output(_WIDTH))
     if report.get("interrupted"):
-        print("naive_speculate bench: interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        raise KeyboardInterrupt
     return 0
 
 

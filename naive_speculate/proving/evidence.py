@@ -69,11 +69,14 @@ class Evidence:
     def __init__(self, settings: Settings, record: Record, reference: Reference | None, raw: bool, num_top: int) -> None:
         self.settings, self.reference, self.raw, self.num_top = settings, reference, raw, num_top
         self.answers = [(r, answer) for r in requests(settings) for answer in record.answers.get(r.number, [])]
+        self.texts: dict[tuple[int, float], list[str]] = defaultdict(list)  # by prompt and temperature
+        for request, answer in self.answers:
+            self.texts[request.prompt, request.temperature].append(answer.text)
 
     def findings(self) -> list[Finding]:
         """All tests, the most significant first."""
         sampled = [(request, answer) for request, answer in self.answers if request.temperature]
-        tests = self._by_token(sampled) if any(answer.tokens for _, answer in sampled) else self._by_text(sampled)
+        tests = self._by_token(sampled) if any(answer.tokens for _, answer in sampled) else self._by_text()
         adjusted = holm([fit.p_value for _, fit in tests])
         rate = ERROR_RATE / max(1, len(tests))
         found = [
@@ -84,11 +87,8 @@ class Evidence:
 
     def one_text(self) -> bool:
         """Whether each prompt got one and the same text every time, at temperatures above 0."""
-        texts: dict[tuple[int, float], list[str]] = defaultdict(list)
-        for request, answer in self.answers:
-            if request.temperature:
-                texts[request.prompt, request.temperature].append(answer.text)
-        return bool(texts) and all(len(found) > 1 and len(set(found)) == 1 for found in texts.values())
+        sampled = [texts for (_, temperature), texts in self.texts.items() if temperature]
+        return bool(sampled) and all(len(texts) > 1 and len(set(texts)) == 1 for texts in sampled)
 
     def _by_token(self, sampled: Sequence[tuple[Request, Answer]]) -> list[tuple[str, Fit]]:
         groups: dict[str, list[_Outcome]] = defaultdict(list)
@@ -137,13 +137,12 @@ class Evidence:
         probs[-1] = max(0.0, 1 - probs.sum())
         return ranks.get(token, self.num_top), probs / probs.sum()
 
-    def _by_text(self, sampled: Sequence[tuple[Request, Answer]]) -> list[tuple[str, Fit]]:
+    def _by_text(self) -> list[tuple[str, Fit]]:
         assert self.reference is not None
-        groups: dict[tuple[int, float], list[str]] = defaultdict(list)
-        for request, answer in sampled:
-            groups[request.prompt, request.temperature].append(answer.text)
         tests = []
-        for (index, temperature), texts in groups.items():
+        for (index, temperature), texts in self.texts.items():
+            if not temperature:
+                continue
             prompt = self.settings.prompts[index]
             others = self.reference.sample(prompt, temperature, MORE_REFERENCE * len(texts), self.settings.seed)
             for what, cut in (("first word", 1), ("text", POSITIONS)):
@@ -153,19 +152,16 @@ class Evidence:
 
     def greedy(self) -> Greedy:
         """The greedy texts against the most probable tokens."""
-        texts = [(request.prompt, answer) for request, answer in self.answers if not request.temperature]
-        by_prompt: dict[int, set[str]] = defaultdict(set)
-        gaps: list[float] = []
-        for prompt, answer in texts:
-            known = answer.text in by_prompt[prompt]
-            by_prompt[prompt].add(answer.text)
-            if self.reference is None:
-                gaps += [_gap(token, entries) for token, entries in zip(answer.tokens, answer.top, strict=True)]
-            elif not known:
-                gaps += self.reference.gaps(self.settings.prompts[prompt], answer.text)
+        by_prompt = {prompt: texts for (prompt, temperature), texts in self.texts.items() if not temperature}
+        if self.reference is None:
+            answers = [answer for request, answer in self.answers if not request.temperature]
+            gaps = [_gap(*entry) for answer in answers for entry in zip(answer.tokens, answer.top, strict=True)]
+        else:
+            prompts, gaps_of = self.settings.prompts, self.reference.gaps
+            gaps = [gap for p, texts in by_prompt.items() for text in {*texts} for gap in gaps_of(prompts[p], text)]
         differing = sum(gap > NEAR_TIE for gap in gaps)
-        parted = sum(len(found) > 1 for found in by_prompt.values())
-        return Greedy(len(texts), len(gaps), differing, max(gaps, default=0.0), parted)
+        parted = sum(len({*texts}) > 1 for texts in by_prompt.values())
+        return Greedy(sum(map(len, by_prompt.values())), len(gaps), differing, max(gaps, default=0.0), parted)
 
 
 def states_raw(server: Server, prompt: str) -> bool:

@@ -16,7 +16,7 @@ from naive_speculate.events.metrics import Metrics
 from naive_speculate.infer.threads import THREADS_VARIABLE
 from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
-from tests.programs import refusal
+from tests.programs import refusal, run_program
 
 QUESTIONS = (
     {"question_id": 1, "category": "lists", "turns": ["apples, pears, plums, apples, pears, plums, apples,", "And now?"]},
@@ -94,9 +94,7 @@ def test_ctrl_c_keeps_the_questions_that_are_complete() -> None:
         asked([[2]])
 
 
-def test_an_interrupted_run_reports_what_it_has_with_status_130(
-    suite: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_reports_what_it_has_with_status_130(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupted(SuffixDrafter):
         """Ctrl-C comes while the second question is drafted for."""
 
@@ -110,10 +108,10 @@ def test_an_interrupted_run_reports_what_it_has_with_status_130(
             return super().propose(rows, limits)
 
     monkeypatch.setitem(DRAFTERS, "interrupted", Interrupted)
-    assert main(["--suite", str(suite), *SMALL, "--drafters", "interrupted", "--max-tokens", "4", "--json"]) == 130
-    captured = capsys.readouterr()
-    report = json.loads(captured.out)
-    assert captured.err == "naive_speculate bench: interrupted\n"
+    options = ["--suite", str(suite), *SMALL, "--drafters", "interrupted", "--max-tokens", "4", "--json"]
+    done = run_program("naive_speculate.__main__", ["bench", *options])
+    assert (done.returncode, done.stderr) == (130, "naive_speculate: interrupted\n")
+    report = json.loads(done.stdout)
     assert report["interrupted"]
     assert list(report["categories"]) == ["lists"]
     assert report["overall"]["interrupted"]["questions"] == 1
