@@ -32,7 +32,7 @@ export function svg(tag, attributes, ...children) {
 
 export const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
-// A dialog outside the page's layout, which a click beside it or on [data-close] closes.
+// A dialog outside the page's layout, closed by a click outside it or on [data-close].
 export function modal(dialog) {
   document.body.append(dialog);
   dialog.addEventListener("click", ({ target }) => { if (target === dialog || target.closest("[data-close]")) dialog.close(); });
