@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import gradio as gr
@@ -188,6 +189,8 @@ def test_every_run_is_reported_to_the_observers(endless_engine, caplog):
         left = engine.submit(Request([4], SamplingParams(max_tokens=10**6, seed=1)))
         next(left)
         left.close()
+        while len(records) < 2:  # the engine ends the run after its current step
+            time.sleep(0.01)
         with pytest.raises(ValueError, match="prompt is empty"):
             engine.submit(Request([]))
     first, second, third = records

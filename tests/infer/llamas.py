@@ -11,6 +11,7 @@ from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
+from naive_speculate.infer.transformers_model import TransformersLanguageModel
 from tests.tiny import shape
 
 VOCAB = 97

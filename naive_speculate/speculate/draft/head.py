@@ -106,8 +106,9 @@ class HeadDrafter(SlotDrafter):
         for row, start, states in zip(rows, starts, features, strict=True):
             history = self.histories[row]
             if not history.start <= start <= history.end:
-                known = f"those of positions {history.start} to {history.end}"
-                raise ValueError(f"hidden states from position {start} on do not follow {known}")
+                raise ValueError(
+                    f"hidden states from position {start} on do not follow those of positions {history.start} to {history.end}"
+                )
             before = history.states[: start - history.start]
             history.states = torch.cat([before, states]) if len(before) else states
 
