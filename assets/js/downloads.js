@@ -1,10 +1,11 @@
-// Downloads: charts as PNG and SVG, and files from the server.
+// Downloads: charts as PNG and SVG, the coloured text as SVG, and files from the server.
 
-import { button, hold } from "./dom.js";
+import { button, hold, svg } from "./dom.js";
 
 const WIDTH = 720; // minimum, for a picture's legend in one row
 const NAME = "naive-speculate";
 const SHARP = 2;   // pixels of a picture per pixel of the page
+const DASHES = { dotted: "1.5 2.5", dashed: "5 3", solid: "" };
 
 export function download(name, content, type) {
   const link = document.createElement("a");
@@ -18,6 +19,7 @@ export function download(name, content, type) {
 export function offerFiles(stage) {
   const menu = stage.find(".ns-take");
   const takes = {
+    svg: () => download(`${NAME}-text.svg`, asSvg(stage.flow.box), "image/svg+xml"),
     round: () => drawRound(stage),
     html: () => save(stage, `${NAME}-text.html`, "text/html", "html"),
     replay: () => save(stage, `${NAME}-replay.html`, "text/html", "replay"),
@@ -79,3 +81,60 @@ function savePicture(plotly, place, format) {
 }
 
 const color = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
+
+// The coloured text of the page, including the scrolled part: background, text and lines for each piece of a token on one line.
+export function asSvg(box) {
+  const frame = box.getBoundingClientRect();
+  const [dx, dy] = [frame.left + box.clientLeft - box.scrollLeft, frame.top + box.clientTop - box.scrollTop];
+  const [width, height] = [box.clientWidth, box.scrollHeight];
+  const looks = { viewBox: `0 0 ${width} ${height}`, width, height, "font-family": "system-ui, sans-serif" };
+  const picture = svg("svg", looks, svg("rect", { width, height, fill: color("--ns-page") }));
+  for (const token of box.querySelectorAll(".ns-token")) {
+    if (token.hidden || !token.firstChild || getComputedStyle(token).display === "none") continue;
+    const style = getComputedStyle(token);
+    for (const { text, rect } of lines(token.firstChild)) picture.append(...piece(text, rect, style, dx, dy));
+  }
+  return new XMLSerializer().serializeToString(picture);
+}
+
+function piece(text, rect, looks, dx, dy) {
+  const [x, y] = [rect.left - dx, rect.top - dy];
+  const size = parseFloat(looks.fontSize);
+  const base = y + rect.height * 0.78;
+  const parts = [];
+  if (!/^rgba\(.*, 0\)$|^transparent$/.test(looks.backgroundColor)) {
+    parts.push(svg("rect", { x, y, width: rect.width, height: rect.height, rx: 3, fill: looks.backgroundColor }));
+  }
+  parts.push(svg("text", {
+    x, y: base, "font-size": size, "font-weight": looks.fontWeight, fill: looks.color, textLength: rect.width, lengthAdjust: "spacingAndGlyphs",
+    "xml:space": "preserve",
+  }, text));
+  const [line, style] = [looks.textDecorationLine, looks.textDecorationStyle];
+  if (!line || line === "none") return parts;
+  const through = line.includes("line-through");
+  const rows = style === "double" ? [base + 4, base + 7] : [through ? base - size * 0.28 : base + 5];
+  for (const row of rows) {
+    const drawn = { x1: x, y1: row, x2: x + rect.width, y2: row, stroke: looks.color, "stroke-width": through ? 1.2 : 1.8 };
+    const dashes = DASHES[style] || "";
+    parts.push(svg("line", dashes ? { ...drawn, "stroke-dasharray": dashes } : drawn));
+  }
+  return parts;
+}
+
+// The pieces of a text that lie on one line each, with their rectangles; line breaks and empty pieces are omitted.
+function lines(text) {
+  const range = document.createRange();
+  const found = [];
+  for (let n = 0; n < text.length; n += 1) {
+    range.setStart(text, n);
+    range.setEnd(text, n + 1);
+    const rect = range.getClientRects()[0];
+    if (!rect || !rect.width || text.data[n] === "\n") continue;
+    const last = found[found.length - 1];
+    if (last && Math.abs(last.top - rect.top) < 2) Object.assign(last, { end: n + 1, right: rect.right });
+    else found.push({ from: n, end: n + 1, left: rect.left, right: rect.right, top: rect.top, height: rect.height });
+  }
+  return found.map(({ from, end, left, right, top, height }) => ({
+    text: text.data.slice(from, end), rect: { left, top, width: right - left, height },
+  }));
+}

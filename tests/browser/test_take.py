@@ -55,6 +55,10 @@ def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_it
     expect(page.get_by_role("button", name="This step, for a slide (SVG)")).to_be_disabled()  # there is none yet
     page.get_by_role("button", name="To the end", exact=True).click()
     recorded = Trace.load(SPECULATIVE)
+    drawing = ElementTree.parse(save_as(page, "Coloured text (SVG)", tmp_path / "text.svg")).getroot()
+    drawn = "".join(node.text or "" for node in drawing.iter("{http://www.w3.org/2000/svg}text"))
+    shown = page.evaluate("[...document.querySelectorAll('#tokens .ns-token')].map(n => n.textContent).join('')")
+    assert re.sub(r"\s", "", drawn) == re.sub(r"\s", "", shown)
     assert recorded._repr_html_() in save_as(page, "Coloured text (HTML)", tmp_path / "text.html").read_text()
 
     passes = recorded.metrics.num_spec_steps

@@ -35,6 +35,7 @@ from ui.experiments.lessons.text import filled, inline, parse, read_steps, to_ht
 from ui.experiments.lossless import OTHERS
 from ui.host.catalog import Catalog, ServedPair
 from ui.labels import percent
+from ui.run.recorded import FOLDER, OF_TARGETS, models_in_words
 from ui.run.settings import Settings
 
 NUMBERS = [lesson.number for lesson in LESSONS]
@@ -73,12 +74,13 @@ def test_what_a_model_wrote_is_text_and_never_markup():
         to_html("{unknown}", words)
 
 
+@pytest.mark.parametrize("target", [None, *OF_TARGETS])
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_lesson_opens_with_a_question_that_it_resolves_and_ends_with_three_exercises(number):
-    told = json.loads(learn.recorded(number))
+def test_a_lesson_opens_with_a_question_that_it_resolves_and_ends_with_three_exercises(number, target):
+    told = json.loads(learn.recorded(number, target))
     steps = told["steps"]
     assert 4 <= len(steps) <= 8
-    assert told["source"] == "Recorded with the bundled models, unless it says calculated."
+    assert told["source"] == f"Recorded with {models_in_words(target)}, unless it says calculated."
     assert steps[0]["title"].endswith("?")
     assert steps[0]["question"]
     for number, step in enumerate(steps):
@@ -155,17 +157,18 @@ def test_a_lesson_that_does_not_fit_its_text_is_refused():
         content(broken, data, "")
 
 
-def test_what_was_recorded_is_at_places_that_teach():
-    guess = recorded_lesson(3)
+@pytest.mark.parametrize("folder", [FOLDER, *(folder for folder, _ in OF_TARGETS.values())])
+def test_what_was_recorded_is_at_places_that_teach(folder):
+    guess = recorded_lesson(3, folder)
     assert OPEN[0] <= guess["keep"] <= OPEN[1]
     assert guess["u"] >= guess["keep"]
     assert guess["keep"] == pytest.approx(guess["p"] / guess["q"], rel=1e-3)
-    fork = recorded_lesson(4)
+    fork = recorded_lesson(4, folder)
     assert ABOUT_A_THIRD[0] <= fork["share"] <= ABOUT_A_THIRD[1]
     census = unchanged.census_of(fork)
     assert census.draws == unchanged.DRAWS
     assert census.replaced.total() / census.draws == pytest.approx(fork["share"], abs=0.06)
-    kinds = [draft["kind"] for draft in recorded_lesson(2)["rounds"][0]["drafts"]]
+    kinds = [draft["kind"] for draft in recorded_lesson(2, folder)["rounds"][0]["drafts"]]
     assert kinds.count("accepted") >= 2
     assert kinds.count("rejected") == 1
 
