@@ -22,13 +22,6 @@ from naive_speculate.speculate.draft import (
     DRAFTERS,
     GIVEN,
     BatchDrafter,
-    BlockDrafter,
-    HeadDrafter,
-    ModelDrafter,
-    MtpDrafter,
-    SuffixHeadDrafter,
-    TranslatedDrafter,
-    TranslatedGivenDrafter,
     drafter_for,
 )
 from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_given
@@ -150,9 +143,8 @@ class Admission:
     def _started(self, request: Request, plan: _Plan, seed: int, costs: CostTable) -> Event:
         """The event that opens the run, of its first row."""
         params, verifier, pair = request.params, plan.verifier, self.pair
-        translation = pair.translation if plan.drafting in (TranslatedDrafter, TranslatedGivenDrafter) else None
-        head: Any = pair.mtp if plan.drafting is MtpDrafter else None
-        head = pair.head if plan.drafting in (HeadDrafter, BlockDrafter, SuffixHeadDrafter) else head
+        translation = pair.translation if plan.drafting is not None and plan.drafting.translates else None
+        head: Any = plan.drafting.head_of(pair) if plan.drafting is not None else None
         settings = params.to_dict() | {
             "num_draft_tokens": request.num_draft_tokens if plan.tree is None else plan.window_size,
             "tree": request.tree,
@@ -186,7 +178,9 @@ class Admission:
         if plan.window_size is not None:
             return FixedWindow(plan.window_size, plan.confidence)
         auto = partial(AutoWindow, costs, plan.confidence, greedy=plan.verifier.greedy, learned=learned, repeats=repeats)
-        return CopyOrAskWindow(auto(copies=True), auto()) if plan.drafting is SuffixHeadDrafter else auto()
+        return (
+            CopyOrAskWindow(auto(copies=True), auto()) if plan.drafting is not None and plan.drafting.copies_or_asks else auto()
+        )
 
     def _row(
         self,
@@ -297,13 +291,13 @@ class Admission:
         if request.num_draft_tokens == 0:
             return None
         given = f"tree={tree!r} needs"
-        if (drafting := drafter_for(drafter, self.pair)) not in (HeadDrafter, ModelDrafter):
+        if not (drafting := drafter_for(drafter, self.pair)).drafts_trees:
             raise ValueError(f"{given} the drafter 'head', or 'model' with the target's tokens, got {drafter!r}")
         if not verifier.greedy and verifier is not VERIFIERS[VerifyStrategy.SPECULATIVE_SAMPLING]:
             raise ValueError(f"{given} verify_strategy 'speculative_sampling', got {str(request.verify_strategy)!r}")
         if request.draft_confidence is not None:
             raise ValueError(f"{given} draft_confidence None, got {request.draft_confidence}")
-        for model in (self.pair.target, self.pair.drafting if drafting is ModelDrafter else None):
+        for model in (self.pair.target, self.pair.drafting if drafting.head_of(self.pair) is None else None):
             if model is not None and not getattr(model, "takes_trees", False):
                 raise ValueError(f"{given} a model that computes a tree in one pass, {type(model).__name__} does not")
         return shape

@@ -1,6 +1,7 @@
 """Drafts whole windows with a block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -28,6 +29,10 @@ class BlockDrafter(SlotDrafter):
         assert isinstance(pair.head, BlockHead)
         super().__init__(pair, vocab_size, device, pair.head)
         self.head, self.layers = pair.head, pair.head.layers
+
+    @staticmethod
+    def head_of(pair: ModelPair) -> Any:
+        return pair.head
 
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:

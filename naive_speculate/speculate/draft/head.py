@@ -62,6 +62,7 @@ class HeadDrafter(SlotDrafter):
 
     title = "Draft head"
     about = "A small model that reads the target's own hidden states. Cheap and accurate: trained for this target."
+    drafts_trees = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         self.head = self.head_of(pair)
@@ -71,7 +72,6 @@ class HeadDrafter(SlotDrafter):
 
     @staticmethod
     def head_of(pair: ModelPair) -> Any:
-        """The head of a pair that has one."""
         return pair.head
 
     @classmethod
@@ -187,6 +187,8 @@ class MtpDrafter(HeadDrafter):
 
     title = "MTP layer"
     about = "The layer for the token after next that the model was trained with. No other drafter is needed where there is one."
+
+    drafts_trees = False
 
     @staticmethod
     def head_of(pair: ModelPair) -> Any:

@@ -23,6 +23,7 @@ class ModelDrafter(SlotDrafter):
 
     title = "Draft model"
     about = "A smaller model drafts. Suits every kind of text that it was trained on."
+    drafts_trees = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device, pair.drafting)

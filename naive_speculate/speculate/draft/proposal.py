@@ -70,6 +70,9 @@ class BatchDrafter:
     title: str = ""
     about: str = ""
     layers: tuple[int, ...] = ()  # layers of the target whose hidden states `observe` and `commit` receive; 0 is the embeddings
+    drafts_trees: bool = False  # whether it has `propose_tree`
+    translates: bool = False  # whether its model has another tokenizer, so that `pair.translation` is used
+    copies_or_asks: bool = False  # whether each step copies or asks a model, and so needs a `CopyOrAskWindow`
     # outputs of earlier runs, where the decoder keeps them; set after the drafter was made
     earlier: EarlierOutputs | None = None
 
@@ -80,6 +83,11 @@ class BatchDrafter:
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
         """What this pair lacks for such a drafter, in words; None if nothing."""
+        return None
+
+    @staticmethod
+    def head_of(pair: ModelPair) -> Any:
+        """The head that reads the target's hidden states; None where the drafter has none."""
         return None
 
     def admit(self, row: SequenceState) -> None:

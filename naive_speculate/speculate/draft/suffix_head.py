@@ -29,6 +29,8 @@ class SuffixHeadDrafter(HeadDrafter):
 
     title = "Suffix and head"
     about = "Copies where the text repeats itself, and asks the head elsewhere. For any text."
+    drafts_trees = False
+    copies_or_asks = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)

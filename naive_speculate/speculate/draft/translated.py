@@ -25,6 +25,9 @@ class TranslatedDrafter(ModelDrafter):
     """Drafts token by token with a draft model that has another tokenizer; see `BatchDrafter` for the methods. `histories`:
     each row's text in the draft model's tokens."""
 
+    drafts_trees = False
+    translates = True
+
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
         assert pair.translation is not None
