@@ -178,9 +178,8 @@ class Admission:
         if plan.window_size is not None:
             return FixedWindow(plan.window_size, plan.confidence)
         auto = partial(AutoWindow, costs, plan.confidence, greedy=plan.verifier.greedy, learned=learned, repeats=repeats)
-        return (
-            CopyOrAskWindow(auto(copies=True), auto()) if plan.drafting is not None and plan.drafting.copies_or_asks else auto()
-        )
+        copies_or_asks = plan.drafting is not None and plan.drafting.copies_or_asks
+        return CopyOrAskWindow(auto(copies=True), auto()) if copies_or_asks else auto()
 
     def _row(
         self,

@@ -17,6 +17,8 @@ class _Given(BatchDrafter):
     q = s · δ + (1 − s) · q_draft. Where it is the one that was drawn, either way, the others follow as point masses.
     """
 
+    drafts_trees = False
+
     def room(self, row: SequenceState) -> int:
         return super().room(row) if row.num_steps == 0 else 0
 
