@@ -1,6 +1,7 @@
 """Costs of drafting and verifying, relative to a plain step: from a table, or learned while running."""
 
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -44,7 +45,12 @@ class LearnedCosts:
     def __init__(self, prior: CostTable) -> None:
         self.prior = prior
         self._fits: dict[int, _Fit] = {}
+        self._steps = Counter[int]()  # by batch size, as the fits
         self._kept, self._seen = _TRUST * _PRIOR_ACCEPTANCE, _TRUST
+
+    def count(self, num_rows: int) -> None:
+        """Count a step of so many rows, whether or not it can be learned from."""
+        self._steps[num_rows.bit_length()] += 1
 
     def learn(
         self, num_rows: int, num_drafts: int, draft_seconds: float, verify_seconds: float, accepted: int = 0, judged: int = 0
@@ -65,8 +71,7 @@ class LearnedCosts:
         All rows draft as many, since a forward is as wide as its widest window. Of `_TURNS` steps one has no drafts, or else
         their cost and a plain step's could not be separated, and one has two, which show how many are accepted.
         """
-        fit = self._fits.get(num_rows.bit_length())
-        turn = 0 if fit is None else fit.num_steps % _TURNS
+        turn = self._steps[num_rows.bit_length()] % _TURNS
         if turn in (_PLAIN_TURN, _DRAFT_TURN):
             return 0 if turn == _PLAIN_TURN else min(most, 2)
         costs, share = self.table(num_rows), self._kept / self._seen
@@ -100,14 +105,12 @@ class _Fit:
         self._trust = trust  # in the prior's growth: trust · (b - a)² is added to the squares
         self._n = self._x = self._y = self._xx = self._xy = 0.0
         self._costs = self._seconds = 0.0
-        self.num_steps = 0
 
     def add(self, growth: float, seconds: float) -> None:
         if self._n:
             plain, slope, _ = self.solved()
             seconds = min(seconds, self._MOST * (plain + slope * growth))
         old = self._MEMORY
-        self.num_steps += 1
         self._n, self._x, self._y = old * self._n + 1, old * self._x + growth, old * self._y + seconds
         self._xx, self._xy = old * self._xx + growth**2, old * self._xy + growth * seconds
 

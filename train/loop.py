@@ -64,8 +64,8 @@ class Training:
         self.settings = settings | {"recipe": asdict(recipe)}
         learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(learned, lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
-        cpu = self.device.type == "cpu"
-        self.mixed = torch.cpu._is_avx512_bf16_supported() if cpu else torch.cuda.is_bf16_supported()  # products in bfloat16
+        able = {"cpu": torch.cpu._is_avx512_bf16_supported, "cuda": torch.cuda.is_bf16_supported}
+        self.mixed = able.get(self.device.type, lambda: False)()  # products in bfloat16
         self.updates, self.epoch, self.tokens, self.seconds = 0, 0, 0, 0.0
         self.path = work / f"{name}.pt"
 

@@ -27,5 +27,5 @@ def token_loss(logits: Tensor, batch: Batch, index_of: Tensor, variation: float)
     p = batch.top_probs.masked_fill(index < 0, 0.0)
     overlap = torch.minimum(p, known_log_q.exp()).sum(-1)
     loss = -(p * known_log_q).sum(-1) + variation * (1 - overlap)
-    greedy = (index[:, 0] >= 0) & (known_log_q[:, 0] == log_q.amax(-1)).detach()
+    greedy = logits.detach().argmax(-1) == index[:, 0]
     return loss.mean(), torch.stack([overlap.detach().mean(), greedy.float().mean()])

@@ -72,9 +72,9 @@ def record_exploration(
 ) -> Iterator[tuple[int, int]]:
     """The Explore tab's first maps."""
     models = catalog.of("").engine.about.models
-    settings = settings or replace(recording_of(models["target"])[1], prompt=(prompts or prompts_for(models["target"]))[0])
-    settings = replace(settings, max_tokens=min(settings.max_tokens, EXPLORE_TOKENS))
     prompts = prompts or prompts_for(models["target"])
+    settings = settings or replace(recording_of(models["target"])[1], prompt=prompts[0])
+    settings = replace(settings, max_tokens=min(settings.max_tokens, EXPLORE_TOKENS))
     samples: list[Sample] = []
     batches: list[BatchSample] = []
     total = 0

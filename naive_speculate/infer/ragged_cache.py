@@ -210,9 +210,10 @@ class CacheRows(Rows["RaggedKVCache"]):
 
     def get_kv_states(self) -> list[KVState]:
         """The rows' keys and values up to the longest row; values after a shorter row's end are undefined."""
-        end = self.get_num_tokens()
+        end, rows = self.get_num_tokens(), self.indices
+        at: Any = slice(rows[0], rows[0] + len(rows)) if self.contiguous else rows
         pairs = zip(self.cache._keys, self.cache._values, strict=True)
-        return [KVState(keys[self.indices, :, :end], values[self.indices, :, :end]) for keys, values in pairs]
+        return [KVState(keys[at, :, :end], values[at, :, :end]) for keys, values in pairs]
 
 
 class DynamicKVCache:

@@ -57,6 +57,7 @@ class Batch:
         self._source_of: dict[SequenceState, SequenceState] = {}  # row → row whose prefill it copies
         self._checked: set[SequenceState] = set()  # rows of registered drafters, once a whole proposal was checked
         self._watch = Stopwatch(self.device)
+        self._portions = 0  # of prompts that were prefilled
         self._beside_torch = computes_beside_torch(pair.target)
 
     @torch.no_grad()  # parameters of other people's models may require gradients
@@ -196,6 +197,8 @@ class Batch:
         outcomes = observe(rows, happened, self.vocabulary)
         seconds, records = self._watch.stop(), dict[SequenceState, StepRecord]()
         names = {row.drafter for row in rows if row in self.drafter_of}
+        for name in names:
+            self.pair.learned_costs(name).count(len(rows))
         if len(names) == 1 and not happened.draft.forced and happened.tree is None:
             learned = self.pair.learned_costs(*names)
             drafting = seconds.draft if happened.draft.copied_from is None else 0.0  # what a model's drafts cost
@@ -273,13 +276,17 @@ class Batch:
         return [row for row in rows if self._is_ready(row)]
 
     def _portion(self, rows: list[SequenceState]) -> list[SequenceState]:
-        """As many rows as one step prefills, so that many prompts at once do not make all wait for the last; long prompts come
-        last. `rows`: any that are not ready. In one forward all are padded to the longest."""
+        """As many rows as one step prefills, so that many prompts at once do not make all wait for the last. Long prompts come
+        last, except for every fourth portion, which begins with the row that waits longest. `rows`: any that are not ready, in
+        the order of their arrival. In one forward all are padded to the longest."""
         most = slots.PREFILL_CHUNK * (1 if self.device.type == "cpu" else slots.CHUNKS_AT_ONCE)
         left = {row: min(len(row.token_ids) - self.slots[row].num_tokens, slots.PREFILL_CHUNK) for row in rows}
         portion: list[SequenceState] = []
         width = 0
-        for row in sorted(rows, key=lambda row: left[row] == slots.PREFILL_CHUNK):
+        self._portions += 1
+        if self._portions % 4:
+            rows = sorted(rows, key=lambda row: left[row] == slots.PREFILL_CHUNK)
+        for row in rows:
             width = max(width, left[row])
             if portion and width * (len(portion) + 1) > most:
                 break

@@ -42,7 +42,7 @@ class Request:
     # a user-supplied draft; needs a draft model, a window of a fixed size and a temperature
     given_draft: Annotated[GivenDraft, Field(description="None or a GivenDraft")] | None = None
     # in a batch of several rows, draft fewer tokens where so many do not pay, if the text does not depend on it: at temperature
-    # 0, or without a seed
+    # 0, or without a seed. A sampled run whose windows shrank is not repeated by the seed in its events
     shrink_in_batch: bool = False
 
 

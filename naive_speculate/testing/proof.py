@@ -261,11 +261,13 @@ def _drafter(given: str | type[BatchDrafter] | BatchDrafter, registered: ExitSta
 
 
 class _Made:
-    """Returns an existing drafter in place of its class."""
+    """Returns an existing drafter in place of its class; has the class's attributes."""
 
     def __init__(self, drafter: BatchDrafter) -> None:
         self.drafter = drafter
-        self.obstacle = drafter.obstacle
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.drafter, name)
 
     def __call__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
         if vocab_size != self.drafter.vocab_size:

@@ -5,6 +5,7 @@ import pytest
 from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.speculate.request import Request
+from naive_speculate.speculate.sequence import SequenceState
 
 TABLE = CostTable(0.05, (1.0, 1.07, 1.14, 1.24, 1.3, 1.36))
 ROWS = 8
@@ -24,6 +25,7 @@ def test_a_batch_drafts_what_its_own_steps_show_to_pay(share, growth, expected):
     for _ in range(200):
         count = learned.window(ROWS, 5)
         sizes.append(count)
+        learned.count(ROWS)
         learned.learn(ROWS, count, 0.01 * count, 1 + growth * count, round(share * count * 100), count * 100)
     assert sizes[-20:].count(expected) >= 18
     probes = {size for size in sizes[-64:] if size != expected}
@@ -87,3 +89,22 @@ def test_many_prompts_are_read_in_portions_and_long_ones_last(tiny_pair, monkeyp
     assert first[1] == first[2] == 0 < first[3] == first[4] < first[0]
     alone = SpeculativeDecoder(tiny_pair).generate(prompts[3], SamplingParams(max_tokens=20, seed=1))
     assert alone.token_ids[: len(rows[3].output_token_ids)] == rows[3].output_token_ids
+
+
+def test_a_long_prompt_is_read_although_short_ones_keep_coming(tiny_pair, monkeypatch):
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 12)
+    decoder = SpeculativeDecoder(tiny_pair)
+    batch, params = decoder.new_batch(), SamplingParams(max_tokens=1, seed=1)
+
+    def admitted(prompt: list[int]) -> SequenceState:
+        (row,) = decoder.prepare(Request(prompt, params)).rows
+        batch.admit([row])
+        return row
+
+    rows = [long := admitted([3] * 30)]
+    for _ in range(16):
+        rows.append(admitted([4] * 6))
+        batch.step(rows)
+        batch.release([row for row in rows if row.ended])
+        rows = [row for row in rows if not row.ended]
+    assert long.ended

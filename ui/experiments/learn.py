@@ -40,10 +40,10 @@ def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
     events = ["sample", "measure", "halt"]
     target = catalog.of("").engine.about.models.get("target")
 
-    def recorded_of(number: object) -> str:
-        return recorded(number, target)
+    def recorded(number: object) -> str:  # called by its name
+        return recording(number, target)
 
-    view = component("learn", template(), events=events, server_functions=[recorded_of], label="Lessons")
+    view = component("learn", template(), events=events, server_functions=[recorded], label="Lessons")
 
     def live(event: gr.EventData, *values: Any) -> Iterator[Any]:
         yield from go_live(catalog, payload(event), values)
@@ -62,7 +62,7 @@ def template() -> str:
     return render("learn", titles=titles(), lessons=LESSONS)
 
 
-def recorded(number: object, target: str | None = None) -> str:
+def recording(number: object, target: str | None = None) -> str:
     """A lesson's recording for this target, as JSON for the browser; empty for an unknown one."""
     lesson = lesson_of(number)
     if lesson is None:

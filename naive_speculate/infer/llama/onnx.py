@@ -8,6 +8,7 @@ import torch
 from naive_speculate.infer.llama.onnx_graph import LlamaGraph, residual
 from naive_speculate.infer.llama.onnx_session import OnnxSession, token_array
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
+from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows
 
 
@@ -20,6 +21,7 @@ class OnnxLlama(OnnxSession):
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
         super().__init__(LlamaGraph(shape, weights), rotary)
+        self.table = on_disk(self.table)
 
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()

@@ -18,7 +18,6 @@ import torch
 from naive_speculate.infer.device import Array
 from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, has_fast_form
 from naive_speculate.infer.llama.weights import RotaryTable
-from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import num_threads
 
@@ -49,7 +48,8 @@ class OnnxSession:
         self._window = next((window for window in shape.windows if window is not None), None)
         self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         self._rotary = rotary
-        self.table = on_disk(graph.table)
+        assert graph.table is not None
+        self.table = graph.table
         self._session = _session(graph)
         self._lock = Lock()  # the bound arrays serve one forward at a time
         self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()

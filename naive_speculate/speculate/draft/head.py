@@ -187,7 +187,6 @@ class MtpDrafter(HeadDrafter):
 
     title = "MTP layer"
     about = "The layer for the token after next that the model was trained with. No other drafter is needed where there is one."
-
     drafts_trees = False
 
     @staticmethod

@@ -77,7 +77,7 @@ def test_what_a_model_wrote_is_text_and_never_markup():
 @pytest.mark.parametrize("target", [None, *OF_TARGETS])
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_lesson_opens_with_a_question_that_it_resolves_and_ends_with_three_exercises(number, target):
-    told = json.loads(learn.recorded(number, target))
+    told = json.loads(learn.recording(number, target))
     steps = told["steps"]
     assert 4 <= len(steps) <= 8
     assert told["source"] == f"Recorded with {models_in_words(target)}, unless it says calculated."
@@ -105,7 +105,7 @@ def test_every_step_is_short(number):
 
 @pytest.mark.parametrize("number", [lesson.number for lesson in LESSONS if lesson.markup])
 def test_views_speak_of_parts_that_the_picture_has_and_the_opening_hides_some(number):
-    told = json.loads(learn.recorded(number))
+    told = json.loads(learn.recording(number))
     parts = set(re.findall(r'data-part="(\w+)"', told["markup"]))
     opening, *others = (step["view"] for step in told["steps"])
     drawn_views = [view for view in others if "shown" in view]
@@ -117,7 +117,7 @@ def test_views_speak_of_parts_that_the_picture_has_and_the_opening_hides_some(nu
 
 @pytest.mark.parametrize("number", [6, 9])
 def test_a_chart_opens_with_what_its_lesson_asks_left_open_and_has_it_in_the_end(number):
-    opening, *_, last = (step["view"] for step in json.loads(learn.recorded(number))["steps"])
+    opening, *_, last = (step["view"] for step in json.loads(learn.recording(number))["steps"])
 
     def bars(figure):
         return [y for y in figure["data"][0]["y"] if y is not None]
@@ -142,7 +142,7 @@ def test_every_exercise_has_an_answer():
 def test_titles_differ_and_a_lesson_that_is_not_there_is_none():
     assert len(set(titles())) == len(LESSONS)
     for number in (0, len(LESSONS) + 1, "1; drop", None, [1], 1.5):
-        assert learn.recorded(number) == ""
+        assert learn.recording(number) == ""
     assert learn.lesson_in({"lesson": "3", "step": "2"}) == 3
     assert [learn.lesson_in({"lesson": wrong}) for wrong in ("0", "99", "x", "-1", "²")] == [None] * 5
 
@@ -393,5 +393,5 @@ def test_what_lesson_10_recommends_is_what_its_figures_say():
     for head, words in ((800.0, "here it was faster than"), (500.0, "the draft model was faster"), (742.0, "a draw")):
         known["head@new"] = {**known["head@new"], "speed": head}
         assert words in drafters.words({"known": known})["take_head"]
-    shown = json.loads(learn.recorded(10))["steps"][-1]["html"]
+    shown = json.loads(learn.recording(10))["steps"][-1]["html"]
     assert "suffix decoding" not in shown.partition("of all")[2].partition("</tr>")[0]

@@ -50,7 +50,8 @@ def find_position(trial: Trial) -> SamplingPosition | None:
 def _data(trial: Trial, fork: SamplingPosition, census: Census) -> Data:
     return {
         "before": end_of(joined(trial.settings.prompt, fork.before)),
-        "share": fork.share,
+        # not the run's: a head drafts a window's first token with another distribution than a later one
+        "share": 1 - sum(min(entry.prob, census.draft.get(entry.token_id, 0.0)) for entry in census.target),
         "target": [asdict(entry) for entry in census.target],
         "draft": {str(token): prob for token, prob in census.draft.items()},
         "kept": {str(token): amount for token, amount in census.kept.items()},
