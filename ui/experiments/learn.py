@@ -28,7 +28,7 @@ from ui.run import controls as parts
 from ui.run.recorded import models_in_words, recording_of
 from ui.run.settings import Settings
 
-RECORDED = "Recorded with {}, unless it says calculated."
+RECORDED = "Recorded with {models}, unless it says calculated."
 LIVE = "Live, on this machine, with your prompt."
 ANSWERS = "answers"
 MOST_SEEN = 100
@@ -68,7 +68,7 @@ def recording(number: object, target: str | None = None) -> str:
     if lesson is None:
         return ""
     found = recorded_lesson(lesson.number, recording_of(target)[0])
-    return to_json(content(lesson, found, RECORDED.format(models_in_words(target))))
+    return to_json(content(lesson, found, RECORDED.format(models=models_in_words(target))))
 
 
 def answers() -> Route:
