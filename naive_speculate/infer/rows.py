@@ -1,5 +1,6 @@
 """Caches whose rows have different lengths, and views of some of their rows."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -9,7 +10,7 @@ from torch.nn.functional import pad
 C = TypeVar("C", bound="BatchCache")
 
 
-class BatchCache:
+class BatchCache(ABC):
     """A cache that sequences share, each with a row of its own length."""
 
     lengths: list[int]
@@ -23,23 +24,23 @@ class BatchCache:
         """All rows."""
         return self.rows(range(len(self.lengths)))
 
+    @abstractmethod
     def add_rows(self, count: int) -> None:
         """Add `count` empty rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def copy_row(self, source: int, destination: int) -> None:
         """Replace the tokens of `destination` by those of `source`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keep(self, row: int, num_tokens: int) -> None:
         """Roll a row back to at most `num_tokens` tokens."""
-        raise NotImplementedError
 
     def clear_row(self, row: int) -> None:
         """Remove a row's tokens."""
         self.keep(row, 0)
 
-    def trim(self) -> None:
+    def trim(self) -> None:  # noqa: B027 - a cache that never keeps spare memory has nothing to do
         """Free memory that the rows do not need."""
 
     def get_num_tokens(self) -> int:

@@ -7,8 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
+from queue import SimpleQueue
 
 import gradio as gr
 import pytest
@@ -180,20 +180,19 @@ def endless_engine():
 
 
 def test_every_run_is_reported_to_the_observers(endless_engine, caplog):
-    records: list[RunRecord] = []
+    records: SimpleQueue[RunRecord] = SimpleQueue()
     counters = Counters(endless_engine.load)
-    engine = ObservedEngine(endless_engine, [records.append, counters.observe, log_runs()])
+    engine = ObservedEngine(endless_engine, [records.put, counters.observe, log_runs()])
     request = Request([1, 2, 3], SamplingParams(max_tokens=30, seed=4), num_draft_tokens=3)
     with caplog.at_level("INFO"):
         trace = Trace(event for events in engine.submit(request) for event in events)
         left = engine.submit(Request([4], SamplingParams(max_tokens=10**6, seed=1)))
         next(left)
         left.close()
-        while len(records) < 2:  # the engine ends the run after its current step
-            time.sleep(0.01)
+        first, second = records.get(timeout=60), records.get(timeout=60)  # the engine ends the run after its current step
         with pytest.raises(ValueError, match="prompt is empty"):
             engine.submit(Request([]))
-    first, second, third = records
+        third = records.get(timeout=60)
     m = trace.metrics
     assert (first.tokens, first.prompt_tokens, first.outcome) == (m.num_generated_tokens, 3, trace.events[-1].finish_reason)
     assert (first.num_draft_tokens, first.num_accepted_tokens) == (m.num_draft_tokens, m.num_accepted_draft_tokens)

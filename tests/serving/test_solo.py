@@ -3,7 +3,6 @@
 import multiprocessing
 import re
 import threading
-import time
 from queue import Empty, SimpleQueue
 from typing import ClassVar
 
@@ -80,9 +79,9 @@ def engine(patient_decoder, watched):
 @pytest.fixture
 def all_free(watched):
     def free(engine: SoloEngine) -> bool:
-        deadline = time.monotonic() + PATIENCE
-        while engine.load().running and time.monotonic() < deadline:
-            time.sleep(0.01)
+        for thread in threading.enumerate():
+            if thread.name == "pump":
+                thread.join(PATIENCE)
         try:
             for _ in range(watched.begun):
                 watched.ended.get(timeout=PATIENCE)

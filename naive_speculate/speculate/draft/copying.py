@@ -1,5 +1,6 @@
 """Drafts by copying: an index of each row's text, instead of a model, finds what may come next."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from naive_speculate.speculate.sequence import SequenceState
 NOTHING = Copy([], [], None)
 
 
-class TextIndex:
+class TextIndex(ABC):
     """An index of one row's text, its own list of tokens; `num_tokens` of them are in it."""
 
     def __init__(self, token_ids: list[int]) -> None:
@@ -25,12 +26,12 @@ class TextIndex:
             self.append(position)
             self.num_tokens = position + 1
 
+    @abstractmethod
     def append(self, position: int) -> None:
         """Add the token at the next position."""
-        raise NotImplementedError
 
 
-class CopyingDrafter(BatchDrafter):
+class CopyingDrafter(BatchDrafter, ABC):
     """Drafts without a model; a subclass has the index of a text (`new_index`) and `copy`.
 
     A proposal is a point mass, so that verification is lossless whatever is copied. `indexes`: the index of each row's text.
@@ -42,9 +43,9 @@ class CopyingDrafter(BatchDrafter):
         super().__init__(*given)
         self.indexes: dict[SequenceState, Any] = {}
 
+    @abstractmethod
     def copy(self, index: Any, limit: int) -> Copy:
         """What may follow an index's text, at most `limit` tokens."""
-        raise NotImplementedError
 
     def admit(self, row: SequenceState) -> None:
         self.indexes[row] = self.new_index(row.token_ids)

@@ -3,6 +3,7 @@
 A new drafter is a class with `propose`, in a file of its own, and a line in the registry (`DRAFTERS` in this package).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -137,7 +138,7 @@ class BatchDrafter:
         """A step failed: forget everything but the committed tokens."""
 
 
-class SlotDrafter(BatchDrafter):
+class SlotDrafter(BatchDrafter, ABC):
     """A drafter whose model has a cache; `slots` has the slot of each row in it. A subclass proposes with `_propose`."""
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device, model: Any) -> None:
@@ -162,8 +163,9 @@ class SlotDrafter(BatchDrafter):
         found = self._propose([rows[index] for index in order], [limits[index] for index in order])
         return found if order == sorted(order) else merge([found], [order], self.vocab_size)
 
+    @abstractmethod
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        raise NotImplementedError
+        """See `propose`; the rows are in the order of their slots."""
 
 
 def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: int) -> Proposal:
