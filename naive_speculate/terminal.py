@@ -12,6 +12,7 @@ from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, Logprob
 from naive_speculate.events.expected import draft_sampling_rates, expected_acceptance
 from naive_speculate.palette import STYLES
 from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.tables import Output
 
 _SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
 _COUNTED = (EventKind.STARTED, EventKind.PROPOSED, EventKind.ACCEPTED, EventKind.REJECTED, EventKind.STEP)
@@ -20,17 +21,11 @@ MAX_ALTERNATIVES = 20  # most printed alternatives of a token
 LEAST_REST = 0.0005  # least total probability of the other tokens that is printed
 
 
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Raise the current error; rich would exit silently."""
-        raise
-
-
 class TerminalView:
     """Prints events; if standard output is not a terminal, only the generated text and requested log-probabilities."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or _Console(highlight=False, soft_wrap=True)
+        self.console = console or Output(soft_wrap=True)
         self._logprobs: list[Mapping[int, Logprob] | None] = []
         self._texts: list[str] = []  # of prompt and output
         self._drafted: dict[tuple[int | None, int | None], int] = {}  # the source of each copied draft token, by step and index

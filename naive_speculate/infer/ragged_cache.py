@@ -224,7 +224,7 @@ class DynamicKVCache:
 
     def ragged(self, batch_size: int) -> RaggedKVCache:
         """The same cache as one of rows. Raises `ValueError` if it has another number of rows."""
-        if self._cache is None:
+        if self._cache is None or not self._cache.get_num_tokens():  # its first forward may have failed
             self._cache = RaggedKVCache(batch_size)
         if (found := len(self._cache.lengths)) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {found}")
