@@ -17,7 +17,8 @@ class Relay:
     def __init__(self, url: str) -> None:
         self._to = urlsplit(url).port
         self._last = b""
-        self._released = threading.Event()
+        self._speaks = threading.Event()
+        self._speaks.set()
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         self._whole = True
@@ -34,20 +35,20 @@ class Relay:
 
     def cut(self) -> None:
         """Break every connection, and whatever is tried from now on."""
-        self._released.set()
         with self._lock:
             self._whole = False
             for end in self._open:
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
             self._open.clear()
+        self._speaks.set()
 
     def hold_after(self, word: bytes) -> None:
-        """Once the server has said something, its connection says no more until all are cut.
+        """Once the server has said something, it says no more, on any connection, until all are cut.
 
-        No test is quick enough to cut a run by itself, and what a page has not read when its connection breaks is lost to it.
+        No test is quick enough to cut a run by itself, and what a page has not read when its connection breaks is lost to it. A
+        page that hears nothing for a while asks on another connection, which a busy machine gives it the time for.
         """
-        self._released.clear()
         self._last = word
 
     def mend(self, url: str = "") -> None:
@@ -72,10 +73,12 @@ class Relay:
     def _pass_on(self, near: socket.socket, far: socket.socket, *, said: bool = False) -> None:
         with suppress(OSError):
             while data := near.recv(65536):
+                if said:
+                    self._speaks.wait()
                 far.sendall(data)
                 if said and self._last and self._last in data:
                     self._last = b""
-                    self._released.wait()
+                    self._speaks.clear()
         for end in (near, far):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
