@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--write-costs", type=Path, metavar="FILE", help='save step costs for num_draft_tokens="auto" and the fastest drafter')
     add = parser.add_argument_group("questions instead of prompts: plain decoding and drafters, by category").add_argument
     add("--suite", type=Path, metavar="FILE", help='JSON lines with "category" and "turns", as in Spec-Bench')
-    add("--drafters", metavar="D,D…", help="drafters, besides plain decoding, with trees as head:4x2x1 (default: all)")
+    some = "drafters, besides plain decoding, also as head:argmax, and with trees as head:4x2x1 (default: all)"
+    add("--drafters", metavar="D,D…", help=some)
     add("--num-draft-tokens", type=windows, default=[5], metavar="K,K…", help="draft tokens per step, or auto (default: 5)")
     add("--transformers", action="store_true", help="also transformers' plain, assisted and prompt lookup generation")
     add("--max-tokens", type=positive, default=128, metavar="N", help="most tokens per answer (default: %(default)s)")

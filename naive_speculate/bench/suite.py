@@ -64,8 +64,8 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
 
 
 def drafters_of(given: str | None) -> list[str] | None:
-    """The drafters in a comma-separated list, each with a tree after a colon if it drafts trees; None if no list is given.
-    Raises `ValueError` if one is not registered."""
+    """The drafters in a comma-separated list, with a tree or `argmax` after a colon if wanted; None if no list is given. Raises
+    `ValueError` if one is not registered."""
     if given is None:
         return None
     names = [name.strip() for name in given.split(",")]
@@ -102,11 +102,13 @@ def ways_of(
     if drafters is None:
         drafters = [name for name, kind in DRAFTERS.items() if kind.obstacle(decoder.pair) is None]
     for name in drafters:
-        drafter, _, tree = name.partition(":")
+        drafter, _, how = name.partition(":")
+        options: dict[str, Any] = {"draft_sampling": how} if how == "argmax" else {"tree": how or None}
+        tree = options.get("tree")
         for k in windows if not tree else [1]:  # a tree is drafted instead of a window
-            decoder.prepare(Request([0], params, num_draft_tokens=k, drafter=drafter, tree=tree or None))
+            decoder.prepare(Request([0], params, num_draft_tokens=k, drafter=drafter, **options))
             shown = name if tree or len(windows) == 1 else f"{name}, k = {k}"
-            ways.append(replace(our_way(decoder, k, params, drafter, tree=tree or None), name=shown))
+            ways.append(replace(our_way(decoder, k, params, drafter, **options), name=shown))
     if peer is not None:
         ways += [peer.way(0, params.temperature), peer.way(_LOOKUP, params.temperature, lookup=True)]
         ways += [peer.way(_ASSISTED, params.temperature)] if peer.draft is not None else []

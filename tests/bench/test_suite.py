@@ -3,18 +3,21 @@
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from naive_speculate.bench import main
-from naive_speculate.bench.suite import Question, answers_of, figures, interval, read_suite
+from naive_speculate.bench.suite import Question, answers_of, figures, interval, read_suite, ways_of
 from naive_speculate.bench.ways import Run, Way, prompt_seconds
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.infer.threads import THREADS_VARIABLE
 from naive_speculate.pair import BUNDLED_PAIR
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
 from tests.programs import refusal, run_program
 
@@ -25,6 +28,7 @@ QUESTIONS = (
 )
 
 
+SAMPLED = ("sampled", "argmax")
 SMALL = ["--target", str(BUNDLED_PAIR / "draft")]
 """The smaller model alone, for what does not depend on the pair."""
 
@@ -173,6 +177,15 @@ def test_the_table_has_a_row_for_each_category_drafter_and_window(suite: Path, c
         assert len(re.findall(rf"│ {name} +│.* 100% │", printed)) == 3
     assert len(re.findall(r"│ transformers, prompt lookup, k = 10 +│.* 100% │", printed)) == 3
     assert "k = 2, auto, temperature 0, 4 tokens, no chat template" in printed
+
+
+def test_a_drafter_with_argmax_drafts_its_most_probable_tokens(bundled_decoder: SpeculativeDecoder) -> None:
+    decoder, params, prompt = bundled_decoder, SamplingParams(max_tokens=24, temperature=1.0), [5, 6, 7]
+    _, *ways = ways_of(decoder, ["head", "head:argmax"], [3], params, None)
+    seeded = replace(params, seed=7)
+    texts = [decoder.generate(prompt, seeded, num_draft_tokens=3, drafter="head", draft_sampling=how) for how in SAMPLED]
+    assert [way.decode(prompt, 7).token_ids for way in ways] == [list(text.token_ids) for text in texts]
+    assert texts[0].token_ids != texts[1].token_ids
 
 
 def test_speed_after_the_prompt_leaves_out_what_comes_before_the_first_step() -> None:
