@@ -183,7 +183,5 @@ class DrawnWindow:
         self.full = all(end is not None for end in self._ends)
 
     def _confidences(self, token_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """The draft's probability of its tokens; without a softmax where the probabilities are not needed."""
-        if self._needs_probs:
-            return pick(self._probs[-1], token_ids)
-        return (pick(scores, token_ids) - scores.logsumexp(dim=-1)).exp()
+        """The draft's probability of its tokens."""
+        return pick(self._probs[-1] if self._needs_probs else scores.softmax(dim=-1), token_ids)
