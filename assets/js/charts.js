@@ -142,7 +142,7 @@ const instead = ({ name, shares }) => ({
 function exactly(places, whole) {
   const spread = { type: "data", array: places.map(({ deviation }) => deviation), color: INK, thickness: 1.5, width: 5 };
   return {
-    type: "scatter", mode: "markers", name: whole ? "α, judged one by one" : "exact α ± luck", x: places.map(({ place }) => place), y: places.map(({ alpha }) => alpha),
+    type: "scatter", mode: "markers", name: whole ? "α, judged one by one" : places.some(({ deviation }) => deviation) ? "exact α ± luck" : "exact α", x: places.map(({ place }) => place), y: places.map(({ alpha }) => alpha),
     error_y: whole ? undefined : spread, customdata: places.map(({ alpha, deviation, count: all }) => [alpha.toFixed(3), deviation.toFixed(3), all]),
     hovertemplate: `position %{x}, exact α of the %{customdata[2]} draft tokens: %{customdata[0]}${whole ? "" : " ± %{customdata[1]}"}<extra></extra>`,
     marker: { color: PAGE, size: 8, symbol: "circle", line: { color: INK, width: 2 } },
@@ -157,7 +157,7 @@ export function lengths({ rounds, sums }) {
   const longest = x.length - 1;
   return following(
     `${tokensPerPass({ sums, rounds }).toFixed(2)} tokens per target pass: the accepted draft tokens and one more`,
-    { title: { text: "accepted draft tokens in a step" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
+    { title: { text: "accepted draft tokens" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
     { ...SHARES, title: { text: "share of the steps" } },
     [{
       type: "bar", x, y: amounts.map((amount) => amount / rounds.length), customdata: amounts,

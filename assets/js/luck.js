@@ -45,7 +45,7 @@ export function otherWay({ rounds, started }) {
 
 function sentenceOf({ alpha, deviation, observed, whole }, variance) {
   if (whole) return `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
-  if (!variance) return `This draft's exact α is ${two(alpha)}; nothing was left to chance`;
+  if (!variance) return `This draft's exact α is ${two(alpha)}; at temperature 0 there is no luck`;
   const off = (observed - alpha) / deviation;
   const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
   return `This draft's exact α is ${spread(alpha, deviation)}; observed ${two(observed)}, ${said}`;

@@ -3,6 +3,7 @@
 
 import { explain } from "./differ.js";
 import { finder, make, write } from "./dom.js";
+import { count } from "./format.js";
 import { Player } from "./player.js";
 import { OUTPUT } from "./tokens.js";
 import { isGreedy } from "./verdict_words.js";
@@ -127,24 +128,27 @@ class Race {
     const passes = drafts.player.ends.length;
     const parts = [`${passes} target ${passes === 1 ? "pass" : "passes"} instead of ${drafts.tokens}`, sameness(run.settings, plain, drafts)];
     if (this.speed < 1) parts.push(slower(this.speed));
-    return [run.crowded ? "Others were decoding, so the times say little" : faster(plain, drafts), parts.join(" · ")];
+    return [run.crowded ? "Others were decoding, so the times say little" : faster(plain, drafts, drafts.tokens / passes), parts.join(" · ")];
   }
 }
 
 const slower = (speed) => `slowed down ${(1 / speed).toFixed(0)}×`;
 
-// Per token, since sampled texts may have different lengths.
-function faster(plain, drafts) {
+// Per token, since sampled texts may have different lengths. No speedup exceeds the tokens per target pass.
+function faster(plain, drafts, tokensPerPass) {
   const times = (plain.seconds / Math.max(1, plain.tokens)) / (drafts.seconds / Math.max(1, drafts.tokens));
+  if (times > (1 + DRAW) * tokensPerPass) return "Other programs were busy, so the times say little";
   if (Math.abs(times - 1) < DRAW) return "As fast as without drafts";
-  return times > 1 ? `${times.toFixed(1)}× faster` : `Slower: ${times.toFixed(2)}×`;
+  const each = plain.tokens === drafts.tokens ? "" : " per token";
+  return times > 1 ? `${times.toFixed(1)}× faster${each}` : `Slower: ${times.toFixed(2)}×${each}`;
 }
 
 function sameness(settings, plain, drafts) {
   if (settings.lossy) return "not the target's distribution";
-  if (!isGreedy(settings)) return "same distribution";
+  if (!isGreedy(settings)) return plain.tokens === drafts.tokens ? "same distribution" : `same distribution; the target alone wrote ${count(plain.tokens, "token")}`;
   const parts = partedAt(settings, plain, drafts);
-  return parts < 0 ? "same text" : `same text up to token ${parts}`;
+  if (parts >= 0) return `same text up to token ${parts}`;
+  return plain.tokens < drafts.tokens ? `same text up to token ${plain.tokens}, where the target alone was stopped` : "same text";
 }
 
 // The first token at which greedy lanes differ; -1 if there is none.

@@ -16,6 +16,8 @@ const DRAFTERS = new Map([
   ["mtp", "The target's own MTP layer"],
 ]);
 
+const MOST = 1.05; // × tokens per target pass: no speedup is larger
+const DISTURBED = "Other programs disturbed the measurement: it gave more than the tokens per target pass allow.";
 const OF_TREE = "Each node of a tree counts as one draft token: a step accepts at most one path, rejects the candidates compared on the way, and discards the rest.";
 
 export function mount({ element, measure }) {
@@ -42,15 +44,17 @@ export function numbers({ sums, rounds, started, speedup, unmeasured }) {
       ? [percent(sums.accepted / sums.drafted), `${fates(sums)}. α = ${two(sums.accepted / sums.judged)} of the ${amount(sums.judged)} judged. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
       : ["–", rounds.length ? "nothing was drafted" : "accepted ÷ drafted"],
     [rounds.length ? tokensPerPass({ sums, rounds }).toFixed(2) : "–", `${rounds.length ? after(sums, rounds) : ""}plain decoding: 1`],
-    [rate ? rate.toFixed(0) : "–", "this run, including prompt processing"],
-    speedup ? [`${speedup.value.toFixed(2)}× (${speedup.low.toFixed(2)} to ${speedup.high.toFixed(2)})`, measured(speedup)] : ["–", waiting(unmeasured, rounds)],
+    [rate ? perSecond(rate) : "–", "this run, including prompt processing"],
+    !speedup ? ["–", waiting(unmeasured, rounds)]
+      : speedup.value > MOST * speedup.tokens_per_round ? ["–", DISTURBED]
+        : [`${speedup.value.toFixed(2)}× (${speedup.low.toFixed(2)} to ${speedup.high.toFixed(2)})`, measured(speedup)],
   ];
 }
 
 // The measurement is another run than the one on the stage, so its numbers differ.
 function measured({ plain_rate, rate, tokens_per_round: pace, machine }) {
-  return `Measured again, so it may differ from the race. Excluding prompt processing: ${plain_rate.toFixed(0)} tokens per second plain, ` +
-    `${rate.toFixed(0)} with drafts (${pace.toFixed(2)} tokens per target pass). ${machine}`;
+  return `Measured again, without the prompt: ${perSecond(plain_rate)} tokens per second plain, ` +
+    `${perSecond(rate)} with drafts (${pace.toFixed(2)} tokens per target pass). ${machine}`;
 }
 
 function waiting(unmeasured, rounds) {
@@ -94,4 +98,5 @@ function after({ accepted, tokens }, rounds) {
 }
 
 const amount = (value) => value.toLocaleString("en");
+const perSecond = (rate) => rate.toFixed(rate < 10 ? 1 : 0);
 const cutShort = (finished) => (["cancelled", "error"].includes(finished?.finish_reason) ? ` ${ending(finished)}` : "");

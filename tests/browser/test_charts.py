@@ -5,7 +5,7 @@ The browser makes them of the run's events; here it is given runs made by hand, 
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -255,10 +255,13 @@ def test_the_headline_says_what_the_metrics_say(show):
         ("200", "this run, including prompt processing"),
         (
             "1.60× (1.45 to 1.84)",
-            "Measured again, so it may differ from the race. Excluding prompt processing: 100 tokens per second plain, 160 "
-            "with drafts (3.10 tokens per target pass). a machine",
+            "Measured again, without the prompt: 100 tokens per second plain, 160 with drafts (3.10 tokens per target pass). "
+            "a machine",
         ),
     ]
+    too_fast = replace(MEASURED, value=3.4)  # 3.10 tokens per target pass
+    assert show(trace, speedup=too_fast).numbers[3][0] == "–"
+    assert "Other programs disturbed the measurement" in show(trace, speedup=too_fast).numbers[3][1]
     assert "proposed 8 draft tokens; the target model accepted 4, rejected 1 and discarded 3:" in show(trace).sentence
     assert "6 tokens in 2 passes of the target model instead of 6" in show(trace).sentence
     assert show(trace, live=False).sentence.startswith("In this recorded run, a small draft model")

@@ -59,7 +59,7 @@ def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands_and_sli
     assert (rate, note) == (f"{metrics.tokens_per_second:.0f}", "this run, including prompt processing")
     speedup, note = tile(page, 4)
     assert speedup == f"{measured.value:.2f}× ({measured.low:.2f} to {measured.high:.2f})"
-    assert note.startswith("Measured again, so it may differ from the race. Excluding prompt processing: ")
+    assert note.startswith("Measured again, without the prompt: ")
     assert measured.machine in note
     pace = f"{measured.tokens_per_round:.2f} tokens per target pass"
     assert f"{measured.rate:.0f} with drafts ({pace})" in note

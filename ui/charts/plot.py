@@ -26,7 +26,7 @@ TERMS_OF = {
 
 LOOK = {
     "chart-acceptance": "Look for low bars: steps that the draft got wrong.",
-    "chart-positions": "Look at how fast acceptance falls towards the end of the window.",
+    "chart-positions": "The dotted line can only fall. The bars may rise: they count only windows that reached a position.",
     "chart-lengths": "Look at the two ends: nothing accepted, and the whole window accepted.",
     "chart-timing": "Look at which part is largest: drafting should be the small one.",
     "chart-speedup": "Look for the highest point: the best k for this text.",

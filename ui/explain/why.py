@@ -116,7 +116,7 @@ def _sampling(case: Case) -> list[str]:
         first,
         f"The draw {draw} was not below {bar}: rejected.",
         *_instead(case),
-        "Rejecting overrated tokens exactly this often keeps the output distribution the target's.",
+        "Rejecting overrated tokens exactly this often keeps the output distribution equal to the target's.",
     ]
 
 

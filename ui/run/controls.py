@@ -35,7 +35,7 @@ STRATEGIES = [
     ("Block verification", "block_verification"),
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
-OWN_DRAFTER = ("Default", "The drafter that this pair comes with. A target alone copies from earlier text.")
+OWN_DRAFTER = ("Default", "The drafter that this pair comes with. Without one, earlier text is copied.")
 
 Controls = dict[str, Component]  # the components by `Settings` field
 
@@ -127,15 +127,15 @@ def _build_drafting(start: Settings, drafters: Sequence[str]) -> Controls:
     names = drafter_choices(drafters)
     made["drafter"] = gr.Radio(names, value=start.drafter, label="Drafter", info=info, elem_id="drafter")
     info = (
-        "Drawn from the draft's distribution, or its most probable tokens. Argmax pays where the draft is less sure than the "
+        "Drawn from the draft's distribution, or its most probable tokens. Argmax helps if the draft is less sure than the "
         "target."
     )
     ways, label = [("Sampled", "sampled"), ("Argmax", "argmax")], "Draft tokens of a model"
     made["draft_sampling"] = gr.Radio(ways, value=start.draft_sampling, label=label, info=info, elem_id="draft-sampling")
     info = (
         "Several candidates per position: 4x2x1 drafts 4 tokens, 2 after each, then 1. More chances per target pass, "
-        "but each node costs verification: on 2 cores a pass over 17 tokens costs 1.84 single ones. One depth, such as 4, "
-        "can pay; deeper trees are for teaching. Needs a draft head or a draft model."
+        "but each node costs verification: on 2 cores a pass over 17 tokens costs 1.84 single ones. One level, such as 4, "
+        "can pay off; deeper trees are only for teaching. Needs a draft head or a draft model."
     )
     made["tree"] = gr.Textbox(start.tree, label="Token tree", placeholder="4x2x1", info=info, elem_id="tree")
     info = "From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost)."
