@@ -99,7 +99,7 @@ class Race {
   }
 
   tell() {
-    const [result, rest] = this.over ? this.verdict() : [this.status(), ""];
+    const [result, rest] = this.over ? verdict(this.run, this.plain, this.drafts, this.speed) : [this.status(), ""];
     this.root.dataset.state = this.over ? "done" : this.replaying ? "replaying" : "live";
     write(this.find(".ns-result b"), result);
     write(this.find(".ns-result span"), rest);
@@ -122,24 +122,28 @@ class Race {
     if (!run.done) return "First with drafts …";
     return run.reason || "… then the target alone";
   }
+}
 
-  verdict() {
-    const { run, plain, drafts } = this;
-    const passes = drafts.player.ends.length;
-    const parts = [`${passes} target ${passes === 1 ? "pass" : "passes"} instead of ${drafts.tokens}`, sameness(run.settings, plain, drafts)];
-    if (this.speed < 1) parts.push(slower(this.speed));
-    return [run.crowded ? "Others were decoding, so the times say little" : faster(plain, drafts, drafts.tokens / passes), parts.join(" · ")];
-  }
+// The result in large type, and what stands next to it. A lane has `tokens`, their `ids`, `seconds` and `passes`, and the first two of
+// its `first` pass.
+export function verdict({ settings, crowded }, plain, drafts, speed) {
+  const parts = [`${count(drafts.passes, "target pass", "target passes")} instead of ${drafts.tokens}`, sameness(settings, plain, drafts)];
+  if (speed < 1) parts.push(slower(speed));
+  return [crowded ? "Others were decoding, so the times say little" : faster(plain, drafts), parts.join(" · ")];
 }
 
 const slower = (speed) => `slowed down ${(1 / speed).toFixed(0)}×`;
 
-// Per token, since sampled texts may have different lengths. No speedup exceeds the tokens per target pass.
-function faster(plain, drafts, tokensPerPass) {
-  const times = (plain.seconds / Math.max(1, plain.tokens)) / (drafts.seconds / Math.max(1, drafts.tokens));
-  if (times > (1 + DRAW) * tokensPerPass) return "Other programs were busy, so the times say little";
+// Texts of different lengths are compared per token after the first pass, which also processes the prompt. No speedup exceeds the tokens
+// per target pass.
+function faster(plain, drafts) {
+  const same = plain.tokens === drafts.tokens;
+  const pace = ({ tokens, seconds, first }) => same ? seconds / Math.max(1, tokens) : (seconds - first?.seconds) / (tokens - first?.tokens);
+  const times = pace(plain) / pace(drafts);
+  if (!(times > 0)) return "The text is too short to be timed.";
+  if (times > (1 + DRAW) * drafts.tokens / drafts.passes) return "Other programs were busy, so the times say little";
   if (Math.abs(times - 1) < DRAW) return "As fast as without drafts";
-  const each = plain.tokens === drafts.tokens ? "" : " per token";
+  const each = same ? "" : " per token";
   return times > 1 ? `${times.toFixed(1)}× faster${each}` : `Slower: ${times.toFixed(2)}×${each}`;
 }
 
@@ -178,6 +182,7 @@ class Lane {
     this.ids = [];
     this.texts = [];
     this.seconds = 0;
+    this.first = null;
     this.wipe();
   }
 
@@ -193,6 +198,7 @@ class Lane {
     for (const event of events) {
       if (OUTPUT.has(event.kind)) this.ids.push(event.token_id), this.texts.push(event.text || "");
       this.seconds = event.time || this.seconds;
+      if (event.kind === "step") this.first ??= { seconds: this.seconds, tokens: this.tokens };
     }
     if (done) player.done = true;
   }

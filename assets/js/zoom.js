@@ -56,7 +56,7 @@ class Zoom {
     }
     this.key = key;
     for (const [n, node] of [...this.list.children].entries()) node.classList.toggle("ns-looked", shown[n].kind === looked?.kind && shown[n].index === looked.index);
-    this.find(".ns-zoom-drafted").textContent = `Step ${events[0].step + 1}: ${drafts.length ? `${count(tree.length || drafts.length, "draft token")}, then` : "no draft tokens"}`;
+    this.find(".ns-zoom-drafted").textContent = drafts.length ? `One step: ${count(tree.length || drafts.length, "draft token")}, then` : "One step: no draft tokens";
     const tokens = events.filter(({ kind }) => OUTPUT.has(kind)).length;
     this.find("figcaption").textContent = events.some(({ kind }) => kind === "step") ? `gives ${count(tokens, "token")}` : "";
   }

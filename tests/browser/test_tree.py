@@ -27,7 +27,7 @@ def test_a_tree_is_asked_for_drawn_and_counted(page):
     page.locator(f"#tokens [data-step='{steps[0].step}']:not([data-kind=prompt])").first.click()
     branches = page.locator(".ns-branch")
     expect(branches).to_have_count(len(steps[0].tree))
-    expect(page.locator(".ns-zoom-drafted")).to_have_text(f"Step 1: {len(steps[0].tree)} draft tokens, then")
+    expect(page.locator(".ns-zoom-drafted")).to_have_text(f"One step: {len(steps[0].tree)} draft tokens, then")
     expect(page.locator(".ns-branch[data-kind=accepted]")).to_have_count(steps[0].num_accepted)
     children = sum(node.parent == 0 for node in steps[0].tree)
     expect(branches.first.locator(".ns-branch")).to_have_count(children)
