@@ -48,5 +48,6 @@ def one_too_many(waiting: Sequence[T], new: T) -> T | None:
             rows[group(job.reader)] += job.num_rows
         most = max(rows, key=rows.__getitem__, default=None)
         if most is not None and rows[most] > rows[group(new.reader)] + new.num_rows:
-            return next(job for job in reversed(waiting) if group(job.reader) == most and job.num_rows >= new.num_rows)
+            large = (job for job in reversed(waiting) if group(job.reader) == most and job.num_rows >= new.num_rows)
+            return next(large, None)
     return None
