@@ -178,3 +178,16 @@ def test_the_log_tells_nothing_of_a_guide(server, kind, guide):
     log = whole_log(server, seed=2000 + len(kind))[before:]
     assert "Diary" not in log
     assert "Warning" not in log
+
+
+def test_who_leaves_while_sending_is_no_failure_of_the_server(server):
+    before, place = len(server.log), urlsplit(server.url)
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as line:
+        line.sendall(f"POST /trace HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Length: 9\r\n\r\n{{".encode())
+    assert "Disconnect" not in whole_log(server, seed=3000)[before:]
+
+
+def test_nobody_gets_gradio_s_monitoring_nor_its_key_into_the_log(server):
+    before = len(server.log)
+    assert post(f"{server.url}monitoring", None)[0] == 403
+    assert "onitoring" not in whole_log(server, seed=3001)[before:]
