@@ -2,6 +2,7 @@
 
 import argparse
 import atexit
+import faulthandler
 import logging
 import os
 import select
@@ -190,6 +191,15 @@ def end_in_time(seconds: float = 8.0) -> None:
     os._exit(0)
 
 
+def silence_native_code() -> None:
+    """Let Python alone write to the log. xgrammar prints warnings about a visitor's guide, with parts of it and 20,000 lines if
+    asked to, and has no setting against it. A crash of native code still leaves the lines of Python that it came from."""
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    faulthandler.enable(sys.stderr)
+
+
 if __name__ == "__main__":
     end_in_time()  # before there are threads and models
+    silence_native_code()
     leave(main())

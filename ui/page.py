@@ -107,6 +107,7 @@ def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = 
         footer_links=["api"],
         run_history=False,  # it would store prompts in the browser, and let the server write to the Hub
         ssr_mode=False,
+        enable_monitoring=False,  # it would write its key to the log whenever anybody asks
         _frontend=False,  # otherwise Gradio requests the page itself, and gives up after 3 s
         max_file_size=MAX_TRACE_BYTES,
         max_threads=MOST_CALLS,

@@ -2,10 +2,8 @@
 
 import threading
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
-from itertools import zip_longest
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -15,6 +13,7 @@ from naive_speculate.infer.memory import free_memory
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
 from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
+from naive_speculate.serving.turns import TOO_MANY, by_turns, one_too_many
 from naive_speculate.speculate.batch import Batch, PartialStepError, Records
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.run import Run
@@ -28,12 +27,7 @@ with most rows get the same number again. Such rows take turns and keep their me
 _LOOK_SECONDS = 0.05  # poll interval while all readers lag
 STUCK_SECONDS = 60.0  # a longer step counts as no progress
 CLOSE_SECONDS = 3.0  # most time that `close` waits for the current step
-_TOO_MANY = "Too many of your runs are waiting, and others want to decode too. Try again in a moment."
 _BROKEN = "The decoder no longer works. The server needs to be started again."
-
-_Group = Callable[[Reader], Any]
-_GROUPS: tuple[_Group, ...] = (lambda reader: reader.address, lambda reader: (reader.address, reader.session))
-"""The decoder is shared between addresses, and between the sessions of each."""
 
 
 class _Job:
@@ -112,7 +106,7 @@ class LocalEngine(Engine):
                 raise Unavailable(_BROKEN)
             waiting = sum(job.num_rows for job in self._waiting)
             if waiting + job.num_rows > self._max_waiting:
-                dropped = _one_too_many(self._waiting, job)
+                dropped = one_too_many(self._waiting, job)
                 if dropped is None:
                     raise Unavailable(FULL.format(waiting))
                 self._waiting.remove(dropped)
@@ -121,7 +115,7 @@ class LocalEngine(Engine):
             self._waiting.append(job)
             self._changed.notify()
         if dropped is not None:
-            dropped.deliver(Unavailable(_TOO_MANY))
+            dropped.deliver(Unavailable(TOO_MANY))
 
     def waiting_before(self, reader: Reader) -> int | None:
         with self._changed:
@@ -129,7 +123,7 @@ class LocalEngine(Engine):
                 return None
             new = _Job(threading.Event(), lambda _: None, reader)
             new.run, new.number = Run((), ()), self._number + 1
-            order = _by_turns([*self._running, *self._waiting, new], lambda job: job.number)
+            order = by_turns([*self._running, *self._waiting, new], lambda job: job.number)
             before = order[: order.index(new)]
             if self._may_join(reader, 1, 1 + sum(job.num_rows for job in before)):
                 return None
@@ -207,7 +201,7 @@ class LocalEngine(Engine):
             return []
         lagging = [job for job in self._running if job.reader.lags()]
         running, ahead, full = list(self._running), 0, False
-        for job in _by_turns([*(job for job in running if job not in lagging), *self._waiting], lambda job: job.number):
+        for job in by_turns([*(job for job in running if job not in lagging), *self._waiting], lambda job: job.number):
             size = job.num_rows
             ahead += size
             if job in running:
@@ -244,7 +238,7 @@ class LocalEngine(Engine):
         """The jobs of the next step, in turn: at most `max_rows` rows, and none whose reader lags."""
         self._turn += 1
         chosen, rows = [], 0
-        for job in _by_turns(self._running, lambda job: job.turn):
+        for job in by_turns(self._running, lambda job: job.turn):
             ends = job.is_set()
             if ends or (rows + job.num_rows <= self._max_rows and not job.reader.lags()):
                 rows += 0 if ends else job.num_rows
@@ -291,31 +285,6 @@ class LocalEngine(Engine):
         except Exception as error:
             return explain(error) == OUT_OF_MEMORY
         return True
-
-
-def _by_turns(jobs: Sequence[_Job], key: Callable[[_Job], float], groups: Sequence[_Group] = _GROUPS) -> list[_Job]:
-    """One job of each group, then the second of each, and so on, the outermost groups first. `key` orders the jobs of a
-    session; sessions and addresses are ordered by their first job."""
-    if not groups:
-        return sorted(jobs, key=key)
-    shares: dict[Any, list[_Job]] = defaultdict(list)
-    for job in jobs:
-        shares[groups[0](job.reader)].append(job)
-    ordered = (_by_turns(share, key, groups[1:]) for share in shares.values())
-    tiers = zip_longest(*sorted(ordered, key=lambda share: min(map(key, share))))
-    return [job for tier in tiers for job in tier if job is not None]
-
-
-def _one_too_many(waiting: Sequence[_Job], new: _Job) -> _Job | None:
-    """The waiting job to drop for a new one: the last of the reader with most waiting, if that is more than the new one's."""
-    for group in _GROUPS:
-        rows = Counter[Any]()
-        for job in waiting:
-            rows[group(job.reader)] += job.num_rows
-        most = max(rows, key=rows.__getitem__, default=None)
-        if most is not None and rows[most] > rows[group(new.reader)] + new.num_rows:
-            return next(job for job in reversed(waiting) if group(job.reader) == most and job.num_rows >= new.num_rows)
-    return None
 
 
 def _events(run: Run, records: Mapping[SequenceState, StepRecord]) -> list[Event]:

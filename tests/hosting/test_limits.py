@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import fields
 from itertools import repeat
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -19,6 +20,7 @@ from mcp.client.streamable_http import streamablehttp_client
 from benchmarks.server import Server
 from tests.hosting.http import get, post
 from ui.host.limits import MAX_BODY_BYTES, MAX_TRACE_BYTES
+from ui.run.settings import Settings
 
 MEGABYTE = 2**20
 
@@ -162,3 +164,30 @@ def test_what_was_sent_comes_back_in_no_error_and_is_in_no_log(server, name):
     assert len(answer) < 3000, "what was sent came back"
     log = whole_log(server, seed=1000 + number)
     assert secret[:14] not in log, "the log tells what was sent"
+
+
+@pytest.mark.parametrize(("kind", "guide"), [("json", '{"$ref": "Diary/of/mine"}'), ("regex", "Diary" + "^" * 2000)])
+def test_the_log_tells_nothing_of_a_guide(server, kind, guide):
+    number, _, data = fields_of(server.url)
+    values = dict(zip((field.name for field in fields(Settings)), data, strict=True))
+    values |= {"guided": kind, "guided_text": guide, "max_tokens": 3}
+    before = len(server.log)
+    call = {"data": list(values.values()), "fn_index": number, "session_hash": kind}
+    assert post(f"{server.url}gradio_api/queue/join", call)[0] == 200
+    assert "process_completed" in get(f"{server.url}gradio_api/queue/data?session_hash={kind}")
+    log = whole_log(server, seed=2000 + len(kind))[before:]
+    assert "Diary" not in log
+    assert "Warning" not in log
+
+
+def test_who_leaves_while_sending_is_no_failure_of_the_server(server):
+    before, place = len(server.log), urlsplit(server.url)
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as line:
+        line.sendall(f"POST /trace HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Length: 9\r\n\r\n{{".encode())
+    assert "Disconnect" not in whole_log(server, seed=3000)[before:]
+
+
+def test_nobody_gets_gradio_s_monitoring_nor_its_key_into_the_log(server):
+    before = len(server.log)
+    assert post(f"{server.url}monitoring", None)[0] == 403
+    assert "onitoring" not in whole_log(server, seed=3001)[before:]

@@ -103,3 +103,18 @@ def test_every_function_of_the_page_refuses_nonsense_without_a_trace_in_the_log(
         lines = logged(server, before)
         assert all(line.startswith("refused POST ") for line in lines), lines
         assert len(lines) == len(numbers) if path == "queue/join" else len(lines) <= len(numbers)
+
+
+@pytest.mark.parametrize("sent", [[], {}, 5, None, "nothing", [[]]], ids=str)
+def test_no_function_of_the_page_fails_for_what_is_sent(server, sent):
+    """Each is taken, or refused in a line; those that run in the browser alone are refused."""
+    config = json.loads(get(server.url + "config"))
+    before = len(server.log)
+    for each in config["dependencies"]:
+        call = {"data": [sent] * len(each["inputs"]), "fn_index": each["id"], "event_data": sent, "session_hash": "mine"}
+        trigger = {"trigger_id": each["targets"][0][0]} if each["targets"] else {}
+        status, said = answer(server, "queue/join", call | trigger)
+        assert status < 500, (each["id"], said)
+        assert each["backend_fn"] or each["cancels"] or status >= 400, each["id"]
+    lines = logged(server, before)
+    assert all(line.startswith("refused POST ") for line in lines), lines

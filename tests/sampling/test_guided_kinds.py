@@ -1,10 +1,12 @@
 """Guided decoding: which guides are valid, and what is stored of them."""
 
+import gc
 import json
 import re
 
 import pytest
 import torch
+import xgrammar
 
 from naive_speculate import GuidedDecodingParams, SamplingParams
 from naive_speculate.sampling import guided
@@ -160,3 +162,12 @@ def test_scores_of_every_type_are_masked(bundled_pair, dtype):
 )
 def test_what_only_looks_like_it_is_taken(given):
     assert SamplingParams(guided_decoding=given).to_dict()["guided_decoding"] == given
+
+
+def test_no_grammar_is_kept_of_a_guide_that_was_checked():
+    """One of 20,000 characters may take 30 MB."""
+    name = "keptnowhere"
+    made = GuidedDecodingParams(grammar=f'root ::= {name}\n{name} ::= "a"{{3}}')
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, xgrammar.Grammar) and name in str(each)]
+    assert made.grammar

@@ -36,7 +36,9 @@ class Page(gr.Blocks):
 
 def check_inputs(block_fn: Any, inputs: list[Any]) -> None:
     """Check the number of inputs. A program may omit the last ones, so that an endpoint can gain parameters. Raises gr.Error if
-    there are too few or too many."""
+    there are too few or too many, or if the function runs in the browser only."""
+    if block_fn.fn is None:
+        raise gr.Error("there is no such function")
     if block_fn.api_name == ENDPOINT:
         omitted = list(inspect.signature(block_fn.fn).parameters.values())[len(inputs) :]
         inputs += [parameter.default for parameter in omitted if parameter.default is not parameter.empty]

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -66,6 +67,8 @@ class Guard:
             if kind and self._page is not None and scope["method"] == "GET":
                 check_read(self._page, kind, scope)
             await self._app(scope, body.receive, watched)
+        except ClientDisconnect:  # there is nobody to answer
+            pass
         except Exception as error:
             answer = _refusal(error, kind)
             if answer is None:

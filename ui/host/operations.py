@@ -19,6 +19,7 @@ from naive_speculate.serving import Load
 from naive_speculate.serving.run_records import Observer, RunRecord
 from ui.gradio_gaps import waiting_calls
 from ui.host.catalog import DECODING
+from ui.host.turns import GUIDING, STARTING
 
 LOGGER = logging.getLogger("naive_speculate.runs")
 _PREFIX = "naive_speculate"
@@ -109,8 +110,8 @@ class Counters:
 
 
 def with_queue(load: Load, page: gr.Blocks) -> Load:
-    """An engine's load including calls in Gradio's queue, which no engine has received yet."""
-    return replace(load, waiting=load.waiting + waiting_calls(page, DECODING))
+    """An engine's load including calls in Gradio's queue or being checked, which no engine has received yet."""
+    return replace(load, waiting=load.waiting + waiting_calls(page, DECODING) + STARTING.size + GUIDING.size)
 
 
 def routes(counters: Counters) -> list[Route]:

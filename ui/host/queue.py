@@ -1,6 +1,8 @@
-"""Gradio's queue, bounded in bytes: the calls that wait in it, and the messages that nobody has read yet."""
+"""Gradio's queue, bounded in bytes: the calls that wait in it, in turns, and the messages that nobody has read yet."""
 
 import asyncio
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -8,7 +10,10 @@ from gradio.queueing import Event, Queue
 from gradio.server_messages import EventMessage, ProcessCompletedMessage
 from gradio.utils import LRUCache
 
+from naive_speculate.serving.protocol import Reader
+from naive_speculate.serving.turns import TOO_MANY, by_turns, one_too_many
 from ui.host.calls import MOST_SESSION_CHARACTERS
+from ui.host.visitors import address_of
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 
 COUNT_BYTES = 2**20  # all unread messages are counted after every so many bytes
@@ -52,14 +57,27 @@ class _Sessions(LRUCache[str, Messages]):
         super().__setitem__(session, Messages())
 
 
+@dataclass
+class _Call:
+    """A call that waits; `num_rows` is its size in what there is too much of: calls, or bytes."""
+
+    reader: Reader
+    size: int  # in bytes
+    number: int  # increases with every call
+    name: str = ""
+    num_rows: int = 1
+
+
 class BoundedQueue(Queue):
-    """Ends calls whose unread results exceed a size in bytes, and refuses a call if the waiting ones are too large or more than
-    `size`. `visitor_bytes` limits one visitor's unread messages, and all waiting calls together."""
+    """Ends calls whose unread results exceed a size in bytes. If the waiting calls are too large or more than `size`, the
+    newest one of the visitor with the most is refused. `visitor_bytes` limits one visitor's unread messages, and all waiting
+    calls together. Visitors take turns."""
 
     def __init__(self, page: gr.Blocks, size: int, visitor_bytes: int = VISITOR_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
         super().__init__(live_updates=True, concurrency_count=page.max_threads, update_intervals=1, max_size=size, blocks=page)
         self.visitor_bytes, self.total_bytes = visitor_bytes, total_bytes
-        self._waiting: dict[str, int] = {}
+        self._waiting: dict[str, _Call] = {}
+        self._number = 0
         self._sent = 0
         self.pending_messages_per_session: Any = _Sessions(self.pending_messages_per_session.max_size)
 
@@ -68,15 +86,49 @@ class BoundedQueue(Queue):
         if wrong := self._wrong(body):
             return False, wrong, "error"
         size = weight([body.data, body.event_data])  # 0.2 s for the worst body that `Guard` lets pass
-        self._waiting = {name: taken for name, taken in self._waiting.items() if name in self.event_ids_to_events}
-        if sum(self._waiting.values()) + size > self.visitor_bytes:
+        self._number += 1
+        call = _Call(Reader(address_of(request), body.session_hash or ""), size, self._number)
+        if not await self._make_room(call):
             return False, CROWDED, "queue_full"
         for session in self.pending_event_ids_session.keys() - self.pending_messages_per_session.keys():
             del self.pending_event_ids_session[session]
         answer = await super().push(body, request, username)
         if answer[0]:
-            self._waiting[str(answer[1])] = size
+            call.name = str(answer[1])
+            self._waiting[call.name] = call
+            self._take_turns()
         return answer
+
+    async def _make_room(self, new: _Call) -> bool:
+        """Refuse a waiting call of the visitor with the most, if there is no room for a new one. Whether there is room."""
+        self._waiting = {name: call for name, call in self._waiting.items() if name in self.event_ids_to_events}
+        for most, in_bytes in ((self.max_size or math.inf, False), (self.visitor_bytes, True)):
+            calls = [call for call in self._waiting.values() if in_bytes or call.name in self._queued]
+            for call in (*calls, new):
+                call.num_rows = call.size if in_bytes else 1
+            if sum(call.num_rows for call in (*calls, new)) <= most:
+                continue
+            dropped = one_too_many([call for call in calls if call.name in self._queued], new)
+            if dropped is None:
+                return False
+            event = self.event_ids_to_events[dropped.name]
+            await self.clean_events(event_id=dropped.name)
+            self.send_message(event, ProcessCompletedMessage(output={"error": TOO_MANY}, success=False))
+            del self._waiting[dropped.name]
+        return True
+
+    @property
+    def _queued(self) -> set[str]:
+        """The names of the calls that have not begun."""
+        return {str(event._id) for queue in self.event_queue_per_concurrency_id.values() for event in queue.queue}
+
+    def _take_turns(self) -> None:
+        """Order the calls that wait for the same: one of each visitor, then the second of each."""
+        for queue in self.event_queue_per_concurrency_id.values():
+            calls = [self._waiting[str(event._id)] for event in queue.queue if str(event._id) in self._waiting]
+            if len(calls) == len(queue.queue):
+                events = {str(event._id): event for event in queue.queue}
+                queue.queue[:] = [events[call.name] for call in by_turns(calls, lambda call: call.number)]
 
     def _wrong(self, body: Any) -> str:
         """What is wrong with a call; empty if nothing is."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from ui.gradio_gaps import current_call, queue_of
 
@@ -15,9 +16,8 @@ def visitor() -> tuple[str, str]:
     request, _, event_id = current_call()
     if request is None:
         return "", ""
-    client = getattr(request, "client", None)
     session = request.session_hash or ""
-    return _address(client.host if client else ""), "" if session == event_id else session
+    return address_of(request), "" if session == event_id else session
 
 
 def unfetched() -> Callable[[], int]:
@@ -34,8 +34,10 @@ def unfetched() -> Callable[[], int]:
     return count
 
 
-def _address(host: str) -> str:
-    """An address as visitors are counted: one IPv6 customer has a network of 2^64 addresses."""
+def address_of(request: Any) -> str:
+    """A request's address as visitors are counted: one IPv6 customer has a network of 2^64 addresses."""
+    client = getattr(request, "client", None)
+    host = client.host if client else ""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

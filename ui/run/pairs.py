@@ -47,8 +47,8 @@ def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> No
     def update(looks: Looks) -> dict[Block, Any]:
         return {parts[name]: gr.update(**attributes) for name, attributes in looks.items()}
 
-    def settled(name: str, drafter: str | None) -> dict[Block, Any]:
-        return update(_of_catalog(catalog) | _of_choice(catalog, name if name in catalog.pairs else "", drafter))
+    def settled(name: Any, drafter: Any) -> dict[Block, Any]:
+        return update(_of_catalog(catalog) | _of_choice(catalog, name, drafter))
 
     def refresh() -> None:
         for name, attributes in (_of_catalog(catalog) | _of_choice(catalog, "")).items():
@@ -62,9 +62,10 @@ def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> No
     catalog.settled = refresh
 
 
-def _of_choice(catalog: Catalog, name: str, drafter: str | None = None) -> Looks:
-    """The looks for a chosen pair. A link may name a drafter before the menu has it, so the drafter arrives unchecked, and is
-    left alone unless the pair lacks it."""
+def _of_choice(catalog: Catalog, name: Any, drafter: Any = None) -> Looks:
+    """The looks for a chosen pair, the default for an unknown one. Both arrive unchecked: a link may name a drafter before the
+    menu has it. That is left alone unless the pair lacks it."""
+    name = name if isinstance(name, str) and name in catalog.pairs else ""
     served = catalog.of(name)
     chats, lacks = served.engine.about.chat, drafter and drafter not in served.drafters
     return {

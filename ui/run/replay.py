@@ -23,6 +23,8 @@ def opened(name: object, text: object) -> Run:
     """The run in a trace file. Raises ValueError if the file is invalid or too large."""
     if not isinstance(text, str) or len(text) > MAX_TRACE_BYTES:
         raise ValueError(TOO_LARGE)
+    if (lines := text.strip().count("\n") + 1) > MAX_TRACE_EVENTS:  # counted before they are split: a line takes 150 bytes
+        raise ValueError(f"the trace has {lines:,} events; this page replays at most {MAX_TRACE_EVENTS:,}")
     size = 0
 
     def check(event: Event) -> None:
@@ -32,8 +34,6 @@ def opened(name: object, text: object) -> Run:
             raise ValueError(f"the trace exceeds the {VISITOR_BYTES // 2**20} MB that this page keeps per visitor")
 
     trace = Trace.from_jsonl(text, max_line=MAX_LINE_CHARACTERS, check=check)
-    if len(trace) > MAX_TRACE_EVENTS:
-        raise ValueError(f"the trace has {len(trace):,} events; this page replays at most {MAX_TRACE_EVENTS:,}")
     engine = (trace[0].settings or {}).get("engine")  # the run comes from another engine (`naive_speculate.watch`)
     made = f", a run of {engine:.60}" if isinstance(engine, str) else ""
     return Run(trace.row(trace[0].row), size=size, title=f"from {PurePath(str(name)).name[:80]}{made}")

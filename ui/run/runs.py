@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
 from secrets import token_urlsafe
@@ -14,6 +14,7 @@ from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver, Reader, Request
+from ui.host.turns import GUIDING, STARTING
 from ui.host.visitors import unfetched, visitor
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 from ui.run.guided import Acceptance
@@ -36,9 +37,6 @@ GROWN_BYTES = 2**20  # after growing by so much, a run may force others out
 TOO_LARGE = f"The run was ended: its events exceed the {VISITOR_BYTES // 2**20} MB that this page keeps per visitor."
 NO_ROOM = "The run was ended: the server's memory for events is full. Try again in a moment, or with fewer tokens."
 
-_starting = ThreadPoolExecutor(4, "starting")  # checks requests: tokenizing a long prompt takes time
-_guiding = ThreadPoolExecutor(2, "guiding")
-"""Checks requests with a guide, which may take seconds to compile, so that other runs need not wait."""
 _live: set[int] = set()
 _newest = 0
 _counting = threading.Lock()
@@ -48,7 +46,7 @@ async def request_of(settings: Settings) -> Request:
     """The request for some settings. A guide is parsed outside the event loop, which serves other visitors; a ValueError names
     the invalid setting."""
     make = partial(settings.request, shrink_in_batch=True)
-    return await asyncio.get_running_loop().run_in_executor(_guiding, make) if settings.guided else make()
+    return await asyncio.wrap_future(GUIDING.submit(make, Reader(*visitor()))) if settings.guided else make()
 
 
 def _next_serial() -> int:
@@ -125,9 +123,16 @@ class Run:
         _live.add(self.serial)
         context = copy_context()  # contains the visitor's request, which ZeroGPU needs
         guided = self.settings is not None and bool(self.settings.guided)
-        (_guiding if guided else _starting).submit(context.run, self._begin, begin)
+        turn = (GUIDING if guided else STARTING).submit(partial(context.run, self._begin, begin), Reader(*visitor()))
+        turn.add_done_callback(self._check_turn)
+
+    def _check_turn(self, turn: Future[None]) -> None:
+        if isinstance(refused := turn.exception(), Exception):
+            self._take(refused)
 
     def _begin(self, begin: Begin) -> None:
+        if self.cancel.is_set():  # while it waited
+            return self._take(None)
         try:
             begin(self.cancel, self._take)
         except Exception as error:  # the reader of the batches shows it

@@ -26,6 +26,7 @@ STARTED = '{"kind":"started","schema_version":1}'
         (STARTED + "\n" + "[" * 100_000, "line 2"),
         (STARTED + "\n" + " " * MAX_LINE_CHARACTERS + "{}", "line 2: 4194306 characters, at most 4194304"),
         ("\n".join([STARTED] * 1001), "at most 1,000"),
+        ("no JSON\n" * 1001, "1,001 events; this page replays at most 1,000"),  # nothing is split or read
         (12, "larger than"),
     ],
 )
