@@ -185,6 +185,7 @@ BEFORE = {
     "a dict": "obj=Input(params={'n': 1, 'stop': ['}']}, x={}), out=",
     "braces": "{not json} {{x}} {'a': f(1)} ",
     "an open brace": "{ open, ",
+    "code cut off": "'for (;;) { if (x) { " * 8,
 }
 
 
