@@ -2,6 +2,7 @@
 
 import json
 import pprint
+import re
 
 import pytest
 
@@ -243,6 +244,13 @@ def test_logs_are_read_in_every_encoding(encoding, mark):
     assert decoded(framed.encode("utf-8")) == framed
     assert decoded(b"") == ""
     assert decoded(b"\xff\x80 accept") == "\ufffd\ufffd accept"
+
+
+def test_a_label_may_hold_a_brace():
+    text = samples.VLLM_PROMETHEUS
+    named = re.sub(r'model_name="[^"]*"', r'model_name="a}\\"{b"', text)
+    assert named != text
+    assert read(named) == read(text)
 
 
 def test_joined_files_lose_no_line_to_their_marks():
