@@ -32,7 +32,7 @@ KNOWN = (
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
-
+_LINE_END = re.compile(r"\r\n?")  # progress bars end theirs with \r alone
 
 _MARKS = (  # UTF-32's little-endian mark begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -68,7 +68,8 @@ def read(text: str) -> Reading:
     Raises:
         ValueError: If no format is recognised, or the numbers are impossible.
     """
-    text = _COLOURS.sub("", text.replace("\ufeff", ""))  # byte-order marks remain where files were joined
+    text = _LINE_END.sub("\n", text.replace("\ufeff", ""))  # byte-order marks remain where files were joined
+    text = _COLOURS.sub("", text)
     try:
         found = [reading for reader in READERS if (reading := reader(text)) is not None]
     except OverflowError:

@@ -246,6 +246,13 @@ def test_logs_are_read_in_every_encoding(encoding, mark):
     assert decoded(b"\xff\x80 accept") == "\ufffd\ufffd accept"
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_every_end_of_a_line_ends_it(end):
+    for name in ("VLLM_PROMETHEUS", "SGLANG_META_INFO", "LLAMACPP_EXAMPLE", "VLLM_LOG"):
+        text = getattr(samples, name)
+        assert read(text.replace("\n", end)) == read(text)
+
+
 def test_a_label_may_hold_a_brace():
     text = samples.VLLM_PROMETHEUS
     named = re.sub(r'model_name="[^"]*"', r'model_name="a}\\"{b"', text)
