@@ -13,6 +13,7 @@ from naive_speculate.doctor.suspects import experts
 READERS: tuple[Callable[[str], Reading | None], ...] = (
     read_prometheus,
     vllm.read_log,
+    vllm.read_v0_log,
     vllm.read_request,
     benchmark.read_summary,
     sglang.read_meta_info,
@@ -26,9 +27,10 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
 )
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are impossible."""
 KNOWN = (
-    "vLLM's “SpecDecoding metrics” log line, its request metrics, its benchmark's summary and its Prometheus text; SGLang's "
-    "meta_info, its “Decode batch” log line and its Prometheus text; llama.cpp's lines of each step, its “draft acceptance” "
-    "and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus text"
+    "vLLM's “SpecDecoding metrics” and “Speculative metrics” log lines, its request metrics, its benchmark's summary and its "
+    "Prometheus text; SGLang's meta_info, its “Decode batch” log line and its Prometheus text; llama.cpp's lines of each step, "
+    "its “draft acceptance” and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus "
+    "text"
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")

@@ -260,6 +260,17 @@ def test_a_label_may_hold_a_brace():
     assert read(named) == read(text)
 
 
+def test_of_vllms_version_0_the_emitted_tokens_count():
+    """Its accepted tokens include those that match after a rejection (vllm#9539's line)."""
+    line = (
+        "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: {}, System efficiency: 0.598, "
+        "Number of speculative tokens: 3, Number of accepted tokens: {}, Number of draft tokens: {}, Number of emitted "
+        "tokens: {}.\n"
+    )
+    reading = read(line.format(0.5, 15, 30, 20) + line.format(0.642, 8547, 13311, 10616))
+    assert (reading.num_steps, reading.drafted_per_step, reading.num_accepted_tokens) == (4437, 3, 10616 - 4437)
+
+
 def test_joined_files_lose_no_line_to_their_marks():
     first, *rest = samples.VLLM_PROMETHEUS.splitlines(keepends=True)
     assert read("\ufeff" + first + "\ufeff".join(rest)) == read(samples.VLLM_PROMETHEUS)
