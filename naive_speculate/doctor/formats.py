@@ -1,7 +1,9 @@
 """Recognises the engine and format of a text, in any encoding."""
 
 import codecs
+import gzip
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -49,10 +51,17 @@ _ZEROS: dict[tuple[bool, ...], str] = {  # which bytes of four are zero in mostl
     (True, False, True, False): "utf-16-be",
 }
 _SAMPLE = 4096
+_GZIP = b"\x1f\x8b"
 
 
 def decoded(data: bytes) -> str:
-    """A log's text: UTF-8, UTF-16 or UTF-32 of either byte order, with a byte-order mark or without."""
+    """A log's text: UTF-8, UTF-16 or UTF-32 of either byte order, with a byte-order mark or without, compressed by gzip or not.
+    Raises `ValueError` if it is compressed and damaged."""
+    if data.startswith(_GZIP):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error):
+            raise ValueError("the text is compressed by gzip and damaged, or was not copied in full") from None
     marked = next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
     sample = data[: min(_SAMPLE, len(data) // 4 * 4)]
     zeros = tuple(sample[byte::4].count(0) * 8 > len(sample) for byte in range(4))  # more than half of them

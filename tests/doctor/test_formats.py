@@ -1,5 +1,6 @@
 """Engines' words are read as their sources mean them."""
 
+import gzip
 import json
 import pprint
 import re
@@ -251,6 +252,13 @@ def test_every_end_of_a_line_ends_it(end):
     for name in ("VLLM_PROMETHEUS", "SGLANG_META_INFO", "LLAMACPP_EXAMPLE", "VLLM_LOG"):
         text = getattr(samples, name)
         assert read(text.replace("\n", end)) == read(text)
+
+
+def test_a_compressed_log_is_read():
+    packed = gzip.compress(samples.VLLM_LOG.encode("utf-16"))
+    assert decoded(packed) == samples.VLLM_LOG
+    with pytest.raises(ValueError, match="compressed by gzip and damaged"):
+        decoded(packed[:-20])
 
 
 def test_a_label_may_hold_a_brace():
