@@ -103,6 +103,16 @@ def test_a_damaged_index_is_named_in_one_line(tmp_path, whole, role, content):
         loaded(whole, role, folder)
 
 
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_a_tokenizer_that_is_missing_is_not_made_up(tmp_path, whole, role):
+    """transformers makes one with the special tokens of some classes alone."""
+    folder = spoiled(whole, role, tmp_path / "x", "config.json", lambda own: own.replace(b'"llama"', b'"qwen2"'))
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: it has no tokenizer.json"):
+        loaded(whole, role, folder)
+
+
 @pytest.mark.parametrize(
     ("role", "file", "content"),
     [
