@@ -168,6 +168,8 @@ def _load_tokenizer(argument: str, source: str | Path, by_llama_cpp: bool) -> An
         raise load_error(argument, name, error) from None
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ValueError(f"{argument}={name!r} has a tokenizer without a fast backend, which is required")
+    if set(tokenizer.get_vocab().values()) <= set(tokenizer.all_special_ids):  # what transformers makes up without files
+        raise ValueError(f"{argument}={name!r} cannot be loaded: it has no tokenizer.json, or one without tokens")
     return tokenizer
 
 

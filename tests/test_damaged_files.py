@@ -61,6 +61,7 @@ def test_a_damaged_weight_file_is_named_in_one_line(tmp_path, whole, role, conte
         ("config.json", b"{"),
         ("config.json", b"[]"),
         ("config.json", b"\xff\xfe\0"),
+        ("config.json", b"[" * 100_000),
     ],
 )
 def test_a_damaged_tokenizer_or_configuration_is_named_in_one_line(tmp_path, whole, role, file, content):
@@ -90,6 +91,26 @@ def test_a_shard_that_is_missing_is_named(tmp_path, whole):
     (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a": "model-1.safetensors"}}))
     with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: .*model-1.safetensors"):
         loaded(whole, "target", folder)
+
+
+@pytest.mark.parametrize("role", ["target", "draft", "head"])
+@pytest.mark.parametrize("content", ["[]", "{}", '{"weight_map": []}', '{"weight_map": {"fc.weight": 3}}'])
+def test_a_damaged_index_is_named_in_one_line(tmp_path, whole, role, content):
+    folder = spoiled(whole, role, tmp_path / "x", WEIGHTS, b"")
+    (folder / WEIGHTS).unlink()
+    (folder / f"{WEIGHTS}.index.json").write_text(content)
+    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: {WEIGHTS}.index.json is damaged \(.*\)$"):
+        loaded(whole, role, folder)
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_a_tokenizer_that_is_missing_is_not_made_up(tmp_path, whole, role):
+    """transformers makes one with the special tokens of some classes alone."""
+    folder = spoiled(whole, role, tmp_path / "x", "config.json", lambda own: own.replace(b'"llama"', b'"qwen2"'))
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: it has no tokenizer.json"):
+        loaded(whole, role, folder)
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,7 @@ SETTINGS = {
         {"do_sample": True, "temperature": 0.6, "top_p": 0.8},
         {"temperature": 0.6, "top_p": 0.8, "top_k": 50},
     ),
+    "only the best token": ({"do_sample": True, "top_p": 0.0}, {"top_p": 0.0}),
     "no top_k": ({"do_sample": True, "top_k": None}, {"top_k": 0}),
     "greedy": ({"do_sample": False, "repetition_penalty": 1.3}, {"temperature": 0.0, "top_k": 0, "repetition_penalty": 1.3}),
     "min_new_tokens": ({"min_new_tokens": 4}, {"min_tokens": 4}),

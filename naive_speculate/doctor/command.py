@@ -26,11 +26,12 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"Supported: {KNOWN}.",
     )
     add, speed = parser.add_argument, parsed(float, "a positive number", lambda found: 0 < found < math.inf)
+    size = parsed(lambda text: text if costs.parameters(text) else "", "a size such as 0.6B or 350M")
     add("--draft-cost", type=number, metavar="C", help="time of a draft forward ÷ time of a target forward over one token")
     help = "time of a target forward over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one number (default: 1)"
     add("--verify-cost", type=numbers, metavar="V,V…", help=help)
-    add("--draft-size", metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost")
-    add("--target-size", metavar="N", help="parameters of the target; for a mixture of experts the active ones")
+    add("--draft-size", type=size, metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost")
+    add("--target-size", type=size, metavar="N", help="parameters of the target; for a mixture of experts the active ones")
     add("--num-draft-tokens", type=positive, metavar="K", help="the window, if the log does not contain it")
     add("--speed", type=speed, metavar="N", help="tokens per second with drafting, if the log does not contain them")
     add("--plain-speed", type=speed, metavar="N", help="tokens per second without drafting, on the same prompts")

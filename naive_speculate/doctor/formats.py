@@ -1,7 +1,9 @@
 """Recognises the engine and format of a text, in any encoding."""
 
 import codecs
+import gzip
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,6 +15,7 @@ from naive_speculate.doctor.suspects import experts
 READERS: tuple[Callable[[str], Reading | None], ...] = (
     read_prometheus,
     vllm.read_log,
+    vllm.read_v0_log,
     vllm.read_request,
     benchmark.read_summary,
     sglang.read_meta_info,
@@ -26,13 +29,14 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
 )
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are impossible."""
 KNOWN = (
-    "vLLM's “SpecDecoding metrics” log line, its request metrics, its benchmark's summary and its Prometheus text; SGLang's "
-    "meta_info, its “Decode batch” log line and its Prometheus text; llama.cpp's lines of each step, its “draft acceptance” "
-    "and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus text"
+    "vLLM's “SpecDecoding metrics” and “Speculative metrics” log lines, its request metrics, its benchmark's summary and its "
+    "Prometheus text; SGLang's meta_info, its “Decode batch” log line and its Prometheus text; llama.cpp's lines of each step, "
+    "its “draft acceptance” and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus "
+    "text"
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
-
+_LINE_END = re.compile(r"\r\n?")  # progress bars end theirs with \r alone
 
 _MARKS = (  # UTF-32's little-endian mark begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -47,10 +51,17 @@ _ZEROS: dict[tuple[bool, ...], str] = {  # which bytes of four are zero in mostl
     (True, False, True, False): "utf-16-be",
 }
 _SAMPLE = 4096
+_GZIP = b"\x1f\x8b"
 
 
 def decoded(data: bytes) -> str:
-    """A log's text: UTF-8, UTF-16 or UTF-32 of either byte order, with a byte-order mark or without."""
+    """A log's text: UTF-8, UTF-16 or UTF-32 of either byte order, with a byte-order mark or without, compressed by gzip or not.
+    Raises `ValueError` if it is compressed and damaged."""
+    if data.startswith(_GZIP):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error):
+            raise ValueError("the text is compressed by gzip and damaged, or was not copied in full") from None
     marked = next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
     sample = data[: min(_SAMPLE, len(data) // 4 * 4)]
     zeros = tuple(sample[byte::4].count(0) * 8 > len(sample) for byte in range(4))  # more than half of them
@@ -68,7 +79,8 @@ def read(text: str) -> Reading:
     Raises:
         ValueError: If no format is recognised, or the numbers are impossible.
     """
-    text = _COLOURS.sub("", text.replace("\ufeff", ""))  # byte-order marks remain where files were joined
+    text = _LINE_END.sub("\n", text.replace("\ufeff", ""))  # byte-order marks remain where files were joined
+    text = _COLOURS.sub("", text)
     try:
         found = [reading for reader in READERS if (reading := reader(text)) is not None]
     except OverflowError:

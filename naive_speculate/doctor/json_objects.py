@@ -43,7 +43,7 @@ def _values(text: str, names: tuple[str, ...]) -> Iterator[Any]:
     with contextlib.suppress(ValueError, RecursionError):
         yield json.loads(text)
         return
-    decoder, at, patience, lines = json.JSONDecoder(), 0, PATIENCE * len(text), LINES
+    decoder, at, patience, lines = json.JSONDecoder(), 0, PATIENCE * len(text) + LONGEST, LINES
     while (begin := text.find("{", at)) >= 0 and patience >= 0:
         at = begin + 1
         try:

@@ -16,7 +16,8 @@ _ENGINES = {
     "naive_speculate": ("Naive Speculate", "ui/host/operations.py", "num_requests_running"),
 }
 _LINE = re.compile(  # what collects metrics may write "_" for ":", and prefix a container's name
-    r"^[^#\n]*?(?<![\w:])(?P<prefix>vllm|llamacpp|naive_speculate|sglang)[:_](?P<name>\w+)[ \t]*(?P<labels>\{[^}\n]*\})?"
+    r"^[^#\n]*?(?<![\w:])(?P<prefix>vllm|llamacpp|naive_speculate|sglang)[:_](?P<name>\w+)[ \t]*"
+    r"""(?P<labels>\{(?:"(?:[^"\\\n]|\\.)*"|[^"}\n])*\})?"""
     r"(?:[ \t]*\|[ \t]*|[ \t]+|(?<=\}))(?P<value>\S+)",
     re.MULTILINE,
 )

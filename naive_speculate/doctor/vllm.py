@@ -11,14 +11,18 @@ from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
-from naive_speculate.doctor.reading import ROUNDING, Format, Part, Reading, category, mean, numbers_in, rates_of
+from naive_speculate.doctor.reading import ROUNDING, Format, Part, Reading, category, mean, numbers_in, rates_of, ratio
 
 _LOG = Format(
     "vLLM", "log line “SpecDecoding metrics”", "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
 )
+_LOG_V0 = Format("vLLM", "log line “Speculative metrics”", "vllm/engine/metrics.py, _format_spec_decode_metrics_str (v0.8)")
 _REQUEST = Format("vLLM", "request metrics", "the response's metrics.speculative_decoding (vllm#48915)")
 _LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
 _COUNT = re.compile(r"(?<![A-Za-z] )\b(Accepted|Drafted):\s*(\d+)\s*tokens")
+_LINE_V0 = re.compile(
+    r"Speculative metrics:.*of speculative tokens: (\d+),.*of draft tokens: (\d+), Number of emitted tokens: (\d+)"
+)
 _LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
 _RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d., ]+)")
 _RUNNING = re.compile(r"Running:\s*(\d+) reqs")  # vllm/v1/metrics/loggers.py, a line written at the same time
@@ -38,6 +42,17 @@ def read_log(text: str) -> Reading | None:
         derived=(f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",) if known else (),
         unknown=() if known else (f"{_TOO_FEW}, and this version has no rates to derive them from.",),
     )
+
+
+def read_v0_log(text: str) -> Reading | None:
+    """The last line of version 0, whose counters grow; None if there is none. Its count of accepted tokens includes those after
+    a rejection, so the emitted ones count."""
+    if not (found := _LINE_V0.findall(text)):
+        return None
+    k, drafted, emitted = map(int, found[-1])
+    steps = ratio(drafted, k) or 0.0
+    derived = ("The steps are derived from the draft tokens and the window, the accepted tokens from the emitted ones.",)
+    return _LOG_V0.total([Part(round(emitted - steps), drafted, steps)], derived=derived)
 
 
 def _of_line(accepted: int, drafted: int, line: str) -> Part:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
@@ -37,12 +38,20 @@ def tensor_files(name: str, wanted: Callable[[str], object] = bool, fetch: bool 
         pickled = " (pytorch_model.bin is not read, since it can hold any program)" if has_pickle else ""
         raise ValueError(f"it has no model.safetensors{pickled}")
     files = []
-    shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-    for shard in sorted({file for tensor, file in shards.items() if wanted(tensor)}):
+    for shard in sorted({file for tensor, file in _shards(index).items() if wanted(tensor)}):
         if (path := model_file(name, shard, fetch)) is None:
             raise ValueError(f"it has no {shard}, which {index.name} names")
         files.append(path)
     return files
+
+
+def _shards(index: Path) -> dict[str, str]:
+    """The file of each tensor, from an index of several files; a `ValueError` if the index is damaged."""
+    found: Any = json.loads(index.read_text(encoding="utf-8"))
+    shards = found.get("weight_map") if isinstance(found, dict) else None
+    if not isinstance(shards, dict) or not all(isinstance(file, str) for file in shards.values()):
+        raise ValueError("it has no weight_map of tensors to files")
+    return shards
 
 
 def damaged_file(source: str | Path) -> str | None:
@@ -62,6 +71,8 @@ def damaged_file(source: str | Path) -> str | None:
                     pass
             elif path.name == _TOKENIZER:
                 Tokenizer.from_file(str(path))
+            elif path.name == _INDEX:
+                _shards(path)
             elif not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
                 raise ValueError("it holds no JSON object")
         except Exception as error:  # tokenizers raises plain Exception

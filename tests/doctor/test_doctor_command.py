@@ -56,7 +56,10 @@ def test_a_profile_has_the_rates_by_index_of_each_category(tmp_path):
     ("text", "options", "words"),
     [
         ("hello", [], "supported: vLLM's"),
-        (samples.VLLM_LOG, ["--draft-cost", "0"], "draft_cost must be positive"),
+        (samples.VLLM_LOG, ["--draft-cost", "0"], "--draft-cost must be positive"),
+        (samples.VLLM_LOG, ["--draft-cost=1", "--verify-cost=1,nan"], "--verify-cost must be positive, got nan"),
+        (samples.VLLM_LOG, ["--draft-size=", "--target-size="], "--draft-size: must be a size such as 0.6B or 350M, got ''"),
+        (samples.VLLM_LOG, ["--draft-size=1B", "--target-size=-8B"], "--target-size: must be a size such as"),
         (samples.VLLM_LOG, ["--draft-size", "1B"], "--target-size"),
         (samples.VLLM_LOG, ["--verify-cost", "1,2"], "--draft-cost"),
         (samples.VLLM_LOG, ["--draft-cost", "0.1", "--verify-cost", "one"], "must be a number"),

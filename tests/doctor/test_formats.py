@@ -1,7 +1,9 @@
 """Engines' words are read as their sources mean them."""
 
+import gzip
 import json
 import pprint
+import re
 
 import pytest
 
@@ -185,6 +187,7 @@ BEFORE = {
     "a dict": "obj=Input(params={'n': 1, 'stop': ['}']}, x={}), out=",
     "braces": "{not json} {{x}} {'a': f(1)} ",
     "an open brace": "{ open, ",
+    "code cut off": "'for (;;) { if (x) { " * 8,
 }
 
 
@@ -242,6 +245,38 @@ def test_logs_are_read_in_every_encoding(encoding, mark):
     assert decoded(framed.encode("utf-8")) == framed
     assert decoded(b"") == ""
     assert decoded(b"\xff\x80 accept") == "\ufffd\ufffd accept"
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_every_end_of_a_line_ends_it(end):
+    for name in ("VLLM_PROMETHEUS", "SGLANG_META_INFO", "LLAMACPP_EXAMPLE", "VLLM_LOG"):
+        text = getattr(samples, name)
+        assert read(text.replace("\n", end)) == read(text)
+
+
+def test_a_compressed_log_is_read():
+    packed = gzip.compress(samples.VLLM_LOG.encode("utf-16"))
+    assert decoded(packed) == samples.VLLM_LOG
+    with pytest.raises(ValueError, match="compressed by gzip and damaged"):
+        decoded(packed[:-20])
+
+
+def test_a_label_may_hold_a_brace():
+    text = samples.VLLM_PROMETHEUS
+    named = re.sub(r'model_name="[^"]*"', r'model_name="a}\\"{b"', text)
+    assert named != text
+    assert read(named) == read(text)
+
+
+def test_of_vllms_version_0_the_emitted_tokens_count():
+    """Its accepted tokens include those that match after a rejection (vllm#9539's line)."""
+    line = (
+        "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: {}, System efficiency: 0.598, "
+        "Number of speculative tokens: 3, Number of accepted tokens: {}, Number of draft tokens: {}, Number of emitted "
+        "tokens: {}.\n"
+    )
+    reading = read(line.format(0.5, 15, 30, 20) + line.format(0.642, 8547, 13311, 10616))
+    assert (reading.num_steps, reading.drafted_per_step, reading.num_accepted_tokens) == (4437, 3, 10616 - 4437)
 
 
 def test_joined_files_lose_no_line_to_their_marks():

@@ -5,12 +5,15 @@ Command line: `python -m naive_speculate.infer.gguf.export FOLDER FILE.gguf`. Fo
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gguf
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from naive_speculate.infer.end_tokens import end_tokens
 
 _ARCHITECTURES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "gemma2": "GEMMA2"}
 _GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
@@ -41,7 +44,7 @@ def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32")
     writer = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[architecture])
     _write_shape(writer, config)
     writer.add_file_type(gguf.LlamaFileType[f"{'ALL' if dtype == 'float32' else 'MOSTLY'}_{DTYPES[dtype]}"])
-    _write_tokens(writer, config, tokenizer)
+    _write_tokens(writer, config, tokenizer, end_tokens(getattr(model, "generation_config", None), config, model.name_or_path))
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     tied = config.tie_word_embeddings
     for name, tensor in model.state_dict().items():
@@ -84,7 +87,7 @@ def _write_shape(writer: Any, config: Any) -> None:
         raise ValueError("model has a sliding window, which llama.cpp does not compute for this family")
 
 
-def _write_tokens(writer: Any, config: Any, tokenizer: Any) -> None:
+def _write_tokens(writer: Any, config: Any, tokenizer: Any, ends: Sequence[int]) -> None:
     kinds = [gguf.TokenType.UNUSED] * config.vocab_size
     pieces = [f"[PAD{token}]" for token in range(config.vocab_size)]
     merges: list[str] = []
@@ -109,8 +112,9 @@ def _write_tokens(writer: Any, config: Any, tokenizer: Any) -> None:
     writer.add_token_merges(merges or ["[ PAD"])  # llama.cpp requires some
     if (bos := config.bos_token_id) is not None:
         writer.add_bos_token_id(bos)
-    if (eos := config.eos_token_id) is not None:
-        writer.add_eos_token_id(eos if isinstance(eos, int) else eos[0])
+    adders = (writer.add_eos_token_id, writer.add_eot_token_id, writer.add_eom_token_id)  # llama.cpp ends a text at each
+    for add, token in zip(adders, (token for token in ends if 0 <= token < config.vocab_size), strict=False):
+        add(token)
     writer.add_add_bos_token(tokenizer is not None and tokenizer("a").input_ids[0] == bos)
 
 

@@ -25,7 +25,7 @@ def is_head(source: str | Path) -> bool:
     try:
         config = read_config(name)
         return declares_head(config) or declares_block(config) or (is_path(name) and "fc.weight" in _tensor_names(name))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError):
         return False
 
 

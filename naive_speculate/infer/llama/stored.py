@@ -149,7 +149,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     """The JSON object of a file; None where it is missing or damaged."""
     try:
         given: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return given if isinstance(given, dict) else None
 

@@ -235,3 +235,12 @@ def test_a_pre_tokenizer_that_is_not_known_is_refused_by_name(tmp_path):
         ValueError, match=r"^target='.*' cannot be loaded: its pre-tokenizer 'other' is supported by llama.cpp only"
     ):
         load_pair(path, executor="torch")
+
+
+def test_the_end_tokens_are_those_of_the_generation_configuration(tmp_path):
+    model = model_of("llama")
+    model.generation_config.eos_token_id = [7, 5, -1, 9]
+    file = written(model, tmp_path / "model.gguf", byte_level())
+    assert read_gguf_llama(file, CPU, torch.float32).eos_token_ids == (7, 5, 9)
+    if is_installed():
+        assert set(load_pair(file).target.eos_token_ids) >= {7, 5, 9}

@@ -185,7 +185,7 @@ def test_a_draft_with_other_tokens_is_translated(files, tmp_path):
 def test_a_file_that_names_no_special_tokens_has_none(tmp_path):
     source = letters("a", "b", *"cdefghijklmnop")
     model = llama(source, 0)
-    model.config.eos_token_id = None
+    model.config.eos_token_id = model.generation_config.eos_token_id = None
     path = written(model, tmp_path / "open.gguf", source)
     assert GgufTokenizer(path).eos_token_id is None
     assert GgufTokenizer(path).all_special_ids == [0]
