@@ -54,6 +54,20 @@ def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts
     link.click()
     expect(page.locator(".ns-glossary[open] .ns-meant")).to_be_focused()
     expect(card).to_have_count(0)
+    page.keyboard.press("Escape")
+    expect(page.locator(".ns-glossary[open]")).to_have_count(0)
+    assert "lecture=1" in page.url  # Escape closed the glossary alone
+    link.blur()  # it has the focus again
+    page.keyboard.press("Escape")
+    expect(page.locator("body.ns-lecture")).to_have_count(0)
+
+    page.goto(f"{whole}?lecture=1")
+    page.locator("#tokens [data-kind=rejected]").first.click()
+    why = page.locator(".ns-inspector.ns-open")
+    expect(why).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(why).to_have_count(0)
+    assert "lecture=1" in page.url
 
     for lesson in (3, 10):
         page.goto(f"{whole}?lesson={lesson}&lecture=1")
