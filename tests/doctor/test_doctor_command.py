@@ -18,15 +18,7 @@ def doctor(text: str, *options: str, encoding: str = "utf-8") -> subprocess.Comp
 def test_it_prints_alpha_places_windows_and_suspects():
     done = doctor(samples.VLLM_LOG, "--draft-size", "0.6B", "--target-size", "8B")
     assert done.returncode == 0, done.stderr
-    for words in (
-        "0.724",
-        "82.2%",
-        "62.2%",
-        "Best k: 5",
-        "pays if a draft costs less than",
-        "k is too large",
-        "ee4ceaae5953",
-    ):
+    for words in ("0.724", "82.2%", "62.2%", "Best k: 5", "pays if a draft costs less than", "k is too large", "ee4ceaae5953"):
         assert words in done.stdout
 
 

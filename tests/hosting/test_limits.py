@@ -145,8 +145,7 @@ WRONG = {
         url + "gradio_api/queue/join", {"data": [text], "fn_index": "none", "session_hash": text}
     )[1],
     "no component": lambda url, text: post(
-        url + "gradio_api/component_server",
-        {"data": [text], "component_id": text, "session_hash": "mine", "fn_name": "resync"},
+        url + "gradio_api/component_server", {"data": [text], "component_id": text, "session_hash": "mine", "fn_name": "resync"}
     )[1],
     "a wrong kind, by a language model": lambda url, text: by_a_language_model(url, {"prompt": "Once", "max_tokens": text}),
     "no arguments, by a language model": unreadable_to_mcp,
