@@ -33,6 +33,8 @@ def test_every_test_is_of_check_or_of_one_other_part_and_all_of_them_are_run_by_
     def chosen(expression: str) -> list[str]:
         return [item.nodeid for item, has in zip(collected, marks, strict=True) if eval(expression, {}, has)]
 
-    parts = (markers(command_of("check")), *PARTS)
+    check = command_of("check")
+    parts = (markers(check), *PARTS)
     assert sorted(test for part in parts for test in chosen(part)) == sorted(chosen(of_pytest()))
     assert "-m" not in command_of("test")
+    assert {word.removeprefix("--ignore=") for word in check if word.startswith("--ignore=")} <= {*PARTS.values()}
