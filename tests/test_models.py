@@ -21,15 +21,6 @@ def test_the_bundled_pair_has_names_and_one_vocabulary(bundled_pair):
     assert bundled_pair.vocab_size == len(bundled_pair.tokenizer)
 
 
-def test_a_local_folder_gives_what_the_bundled_pair_gives(bundled_decoder):
-    pair = load_pair(BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft", device="cpu", dtype="float32")
-    params = SamplingParams(max_tokens=6, seed=1)
-    given, bundled = (
-        decoder.generate("The fox", params, drafter="model") for decoder in (SpeculativeDecoder(pair), bundled_decoder)
-    )
-    assert given.text == bundled.text
-
-
 def test_layers_can_be_spread_over_devices(small_pair, small_decoder):
     pair = load_pair(*small_pair, device="cpu", device_map="cpu")
     assert isinstance(pair.target, TransformersLanguageModel)
