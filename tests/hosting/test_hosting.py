@@ -14,8 +14,6 @@ import gradio as gr
 import pytest
 from gradio.queueing import Queue
 from gradio_client import Client
-from mcp import ClientSession
-from mcp.client.streamable_http import streamablehttp_client
 
 import app
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
@@ -283,6 +281,9 @@ def test_the_host_s_limit_holds_for_programs(server):
 
 
 def test_language_models_can_call_it_as_a_tool(server):
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamablehttp_client
+
     url = server.url
 
     async def call() -> tuple[list[str], str]:

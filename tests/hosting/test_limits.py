@@ -13,8 +13,6 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
-from mcp import ClientSession
-from mcp.client.streamable_http import streamablehttp_client
 
 from benchmarks.server import Server
 from tests.hosting.http import get, post
@@ -111,6 +109,9 @@ def by_the_page(url: str, session: str, kind: str, wrong: object) -> str:
 
 
 def by_a_language_model(url: str, arguments: dict[str, object]) -> str:
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamablehttp_client
+
     async def ask() -> str:
         async with (
             streamablehttp_client(url + "gradio_api/mcp/") as (reader, writer, _),
