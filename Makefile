@@ -23,9 +23,10 @@ test check: export MALLOC_TRIM_THRESHOLD_ = 4294967296
 test: $(VENV)/.test chromium lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-# Lint, types, and all tests without a browser, a server process, an installation, Ray or training.
+# Lint, types, and all tests without a browser, a server process, an installation, Ray or training; what drives these is not imported.
+IGNORED := --ignore=tests/browser/ --ignore=tests/train/ --ignore=tests/serving/test_replicas.py
 check: $(VENV)/.test lint
-	$(BIN)/python -m pytest -m "not (gpu or gguf or browser or install or server or ray or training)" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not (gpu or gguf or browser or install or server or ray or training)" $(IGNORED) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The browser tests in a Chromium that computes six times slower: what does not wait for what it looks at fails here.
 test-slow: $(VENV)/.test chromium

@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    with quick_imports(mcp=True):
+    with quick_imports(mcp=False):  # which takes a second; the tests that call a server over it import it themselves
         return (yield)
 
 

@@ -154,6 +154,7 @@ def test_help_names_strategies_drafters_and_defaults():
         (["generate", "x", "--tree", "4x"], "--tree must be numbers of children by depth, such as '4x2x1', got '4x'"),
         (["generate", "x", "--verify-strategy", "luck"], "--verify-strategy must be one of"),
         (["generate", "x", "--target", "/no/such/folder"], "--target='/no/such/folder': there is no such folder"),
+        (["generate", "x", "--target", "./docs"], "is not a model: the folder has no config.json"),
         (["generate", "x", "--n=2", "--best-of=1"], "--best-of must be at least n, got --best-of=1 and --n=2"),
         (["generate", "x", "--device", "toaster"], "--device='toaster' is not available"),
         (["generate", "x", "--guided-regex", "("], "guided_decoding regex does not parse"),
@@ -165,11 +166,6 @@ def test_help_names_strategies_drafters_and_defaults():
 def test_bad_input_is_one_line_on_standard_error_and_status_2(small, arguments, message):
     models = small if arguments[:2] in (["generate", "x"], ["generate", ""]) and "--target" not in arguments else []
     assert message in refusal("naive_speculate.__main__", [*arguments, *models])
-
-
-def test_a_folder_that_is_no_model_is_refused(tmp_path):
-    given = ["generate", "x", "--target", str(tmp_path)]
-    assert "is not a model: the folder has no config.json" in refusal("naive_speculate.__main__", given)
 
 
 def test_a_run_that_ends_in_an_error_says_why_and_is_not_called_a_success(small):

@@ -127,10 +127,3 @@ def test_the_command_line_prints_one_line_and_ends_with_status_2(tmp_path, whole
     models = {"--target": whole / "model"} | {f"--{role}": folder}
     given = ["generate", "w5", *(str(part) for pair in models.items() for part in pair)]
     assert f"cannot be loaded: {file} is damaged" in refusal("naive_speculate.__main__", given)
-
-
-def test_a_damaged_gguf_file_is_named_in_one_line(tmp_path):
-    path = tmp_path / "model.gguf"
-    path.write_bytes(b"GGUF\3\0\0\0")
-    said = f"target='{path}' cannot be loaded: it is damaged, or was not copied in full"
-    assert said in refusal("naive_speculate.__main__", ["generate", "w5", "--target", str(path)])

@@ -21,15 +21,6 @@ def test_the_bundled_pair_has_names_and_one_vocabulary(bundled_pair):
     assert bundled_pair.vocab_size == len(bundled_pair.tokenizer)
 
 
-def test_a_local_folder_gives_what_the_bundled_pair_gives(bundled_decoder):
-    pair = load_pair(BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft", device="cpu", dtype="float32")
-    params = SamplingParams(max_tokens=6, seed=1)
-    given, bundled = (
-        decoder.generate("The fox", params, drafter="model") for decoder in (SpeculativeDecoder(pair), bundled_decoder)
-    )
-    assert given.text == bundled.text
-
-
 def test_layers_can_be_spread_over_devices(small_pair, small_decoder):
     pair = load_pair(*small_pair, device="cpu", device_map="cpu")
     assert isinstance(pair.target, TransformersLanguageModel)
@@ -64,29 +55,6 @@ def test_a_draft_with_too_few_common_tokens_is_refused(tmp_path, bundled_pair):
         ModelPair(bundled_pair.target, None, bundled_pair.tokenizer, draft_tokenizer=few)
     with pytest.raises(ValueError, match=r"^draft_tokenizer was given without a tokenizer"):
         ModelPair(bundled_pair.target, bundled_pair.draft, draft_tokenizer=few)
-
-
-def test_vocabularies_padded_to_different_widths_work_together(tmp_path, bundled_pair):
-    size = len(bundled_pair.tokenizer)
-    for name, width, seed in (("target", size + 64, 0), ("draft", size + 16, 1)):
-        torch.manual_seed(seed)
-        config = LlamaConfig(vocab_size=width, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2)
-        LlamaForCausalLM(config).save_pretrained(tmp_path / name)
-        bundled_pair.tokenizer.save_pretrained(tmp_path / name)
-    pair = load_pair(tmp_path / "target", tmp_path / "draft")
-    assert pair.vocab_size == size + 16
-    same_as_plain(SpeculativeDecoder(pair), "The fox", SamplingParams(temperature=0, max_tokens=10))
-
-
-def test_other_architectures_fall_back_to_transformers(tmp_path, bundled_pair):
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(vocab_size=len(bundled_pair.tokenizer), n_embd=16, n_layer=1, n_head=2, eos_token_id=0, bos_token_id=0)
-    GPT2LMHeadModel(config).save_pretrained(tmp_path)
-    bundled_pair.tokenizer.save_pretrained(tmp_path)
-    pair = load_pair(tmp_path)
-    assert isinstance(pair.target, TransformersLanguageModel)
-    assert pair.draft is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What `pip install .` takes along."""
 
 import tomllib
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -27,14 +27,6 @@ def test_the_version_is_written_once_and_types_are_shipped():
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["naive_speculate"]
     assert (ROOT / "naive_speculate" / "py.typed").is_file()
-
-
-def test_the_engine_never_imports_the_page():
-    for path in (ROOT / "naive_speculate").rglob("*.py"):
-        words = path.read_text(encoding="utf-8").split()
-        for library in ("gradio", "plotly", "ui"):
-            follows = [after for word, after in pairwise(words) if word in ("import", "from")]
-            assert not any(name == library or name.startswith(f"{library}.") for name in follows), path
 
 
 def test_requirements_are_exact_pins_within_the_packages_ranges_but_for_torch():

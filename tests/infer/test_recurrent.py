@@ -78,6 +78,7 @@ def model(source):
     return wrap(source)
 
 
+@torch.no_grad()
 def test_after_any_rollback_the_logits_are_those_of_a_fresh_forward(source, model):
     assert isinstance(model, RecurrentLanguageModel)
     cache, choose, rows = model.new_cache(2), random.Random(3), [[], []]
@@ -95,6 +96,7 @@ def test_after_any_rollback_the_logits_are_those_of_a_fresh_forward(source, mode
     assert model._together == (source.config.model_type not in ONE_BY_ONE)
 
 
+@torch.no_grad()
 def test_greedy_output_is_the_target_s_and_a_row_of_a_batch_is_what_it_is_alone(source, model):
     """But for near ties: the families' own forwards with and without a cache differ by up to 0.003."""
     params = [SamplingParams(max_tokens=6, seed=5, ignore_eos=True, temperature=temperature) for temperature in (0, 0.2)]

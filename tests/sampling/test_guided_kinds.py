@@ -94,14 +94,6 @@ def test_what_would_take_long_or_makes_no_sense_is_refused_with_the_place(given,
         SamplingParams(guided_decoding=given)
 
 
-def test_what_parses_but_cannot_be_compiled_is_refused_too(bundled_pair, monkeypatch):
-    monkeypatch.setattr(guided, "MAX_TIMES", 10_000)
-    tokenizer = bundled_pair.tokenizer
-    compiler = GrammarCompiler(tokenizer, bundled_pair.vocab_size, [tokenizer.eos_token_id])
-    with pytest.raises(ValueError, match=r"^guided_decoding json does not compile, got .*pattern"):
-        compiler.compile(GuidedDecodingParams(json={"type": "string", "pattern": "a{1,1100}"}))
-
-
 def test_json_without_loose_white_space_is_written_to_its_end(small_decoder):
     schema = {
         "type": "object",

@@ -1,7 +1,6 @@
-"""Ray is started once for all tests that need it, with two replicas of a tiny pair."""
+"""A tiny pair whose sequences go on for as long as a test wants, and decoders of it."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,9 @@ import torch
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.serving import Engine, Request
-from naive_speculate.serving.ray import cluster as ray_cluster
-from naive_speculate.serving.ray.app import DecoderArgs
 from tests.tiny import save_model, tiny_llama
 
 pytest.register_assert_rewrite("tests.serving.contract")
-os.environ.setdefault("SERVE_SLOW_STARTUP_WARNING_S", "300")  # else a replica that a busy machine starts slowly seems stuck
-APP = "tiny"
 
 
 @pytest.fixture(scope="session")
@@ -57,34 +52,3 @@ def all_free() -> Callable[[Engine], bool]:
         return engine.load().running == 0
 
     return free
-
-
-@pytest.fixture(scope="session")
-def ray_args(saved_pair) -> DecoderArgs:
-    return DecoderArgs(
-        target=str(saved_pair / "target"),
-        draft=str(saved_pair / "draft"),
-        max_rows=4,
-        min_replicas=2,
-        max_replicas=2,
-        drain_seconds=30,
-    )
-
-
-@pytest.fixture(scope="session")
-def cluster(ray_args) -> Iterator[ray_cluster.Cluster]:
-    made = started({APP: ray_args})
-    made.join()
-    ray_cluster.wait_until_ready(APP, 300)
-    yield made
-    made.leave()
-
-
-def started(applications: dict[str, DecoderArgs], tries: int = 4) -> ray_cluster.Cluster:
-    """Ray gives its own processes half a minute to begin, which cannot be changed; a busy machine may need more."""
-    try:
-        return ray_cluster.start(applications, num_cpus=2, object_store_memory=100 * 2**20)
-    except ray_cluster.ClusterError as error:
-        if tries == 1 or "timed out during startup" not in str(error):
-            raise
-    return started(applications, tries - 1)

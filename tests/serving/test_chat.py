@@ -58,19 +58,17 @@ def test_chat_without_a_tokenizer_is_refused(tiny_engine):
         joined(tiny_engine, Request("w3", PARAMS, chat=True))
 
 
-def test_chat_without_a_prompt_is_refused(engine):
-    with pytest.raises(ValueError, match=r"^prompt is empty$"):
-        joined(engine, Request("", PARAMS, chat=True))
-
-
-def test_chat_with_token_ids_is_refused(engine):
-    with pytest.raises(ValueError, match=r"^chat=True needs a prompt of text, got 2 token ids$"):
-        joined(engine, Request([3, 4], PARAMS, chat=True))
-
-
-def test_text_that_no_encoding_can_hold_is_refused(engine):
-    with pytest.raises(ValueError, match=r"^prompt is broken text: character 1 is half of a surrogate pair$"):
-        joined(engine, Request("a\ud800", PARAMS, chat=True))
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("", "prompt is empty"),
+        ([3, 4], "chat=True needs a prompt of text, got 2 token ids"),
+        ("a\ud800", "prompt is broken text: character 1 is half of a surrogate pair"),
+    ],
+)
+def test_a_prompt_that_no_template_can_take_is_refused(engine, prompt, said):
+    with pytest.raises(ValueError, match=f"^{said}$"):
+        joined(engine, Request(prompt, PARAMS, chat=True))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
@@ -18,10 +19,43 @@ from naive_speculate.serving import Load, Request, Unavailable
 from naive_speculate.serving.ray import cluster as ray_cluster
 from naive_speculate.serving.ray.app import DecoderArgs
 from naive_speculate.serving.ray.engine import RayEngine
-from tests.serving.conftest import APP
 from tests.serving.contract import LONG, PATIENCE, EngineContract
 from ui.host.catalog import join_catalog
 from ui.host.configuration import Configuration
+
+os.environ.setdefault("SERVE_SLOW_STARTUP_WARNING_S", "300")  # else a replica that a busy machine starts slowly seems stuck
+APP = "tiny"
+
+
+@pytest.fixture(scope="module")
+def ray_args(saved_pair) -> DecoderArgs:
+    return DecoderArgs(
+        target=str(saved_pair / "target"),
+        draft=str(saved_pair / "draft"),
+        max_rows=4,
+        min_replicas=2,
+        max_replicas=2,
+        drain_seconds=30,
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(ray_args) -> Iterator[ray_cluster.Cluster]:
+    made = started({APP: ray_args})
+    made.join()
+    ray_cluster.wait_until_ready(APP, 300)
+    yield made
+    made.leave()
+
+
+def started(applications: dict[str, DecoderArgs], tries: int = 4) -> ray_cluster.Cluster:
+    """Ray gives its own processes half a minute to begin, which cannot be changed; a busy machine may need more."""
+    try:
+        return ray_cluster.start(applications, num_cpus=2, object_store_memory=100 * 2**20)
+    except ray_cluster.ClusterError as error:
+        if tries == 1 or "timed out during startup" not in str(error):
+            raise
+    return started(applications, tries - 1)
 
 
 @pytest.fixture

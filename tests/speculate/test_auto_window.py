@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 
-from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate import EventKind, ModelPair, SamplingParams
 from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.speculate.window import AutoWindow, FixedWindow, Window
 from tests.speculate.toys import ToyModel, check_lossless
@@ -124,10 +124,3 @@ def test_greedy_auto_gives_the_same_with_and_without_probabilities_in_its_events
     assert some.token_ids == none.token_ids
     sizes = [[e.num_draft for e in result.trace if e.kind == EventKind.STEP] for result in (some, none)]
     assert sizes[0] == sizes[1]
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.5, True, "high", float("nan")])
-def test_a_draft_confidence_that_cannot_be_is_refused(value):
-    decoder = SpeculativeDecoder(ModelPair(ToyModel(3, 1), ToyModel(3, 2)))
-    with pytest.raises(ValueError, match="draft_confidence must be None or from 0 to 1, got"):
-        decoder.generate([1], draft_confidence=value)

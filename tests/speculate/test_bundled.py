@@ -150,21 +150,6 @@ def test_joined_texts_are_the_text_even_inside_characters(small_decoder, token_s
     assert "".join(e.text for e in result.trace if e.kind in OUTPUT_KINDS) == tokenizer.decode(result.token_ids)
 
 
-def test_a_stop_string_cuts_the_text_exactly_and_nothing_after_it_appears(small_decoder):
-    free = small_decoder.generate(TEXT, SamplingParams(max_tokens=24, temperature=0, ignore_eos=True), num_draft_tokens=0)
-    for begin in (9, 41):
-        stop = free.text[begin : begin + 7]
-        at = free.text.find(stop)
-        for k, include in ((0, False), (1, True), (8, False), (8, True)):
-            params = SamplingParams(
-                max_tokens=24, temperature=0, stop=[stop], include_stop_str_in_output=include, ignore_eos=True
-            )
-            result = small_decoder.generate(TEXT, params, num_draft_tokens=k)
-            assert result.text == free.text[: at + (len(stop) if include else 0)]
-            assert result.finish_reason == "stop"
-            assert result.token_ids == free.token_ids[: len(result.token_ids)]
-
-
 def test_events_are_held_back_while_a_stop_string_may_be_forming(small_decoder):
     params = SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)
     free = small_decoder.generate(TEXT, params, num_draft_tokens=0)
@@ -175,13 +160,6 @@ def test_events_are_held_back_while_a_stop_string_may_be_forming(small_decoder):
             shown += event.text
             assert stop[:4] not in shown[free.text.find(stop) :]
     assert shown == free.text[: free.text.find(stop)]
-
-
-def test_a_grammar_holds_under_speculation_and_equals_plain_decoding(small_decoder):
-    params = SamplingParams(max_tokens=60, temperature=0, guided_decoding={"regex": r"[A-Z][a-z]{3,8}( [a-z]{2,7}){2,5}\."})
-    same_as_plain(small_decoder, TEXT, params, num_draft_tokens=4)
-    chosen = SamplingParams(max_tokens=20, seed=3, guided_decoding={"choice": ["north", "south", "east"]})
-    assert small_decoder.generate(TEXT, chosen).text in {"north", "south", "east"}
 
 
 def test_without_detokenization_there_are_tokens_and_no_text(small_decoder):
@@ -197,21 +175,3 @@ def test_bad_words_never_appear(small_decoder):
     assert len(words) > 2
     fast = same_as_plain(small_decoder, TEXT, SamplingParams(max_tokens=24, temperature=0, bad_words=words), num_draft_tokens=5)
     assert not any(f" {word} " in fast.text for word in words)
-
-
-def test_the_cached_logits_equal_an_uncached_forwards(small_decoder, reference):
-    target = small_decoder.pair.target
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(0, small_decoder.pair.vocab_size, (1, 60), generator=generator)
-    with torch.no_grad():
-        expected = reference(tokens).logits
-    cache = target.new_cache(1)
-    place, rows = 0, []
-    while place < 60:
-        size = int(torch.randint(1, 9, (1,), generator=generator))
-        chunk = tokens[:, place : place + size]
-        target.forward(torch.flip(chunk, [1]), cache)  # a rejected window
-        cache.crop(chunk.shape[1])
-        rows.append(target.forward(chunk, cache))
-        place += size
-    torch.testing.assert_close(torch.cat(rows, dim=1), expected, atol=1e-4, rtol=1e-4)

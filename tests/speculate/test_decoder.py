@@ -277,6 +277,9 @@ def test_a_failing_step_ends_the_trace_with_error_and_is_raised(tiny_decoder):
     assert "no more" in seen[-1].message
 
 
+UNSURE = (-0.1, 1.5, True, "high", float("nan"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -292,12 +295,23 @@ def test_a_failing_step_ends_the_trace_with_error_and_is_raised(tiny_decoder):
         ({"prompt": [1], "num_draft_tokens": 1.5}, "num_draft_tokens must be .* got 1.5"),
         ({"prompt": [1], "verify_strategy": "luck"}, "verify_strategy must be one of greedy_match, .* got 'luck'"),
         ({"prompt": [1], "drafter": "oracle"}, "drafter must be one of model, head, block, mtp, .*, got 'oracle'"),
+        *(({"prompt": [1], "drafter": name}, "drafter must be one of") for name in ("", 3, ["model"])),
+        ({"prompt": [1], "draft_sampling": "best"}, "draft_sampling must be 'sampled' or 'argmax', got 'best'"),
+        ({"prompt": [1], "draft_sampling": torch.ones(2)}, "draft_sampling must be 'sampled' or 'argmax'"),
+        *(
+            ({"prompt": [1], "draft_confidence": value}, "draft_confidence must be None or from 0 to 1, got")
+            for value in UNSURE
+        ),
         ({"prompt": [1], "detail": "some"}, "detail must be 'full', 'probs' or 'none', got 'some'"),
         ({"prompt": [[1], [2]], "params": [SamplingParams()]}, "params has 1 entries for 2 prompts"),
         ({"prompt": [1], "params": {"n": 1}}, "params must be SamplingParams"),
         ({"prompt": [1], "params": SamplingParams(allowed_token_ids=[200])}, "allowed_token_ids holds token 200"),
         ({"prompt": [1], "params": SamplingParams(logit_bias={98: 1.0})}, "logit_bias holds token 98"),
         ({"prompt": [1], "params": SamplingParams(bad_words=["x"])}, r"bad_words=\['x'\] needs a tokenizer"),
+        (
+            {"prompt": [1], "params": SamplingParams(filter_words="classroom")},
+            "filter_words='classroom' needs a tokenizer",
+        ),
     ],
 )
 def test_bad_input_is_refused_by_name_before_any_model_runs(tiny_decoder, arguments, message):

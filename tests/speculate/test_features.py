@@ -8,7 +8,6 @@ from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
 from tests.infer.llamas import WAYS, made
 from tests.speculate.rows import admitted, finish
-from tests.speculate.toys import ToyModel
 from tests.tiny import tiny_llama
 
 HIDDEN = 32
@@ -134,24 +133,8 @@ def test_a_drafter_without_layers_costs_no_hidden_states(tiny_pair, register, mo
     assert not any(asked)
 
 
-@pytest.mark.parametrize("layer", [-1, 9])
-def test_a_layer_that_the_target_does_not_have_is_refused_in_words(tiny_pair, register, layer):
-    register("recorder", (layer,), {(1, 2): [1, 2, 3, 4, 1, 2, 3, 4] * 3})
-    params = SamplingParams(max_tokens=8, seed=1)
-    with pytest.raises(ValueError, match=rf"layers must be between 0 \(the embeddings\) and \d, got {layer}"):
-        SpeculativeDecoder(tiny_pair).generate([1, 2], params, drafter="recorder", num_draft_tokens=2)
-
-
 def test_a_forward_put_before_the_targets_own_is_called(pair, monkeypatch):
     forward, calls = pair.target.forward, []
     monkeypatch.setattr(pair.target, "forward", lambda *args, **options: (calls.append(1), forward(*args, **options))[1])
     SpeculativeDecoder(pair).generate([1, 2, 3], SamplingParams(max_tokens=5, seed=1, ignore_eos=True), num_draft_tokens=0)
     assert len(calls) >= 5
-
-
-def test_a_plain_target_refuses_such_a_drafter_in_words(register):
-    decoder = SpeculativeDecoder(ModelPair(ToyModel(5, 1, zeros=False)))
-    register("recorder", (1,), {(1, 2): [1, 2, 3, 4, 1, 2, 3, 4] * 3})
-    params = SamplingParams(max_tokens=8, seed=1, ignore_eos=True)
-    with pytest.raises(ValueError, match="ToyModel is a plain LanguageModel and returns no hidden states"):
-        decoder.generate([1, 2], params, drafter="recorder", num_draft_tokens=2)

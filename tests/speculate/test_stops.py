@@ -13,8 +13,8 @@ TEXT = "The children went into the garden, where"
 OPENING = "Once upon a time there was a s"
 
 
-@pytest.mark.parametrize(("include", "k"), [(False, 0), (False, 4), (True, 4)])
-def test_log_probabilities_are_of_kept_tokens_only(small_decoder, include, k):
+@pytest.mark.parametrize(("include", "k"), [(False, 0), (False, 8), (True, 1), (True, 8)])
+def test_a_stop_string_cuts_text_tokens_and_log_probabilities(small_decoder, include, k):
     free = small_decoder.generate(
         TEXT, SamplingParams(max_tokens=24, temperature=0, logprobs=0, ignore_eos=True), num_draft_tokens=0
     )
@@ -28,6 +28,8 @@ def test_log_probabilities_are_of_kept_tokens_only(small_decoder, include, k):
         kept = len(result.token_ids)
         cut_several += sum(e.kind == "discarded" and e.reason == "stop" for e in result.trace) > 1
         assert result.finish_reason == "stop"
+        assert result.text == free.text[: free.text.find(stop) + (len(stop) if include else 0)]
+        assert result.token_ids == free.token_ids[:kept]
         assert len(result.logprobs) == kept
         expected = [entry[token].logprob for entry, token in zip(free.logprobs, free.token_ids[:kept], strict=False)]
         found = [entry[token].logprob for entry, token in zip(result.logprobs, result.token_ids, strict=True)]

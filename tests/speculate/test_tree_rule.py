@@ -43,24 +43,20 @@ def output(p, candidates, dists):
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_candidates_drawn_without_replacement_leave_the_target_s_distribution(name, count):
     for seed in range(4):
-        check_candidates(name, seed, count)
-
-
-def check_candidates(name, seed, count):
-    p, q = distributions(name, 4, seed)
-    total, mass = torch.zeros_like(p), 0.0
-    drawn = min(count, int((q > 0).sum()))  # then no other is possible
-    for candidates in permutations(range(4), drawn):
-        probability, dists, left = 1.0, [], q
-        for token in candidates:
-            dists.append(left)
-            probability *= 0.0 if left is None else float(left[token])
-            left = None if left is None else without(left, token)
-        if probability:
-            total += probability * output(p, candidates, dists)
-            mass += probability
-    assert mass == pytest.approx(1)
-    assert (total - p).abs().max() < 1e-12
+        p, q = distributions(name, 4, seed)
+        total, mass = torch.zeros_like(p), 0.0
+        drawn = min(count, int((q > 0).sum()))  # then no other is possible
+        for candidates in permutations(range(4), drawn):
+            probability, dists, left = 1.0, [], q
+            for token in candidates:
+                dists.append(left)
+                probability *= 0.0 if left is None else float(left[token])
+                left = None if left is None else without(left, token)
+            if probability:
+                total += probability * output(p, candidates, dists)
+                mass += probability
+        assert mass == pytest.approx(1)
+        assert (total - p).abs().max() < 1e-12
 
 
 def test_certain_candidates_leave_it_too():

@@ -103,12 +103,6 @@ def test_a_class_may_see_what_is_written_to_provoking_prompts(small_decoder):
             assert classroom_words().places(text) <= classroom_words().places(prompt), prompt
 
 
-def test_a_filter_needs_a_tokenizer():
-    decoder = SpeculativeDecoder(ModelPair(ToyModel(5, 1)))
-    with pytest.raises(ValueError, match="filter_words='classroom' needs a tokenizer, and this pair has none"):
-        decoder.generate([1, 2], SamplingParams(filter_words="classroom"))
-
-
 def test_a_filter_that_leaves_nothing_is_named():
     tokenizer = toy_tokenizer()
     pair = ModelPair(ToyModel(5, 1, zeros=False), tokenizer=tokenizer)

@@ -194,8 +194,9 @@ def test_the_table_of_a_rejection_sums_to_1():
         assert sum(map(float, cells)) == pytest.approx(1, abs=1e-3)
 
 
-def test_lessons_run_with_a_pair_that_has_only_a_head(bundled_pair):
+def test_lessons_run_with_a_pair_that_has_only_a_head(bundled_pair, monkeypatch):
     """As SmolLM2's. A pair without a distribution to draw from is refused in a line."""
+    monkeypatch.setattr(accept, "TOKENS", 30)
     for head, answer in (
         (bundled_pair.head, nullcontext()),
         (None, pytest.raises(ValueError, match="a draft model or a draft")),
@@ -308,7 +309,7 @@ def test_the_70b_model_waits_for_memory_until_the_ridge_and_many_texts_use_it_up
 
 
 def test_temperature_has_two_effects_and_alpha_is_predicted(catalog, monkeypatch):
-    monkeypatch.setattr(temperature, "TOKENS", 48)
+    monkeypatch.setattr(temperature, "TOKENS", 32)
     monkeypatch.setattr(overlap, "TOKENS", 60)
     *_, found = temperature.measure(trial(catalog))
     agree, differ = found.data["alpha"]["agree"], found.data["alpha"]["differ"]

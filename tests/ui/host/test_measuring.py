@@ -13,7 +13,7 @@ from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured
 from ui.run.runs import Run
 from ui.run.speedup import NONE_SAVED, STOPPED, speedup_of
 
-REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=180, seed=5, ignore_eos=True), num_draft_tokens=3)
+REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=80, seed=5, ignore_eos=True), num_draft_tokens=3)
 
 
 class Watched:
