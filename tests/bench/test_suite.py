@@ -216,7 +216,7 @@ def test_a_bad_line_is_named(suite: Path, line: str, message: str) -> None:
     [
         (["--drafters", "suffix,oracle"], f"--drafters must be of {', '.join(DRAFTERS)}, none, got 'oracle'"),
         (["--drafters", "suffix+head"], "drafter is 'suffix+head', but this pair has no draft head"),
-        (["--num-draft-tokens", "99"], "num_draft_tokens must be"),
+        (["--num-draft-tokens", "99"], "--num-draft-tokens must be"),
         (["--temperature", "-1"], "temperature must be"),
         (["--svg", "no/such/x.svg"], "x.svg"),
         (["--suite", "no-such.jsonl"], "no-such.jsonl"),

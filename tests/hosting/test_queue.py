@@ -1,4 +1,4 @@
-"""The queue of calls: it is shared by turns, so that nobody's calls keep those of others out."""
+"""The queue of calls: it is shared by turns, so that no visitor's calls keep those of others out."""
 
 import threading
 
