@@ -180,7 +180,8 @@ def _as_typed(message: str, arguments: Sequence[str]) -> str:
     """A message of the library, with the names of arguments as the options that the user typed."""
     for option in {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}:
         name = re.escape(option[2:].replace("-", "_"))
-        message = re.sub(rf"^{name}\b|\b{name}(?==)", option, message) if name else message
+        typed = option.replace("\\", r"\\")
+        message = re.sub(rf"^{name}\b|(?<![-\w]){name}(?==)", typed, message) if name else message
     return message
 
 

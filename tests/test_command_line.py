@@ -156,6 +156,7 @@ def test_help_names_strategies_drafters_and_defaults():
         (["generate", "x", "--target", "/no/such/folder"], "--target='/no/such/folder': there is no such folder"),
         (["generate", "x", "--target", "./docs"], "is not a model: the folder has no config.json"),
         (["generate", "x", "--n=2", "--best-of=1"], "--best-of must be at least n, got --best-of=1 and --n=2"),
+        (["generate", "--top-p=1.5", "--", r"--a\d"], "--top-p must be a number, above 0 and at most 1, got 1.5"),
         (["generate", "x", "--device", "toaster"], "--device='toaster' is not available"),
         (["generate", "x", "--guided-regex", "("], "guided_decoding regex does not parse"),
         (["generate", "x", "--logit-bias", "7"], "must be JSON"),

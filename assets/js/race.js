@@ -141,7 +141,8 @@ function faster(plain, drafts) {
   const pace = ({ tokens, seconds, first }) => same ? seconds / Math.max(1, tokens) : (seconds - first?.seconds) / (tokens - first?.tokens);
   const times = pace(plain) / pace(drafts);
   if (!(times > 0)) return "The text is too short to be timed.";
-  if (times > (1 + DRAW) * drafts.tokens / drafts.passes) return "Other programs were busy, so the times say little";
+  const most = same ? drafts.tokens / drafts.passes : (drafts.tokens - drafts.first.tokens) / (drafts.passes - 1);
+  if (times > (1 + DRAW) * most) return "Other programs were busy, so the times say little";
   if (Math.abs(times - 1) < DRAW) return "As fast as without drafts";
   const each = same ? "" : " per token";
   return times > 1 ? `${times.toFixed(1)}× faster${each}` : `Slower: ${times.toFixed(2)}×${each}`;

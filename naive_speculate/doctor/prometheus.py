@@ -17,7 +17,7 @@ _ENGINES = {
 }
 _LINE = re.compile(  # what collects metrics may write "_" for ":", and prefix a container's name
     r"^[^#\n]*?(?<![\w:])(?P<prefix>vllm|llamacpp|naive_speculate|sglang)[:_](?P<name>\w+)[ \t]*"
-    r"""(?P<labels>\{(?:"(?:[^"\\\n]|\\.)*"|[^"}\n])*\})?"""
+    r"""(?P<labels>\{[^"{}\\\n]*(?:"[^"\\\n]*(?:\\.[^"\\\n]*)*"[^"{}\\\n]*)*\})?"""
     r"(?:[ \t]*\|[ \t]*|[ \t]+|(?<=\}))(?P<value>\S+)",
     re.MULTILINE,
 )

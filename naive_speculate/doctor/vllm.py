@@ -21,7 +21,8 @@ _REQUEST = Format("vLLM", "request metrics", "the response's metrics.speculative
 _LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
 _COUNT = re.compile(r"(?<![A-Za-z] )\b(Accepted|Drafted):\s*(\d+)\s*tokens")
 _LINE_V0 = re.compile(
-    r"Speculative metrics:.*of speculative tokens: (\d+),.*of draft tokens: (\d+), Number of emitted tokens: (\d+)"
+    r"Speculative metrics:(?:[^,\n]{0,60},){2} Number of speculative tokens: (\d+), Number of accepted tokens: \d+, "
+    r"Number of draft tokens: (\d+), Number of emitted tokens: (\d+)"
 )
 _LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
 _RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d., ]+)")

@@ -75,10 +75,10 @@ class Relay:
             while data := near.recv(65536):
                 if said:
                     self._speaks.wait()
-                far.sendall(data)
-                if said and self._last and self._last in data:
+                if said and self._last and self._last in data:  # before it is heard: then a test may cut at once
                     self._last = b""
                     self._speaks.clear()
+                far.sendall(data)
         for end in (near, far):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -4,11 +4,13 @@ import gzip
 import json
 import pprint
 import re
+import time
 
 import pytest
 
-from naive_speculate.doctor import diagnose, read
+from naive_speculate.doctor import diagnose, read, vllm
 from naive_speculate.doctor.formats import decoded
+from naive_speculate.doctor.prometheus import read_prometheus
 from naive_speculate.doctor.report import caveats
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import summarize
@@ -266,6 +268,15 @@ def test_a_label_may_hold_a_brace():
     named = re.sub(r'model_name="[^"]*"', r'model_name="a}\\"{b"', text)
     assert named != text
     assert read(named) == read(text)
+
+
+@pytest.mark.parametrize("unit", ["vllm:a{", r"vllm:a{\"", "Speculative metrics:of speculative tokens: 1,"])
+def test_a_line_that_only_begins_like_known_ones_is_read_at_once(unit):
+    """A pattern that tries every beginning with every end takes minutes for it; the page accepts 100,000 characters."""
+    begun = time.process_time()
+    assert read_prometheus(unit * (100_000 // len(unit))) is None
+    assert vllm.read_v0_log(unit * (100_000 // len(unit))) is None
+    assert time.process_time() - begun < 1.0
 
 
 def test_of_vllms_version_0_the_emitted_tokens_count():

@@ -37,6 +37,18 @@ def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted():
     assert done.stdout == "False False\nTrue True True\nTrue True\n"
 
 
+@pytest.mark.parametrize(
+    ("first", "log"), [("", "of Python\n"), ("os.close(2); sys.stderr = None; ", "")], ids=["log", "closed"]
+)
+def test_python_alone_writes_to_the_log_if_there_is_one(first, log):
+    program = (
+        f"import os, sys, app; {first}app.silence_native_code(); os.write(2, b'native')\n"
+        "if sys.stderr: print('of Python', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", log)
+
+
 @pytest.fixture
 def small_page(monkeypatch, small_pair) -> None:
     """What `main` serves, in a thread that may handle no signals."""

@@ -123,12 +123,16 @@ class BoundedQueue(Queue):
         return {str(event._id) for queue in self.event_queue_per_concurrency_id.values() for event in queue.queue}
 
     def _take_turns(self) -> None:
-        """Order the calls that wait for the same: one of each visitor, then the second of each."""
-        for queue in self.event_queue_per_concurrency_id.values():
-            calls = [self._waiting[str(event._id)] for event in queue.queue if str(event._id) in self._waiting]
-            if len(calls) == len(queue.queue):
-                events = {str(event._id): event for event in queue.queue}
-                queue.queue[:] = [events[call.name] for call in by_turns(calls, lambda call: call.number)]
+        """Order the calls that wait for the same: one of each visitor, then the second of each. Those that are being answered
+        count: otherwise who has many would be next after every new call."""
+        going = [event for job in self.active_jobs if job for event in job]
+        for name, queue in self.event_queue_per_concurrency_id.items():
+            events = {str(event._id): event for event in queue.queue}
+            if events.keys() <= self._waiting.keys():
+                begun = {str(event._id) for event in going if event.concurrency_id == name}
+                calls = [call for call in self._waiting.values() if call.name in events or call.name in begun]
+                turns = by_turns(calls, lambda call: call.number)
+                queue.queue[:] = [events[call.name] for call in turns if call.name in events]
 
     def _wrong(self, body: Any) -> str:
         """What is wrong with a call; empty if nothing is."""

@@ -47,7 +47,7 @@ class Turns:
             if len(self._waiting) >= self._most:
                 refused = one_too_many(self._waiting, new) or new
             self._waiting = [each for each in (*self._waiting, new) if each is not refused]
-        if refused is not None:
+        if refused is not None and refused.result.set_running_or_notify_cancel():  # else its visitor has left
             refused.result.set_exception(Trouble(TOO_MANY))
         if refused is not new:
             self._pool.submit(self._next)

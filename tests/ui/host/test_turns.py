@@ -48,6 +48,16 @@ def test_the_visitor_with_most_waiting_is_refused_where_there_are_too_many(held)
     assert other.result(60) == "checked"
 
 
+def test_a_piece_whose_visitor_has_left_makes_room_without_an_error(held):
+    turns, go, done, waiting = held
+    assert waiting[-1].cancel()
+    other = turns.submit(lambda: "checked", OTHER)
+    go.set()
+    assert other.result(60) == "checked"
+    assert [each.result(60) for each in waiting[:2]] == [None, None]
+    assert done == [0, 1]
+
+
 def test_what_fails_says_so_and_the_next_has_its_turn():
     turns = Turns(1, "test")
     with pytest.raises(ZeroDivisionError):
