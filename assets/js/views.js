@@ -4,6 +4,7 @@ import { make, readdress } from "./dom.js";
 
 const KEYS = { ArrowLeft: "back", ArrowRight: "forward", " ": "play", Home: "start", End: "end" };
 const OWN_KEYS = "input, textarea, select, [role=tab], [role=listbox], dialog[open] *, .ns-token";
+const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), .ns-inspector.ns-open, .ns-settings.ns-open";
 const query = new URLSearchParams(location.search);
 
 export function mount({ element, trigger }) {
@@ -24,7 +25,6 @@ export function mount({ element, trigger }) {
   window.addEventListener("popstate", () => turn(document.body.classList.contains("ns-lecture")));
   document.addEventListener("keydown", (event) => {
     if (!document.body.classList.contains("ns-lecture") || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape") return turn(false);
     const act = KEYS[event.key];
     const stage = document.querySelector(".ns-stage");
     const typed = event.key === " " ? `${OWN_KEYS}, button, summary, a` : OWN_KEYS;
@@ -32,6 +32,10 @@ export function mount({ element, trigger }) {
     event.preventDefault();
     stage.querySelector(`[data-act="${act}"]`).click();
   });
+  // Before anything open has been closed by the same key.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !event.defaultPrevented && !document.querySelector(OPEN)) turn(false);
+  }, true);
   if (query.get("lecture") === "1") turn(true);
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, only_first, showing
 from ui.experiments.lessons.roofline import RIDGE, compared, kv_cache, roofline, speed_words
 from ui.experiments.pass_costs import costs_in_words, measure_passes, pass_costs
-from ui.labels import milliseconds
+from ui.labels import as_shown, milliseconds
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -29,7 +29,7 @@ def _known(data: Data) -> dict[int, float]:
 
 
 def words(data: Data) -> dict[str, str]:
-    known = _known(data)
+    known = {width: as_shown(seconds) for width, seconds in _known(data).items()}  # readers multiply them
     widest, top = max(known), pass_costs(known)["layout"]["yaxis"]["range"][1]
     return {
         "one": milliseconds(known[1]),
@@ -57,16 +57,16 @@ def views(data: Data) -> list[View]:
     alone = f"One token: {milliseconds(known[1])}. And {max(known)} at once?"
     asked = showing(asking({**whole, "data": [first]}, range(1, len(known)), alone))
     return [
-        {"figure": compared(open_answer=True)},
+        {"figure": compared(open_answer=True), "calculated": True},
         asked,
         showing(whole, "measured"),
-        {"figure": compared(open_answer=False)},
+        {"figure": compared(open_answer=False), "calculated": True},
         {"figure": roofline(known)},
-        {"figure": kv_cache()},
+        {"figure": kv_cache(), "calculated": True},
         showing(whole, lit=["one by one"]),
     ]
 
 
 NOTE = "Times the target on this machine with your prompt. It takes some seconds."
-CHART = "Time of one target pass"
+CHART = "One target pass"
 LESSON = Lesson(1, "Measure it on this machine", NOTE, measure, words, right, views, chart=CHART, timed=True)
