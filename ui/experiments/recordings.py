@@ -43,8 +43,8 @@ class Exploration:
     def about_batches(self, finding: str) -> str:
         """The same of a finding about the batches."""
         models, turns = models_in_words(self.models["target"]), len({s.turn for s in self.batches})
-        words = f"Recorded with {models}, temperature {self.temperature:g}, mean of {turns} batches per field, texts of"
-        return f"{words} {count(self.tokens, 'token')}. {LIVE} {finding}"
+        texts = f"mean of {turns} batches per field, texts of {count(self.tokens, 'token')}"
+        return f"Recorded with {models}, temperature {self.temperature:g}, {texts}. {LIVE} {finding}"
 
     def save(self, folder: Path) -> None:
         """Write it to a file in this folder, by columns, which takes a fraction of the space."""

@@ -68,8 +68,15 @@ def views(data: Data) -> list[View]:
     asked = asking(_over_texts([], ""), (0, 1.5, 3), "Speedup by drafting, by the number of texts")
     here = data["speedups"]
     said = f"Measured: {_by_texts(data)}"
-    steps: list[View] = [{"calculated": True, "figure": roofline({}, [(f"{n}", n), (f"{n * (K + 1)}", n * (K + 1))])} for n in SHOWN]
-    return [{"figure": asked, "calculated": True}, *steps, {"figure": whole, "calculated": True}, {"figure": simple_bars(list(here), list(here.values()), said)}]
+    steps: list[View] = [
+        {"calculated": True, "figure": roofline({}, [(f"{n}", n), (f"{n * (K + 1)}", n * (K + 1))])} for n in SHOWN
+    ]
+    return [
+        {"figure": asked, "calculated": True},
+        *steps,
+        {"figure": whole, "calculated": True},
+        {"figure": simple_bars(list(here), list(here.values()), said)},
+    ]
 
 
 def _over_texts(traces: list[Figure], said: str) -> Figure:
@@ -80,6 +87,8 @@ def _over_texts(traces: list[Figure], said: str) -> Figure:
 
 
 NOTE = "Decodes 1, 2, 4 … texts at once, plainly and with four draft tokens per step. It takes a minute or more."
-SETTINGS = f"Temperature {TEMPERATURE:g}, k = {K}, mean of {TURNS} batches with texts of {TOKENS} tokens for each number of texts."
+SETTINGS = (
+    f"Temperature {TEMPERATURE:g}, k = {K}, mean of {TURNS} batches with texts of {TOKENS} tokens for each number of texts."
+)
 LOOK = {"chart": "Texts at once", "settings": SETTINGS}
 LESSON = Lesson(8, "Measure this machine", NOTE, measure, words, lambda _: [1, 1, 1], views, timed=True, **LOOK)

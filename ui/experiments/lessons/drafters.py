@@ -92,8 +92,10 @@ def _fastest(gains: Mapping[str, float]) -> str:
 
 
 def _winner(gains: Mapping[str, float]) -> str:
-    """The fastest with its speedup, unless plain decoding is a draw with it."""
+    """The fastest with its speedup; plain decoding if it is, or if it is a draw with it."""
     most = max(gains.values())
+    if max(gain for name, gain in gains.items() if name != "plain decoding") < 1 - DRAW:
+        return "plain decoding"
     if most <= 1 + DRAW:
         return f"nothing beat plain decoding clearly ({most:.2f}×)"
     return f"{_fastest(gains)}, {most:.2f}×"

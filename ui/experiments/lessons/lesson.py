@@ -19,7 +19,7 @@ from ui.run.settings import Settings
 Data = dict[str, Any]  # an experiment's result, in JSON types
 View = dict[str, Any]
 """What a step shows: a chart `{"figure": …}`, or parts of the lesson's markup `{"shown": […], "lit": […]}`. A chart that
-hides an answer also has the `finished` chart, for visitors who measured it. `calculated` says that nothing in it is measured."""
+hides an answer also has the `finished` chart, for visitors who measured it. In a `calculated` one nothing is measured."""
 DIM = 0.4
 CONTEXT = 70
 

@@ -33,8 +33,8 @@ def compared(*, open_answer: bool) -> Figure:
 
 
 def roofline(measured: Mapping[int, float], marks: Sequence[tuple[str, int]] = ()) -> Figure:
-    """Time of a pass by its tokens, on two logarithmic axes: the H100 calculated, this page's model `measured` if given, in seconds
-    by tokens. `marks` are labels and numbers of tokens to mark on the H100's curve."""
+    """Time of a pass by its tokens, on two logarithmic axes: the H100 calculated, this page's model `measured` if given, in
+    seconds by tokens. `marks` are labels and numbers of tokens to mark on the H100's curve."""
     widths, hover = sorted({*(2**n for n in range(12)), round(RIDGE)}), "%{x:.0f} tokens: %{y:.1f} ms"
     times = [1000 * GPU.seconds(MODEL, width) for width in widths]
     traces = [line("70B on an H100, calculated", widths, times, TARGET, hover)]

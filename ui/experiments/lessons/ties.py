@@ -68,7 +68,12 @@ def _chart(data: Data, shown: int) -> Figure:
     said = f"How much “{a}” leads “{b}”, in nats" if shown else "Which token leads?"
     if shown > 3:
         said = f"The lead changes sides: “{a}” with one row, “{b}” with {data['num_rows']}"
-    y = {"range": [-reach, reach], "zeroline": True, "zerolinecolor": "var(--ns-ink)", "title": {"text": f"← “{b}” leads · “{a}” leads →"}}
+    y = {
+        "range": [-reach, reach],
+        "zeroline": True,
+        "zerolinecolor": "var(--ns-ink)",
+        "title": {"text": f"← “{b}” leads · “{a}” leads →"},
+    }
     made = figure([drawn], takeaway=said, x=category_axis(names), y=y, height=340)
     return asking(made, range(shown, 4), said, yref="y")
 
