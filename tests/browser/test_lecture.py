@@ -54,6 +54,16 @@ def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts
     link.click()
     expect(page.locator(".ns-glossary[open] .ns-meant")).to_be_focused()
     expect(card).to_have_count(0)
+    page.keyboard.press("Escape")
+    expect(page.locator(".ns-glossary[open]")).to_have_count(0)
+    assert "lecture=1" in page.url  # Escape closed the glossary alone
+    page.locator(".ns-lesson-text a[href^='#term-']").first.hover()
+    page.keyboard.press("PageDown")
+    expect(card).to_have_count(0)  # its term is gone
+    expect(page.locator(".ns-source")).to_contain_text("Recorded with")
+    page.keyboard.press("PageUp")
+    page.keyboard.press("Escape")
+    expect(page).to_have_url(re.compile("^(?!.*lecture)"))
 
     for lesson in (3, 10):
         page.goto(f"{whole}?lesson={lesson}&lecture=1")

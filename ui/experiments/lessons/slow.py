@@ -17,7 +17,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     for known in measure_passes(trial.catalog, trial.settings, trial.cancel):
         yield Progress("Measuring …", _data(known, size) if 1 in known else None)
     if known:
-        yield Progress(f"{costs_in_words(known)}.", _data(known, size))
+        yield Progress(f"{costs_in_words(_known(_data(known, size)))}.", _data(known, size))
 
 
 def _data(known: Mapping[int, float], size: int) -> Data:
@@ -25,11 +25,12 @@ def _data(known: Mapping[int, float], size: int) -> Data:
 
 
 def _known(data: Data) -> dict[int, float]:
-    return {int(width): seconds for width, seconds in data["seconds"].items()}
+    """Seconds by number of tokens, rounded as shown: readers multiply them."""
+    return {int(width): as_shown(seconds) for width, seconds in data["seconds"].items()}
 
 
 def words(data: Data) -> dict[str, str]:
-    known = {width: as_shown(seconds) for width, seconds in _known(data).items()}  # readers multiply them
+    known = _known(data)
     widest, top = max(known), pass_costs(known)["layout"]["yaxis"]["range"][1]
     return {
         "one": milliseconds(known[1]),
