@@ -72,6 +72,12 @@ def milliseconds(seconds: float) -> str:
     return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 1 else f"{value:.2f} ms"
 
 
+def as_shown(seconds: float) -> float:
+    """The duration that `milliseconds` shows, in seconds."""
+    value, unit = milliseconds(seconds).split()
+    return float(value) / (1000 if unit == "ms" else 1)
+
+
 def count(amount: int, noun: str) -> str:
     """`1 token`, `2 tokens`."""
     return f"{amount:,} {noun}" + ("" if amount == 1 else "s")

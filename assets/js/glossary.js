@@ -38,6 +38,7 @@ class Card {
     this.node = document.body.appendChild(make("div", "ns-card"));
     // A popover is above everything, open dialogs included.
     Object.assign(this.node, { id: "term-card", role: "tooltip", popover: "manual" });
+    this.gone = new MutationObserver(() => { if (!this.link?.isConnected) this.hide(); });
     const on = (name, act) => document.addEventListener(name, act, { capture: true, passive: name === "scroll" });
     on("pointerover", ({ target, pointerType }) => {
       if (pointerType === "touch") return; // a tap clicks
@@ -65,6 +66,7 @@ class Card {
     this.node.replaceChildren(make("b", "", name.textContent), make("p", "", meaning.firstChild.textContent));
     this.link = link;
     link.setAttribute("aria-describedby", this.node.id);
+    this.gone.observe(document.body, { childList: true, subtree: true });
     this.node.showPopover();
     this.place();
   }
@@ -84,6 +86,7 @@ class Card {
     clearTimeout(this.timer);
     this.link?.removeAttribute("aria-describedby");
     this.link = null;
+    this.gone.disconnect();
     this.node.hidePopover();
   }
 }

@@ -4,12 +4,14 @@
 import { answerTo } from "./connection.js";
 import { button, finder, hold, make, readdress } from "./dom.js";
 import { mountOverlap } from "./overlap.js";
+import { copyBy } from "./plain_text.js";
 import { plot } from "./plot.js";
 
 const WAITING = "Waiting for the machine …";
 const STOPPED = "Stopped. The picture shows the results so far.";
 const TYPED_INTO = "input, textarea, select, [contenteditable], [role=slider], [role=listbox], dialog[open] *, .ns-token[data-step]";
 
+const CALCULATED = "Calculated from the data sheets.";
 const EXERCISES = "Exercises";
 const [LARGEST, SMALLEST] = [30, 18]; // pixels of type in lecture mode
 const lecturing = () => document.body.classList.contains("ns-lecture");
@@ -32,6 +34,8 @@ class Learn {
     this.going = 0;            // the lesson whose experiment is running
     for (const button of this.courses) button.addEventListener("click", () => this.go(Number(button.dataset.lesson), 0));
     for (const button of this.root.querySelectorAll("[data-go]")) button.addEventListener("click", () => this.move(Number(button.dataset.go)));
+    this.find(".ns-lesson-link").addEventListener("click", ({ currentTarget }) => this.copy(currentTarget));
+    this.find(".ns-to-answers").addEventListener("toggle", () => this.fit());
     this.find("#learn-run").addEventListener("click", () => this.run());
     this.find("#learn-stop").addEventListener("click", () => this.stop(STOPPED));
     document.addEventListener("keydown", (event) => this.key(event));
@@ -96,7 +100,7 @@ class Learn {
   }
 
   draw() {
-    const { steps, source, note, button } = this.content;
+    const { steps, source, settings, answers, note, button } = this.content;
     this.step = Math.min(this.step, steps.length - 1);
     const { title, html, question, view } = steps[this.step];
     Object.assign(this.root.dataset, { lesson: this.lesson, step: this.step });
@@ -108,14 +112,16 @@ class Learn {
     this.find(".ns-where").textContent = this.step ? `Lesson ${this.lesson}, step ${this.step} of ${steps.length - 1}` : `Lesson ${this.lesson}`;
     this.find(".ns-lesson-title").textContent = title;
     this.find(".ns-lesson-text").innerHTML = html; // from the lesson's file; model text in it is escaped on the server
-    this.find(".ns-to-answers").hidden = title !== EXERCISES;
-    this.find(".ns-to-answers a").hash = this.lesson;
+    const solved = this.find(".ns-to-answers");
+    solved.hidden = title !== EXERCISES;
+    solved.open = false;
+    solved.lastElementChild.innerHTML = answers; // from the file of answers
     for (const away of this.find(".ns-lesson-text").querySelectorAll("a[href^=http]")) Object.assign(away, { target: "_blank", rel: "noopener" });
     this.answer();
     this.ask(question);
     this.show(view);
     this.buttons(steps);
-    this.find(".ns-source").textContent = source;
+    this.find(".ns-source").textContent = view.calculated ? CALCULATED : `${source} ${settings}`.trim();
     this.find(".ns-note").textContent = note;
     this.find("#learn-run").textContent = button;
     this.find("#learn-prompt").placeholder = document.querySelector("#prompt textarea")?.value ?? "";
@@ -134,6 +140,10 @@ class Learn {
       line.dataset.right = said === right;
       return line;
     }));
+    if (this.step === 1 && this.answers.has(`${this.lesson}:0`) && !given.includes(0)) {
+      const last = steps.findIndex(({ resolves }) => resolves.includes(0));
+      this.find(".ns-answers").append(make("p", "ns-answer", `The answer comes in step ${last}.`));
+    }
   }
 
   // In lecture mode a step fits the screen: the type of words and picture is as large as it can be.
@@ -223,6 +233,13 @@ class Learn {
       if (this.shown) query.set("lesson", this.lesson);
       if (this.shown && this.step) query.set("step", this.step);
     });
+  }
+
+  // A link to this step of this lesson, outside lecture mode.
+  copy(button) {
+    const link = new URL(location.href);
+    link.searchParams.delete("lecture");
+    copyBy(button, link.href, "Link copied");
   }
 
   run() {

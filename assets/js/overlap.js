@@ -28,8 +28,10 @@ export function mountOverlap(root) {
     find(".ns-ov-token").setAttribute("d", `M${at(token)} ${BASE}V${BASE - TALL * lower(token)}`);
     const label = find(".ns-ov-token-name");
     label.textContent = "min(p, q)";
-    label.setAttribute("x", at(token) + 5);
-    label.setAttribute("y", BASE - 8);
+    label.setAttribute("x", at(token));
+    const axis = find(".ns-ov-axis-name"); // at the end that the token's label leaves free
+    axis.setAttribute("x", apart > 0 ? 0 : 400);
+    axis.setAttribute("text-anchor", apart > 0 ? "start" : "end");
     find("output").textContent = Math.min(1, alpha).toFixed(2);
     find(".ns-ov-alpha span").textContent = ` → ${expectedTokens(Math.min(1, alpha), AHEAD).toFixed(1)} tokens per target pass with ${AHEAD} draft tokens`;
   };

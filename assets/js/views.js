@@ -4,7 +4,7 @@ import { make, readdress } from "./dom.js";
 
 const KEYS = { ArrowLeft: "back", ArrowRight: "forward", " ": "play", Home: "start", End: "end" };
 const OWN_KEYS = "input, textarea, select, [role=tab], [role=listbox], dialog[open] *, .ns-token";
-const OVER = "dialog[open], .ns-inspector.ns-open, .ns-stage .ns-tip:not([hidden]), #term-card:popover-open"; // what Escape closes before lecture mode
+const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), .ns-inspector.ns-open, .ns-settings.ns-open"; // Escape closes it first
 const query = new URLSearchParams(location.search);
 
 export function mount({ element, trigger }) {
@@ -32,9 +32,10 @@ export function mount({ element, trigger }) {
     event.preventDefault();
     stage.querySelector(`[data-act="${act}"]`).click();
   });
+  // Before anything open has been closed by the same key.
   document.addEventListener("keydown", ({ key }) => {
-    if (key === "Escape" && document.body.classList.contains("ns-lecture") && !document.querySelector(OVER)) turn(false);
-  }, true); // before it is closed
+    if (key === "Escape" && document.body.classList.contains("ns-lecture") && !document.querySelector(OPEN)) turn(false);
+  }, true);
   if (query.get("lecture") === "1") turn(true);
 }
 

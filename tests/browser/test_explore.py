@@ -10,6 +10,7 @@ from tests.browser.steps import TWO_FRAMES, scrolls_sideways, see_chart, toast
 from ui.experiments.recordings import recorded_exploration
 from ui.experiments.sweep import TEMPERATURES as OFFERED
 from ui.experiments.sweep import cells
+from ui.labels import percent
 
 KS, TEMPERATURES = ("1", "4"), ("0", "1")
 TEMPERATURE_PLACES = {temperature: place for place, temperature in enumerate(OFFERED)}
@@ -103,7 +104,7 @@ def test_a_sweep_fills_maps_curves_table_and_file_batches_are_mapped_and_a_stopp
     assert {(r["prompts"], r["speedup_low"]) for r in saved} == {("2", "")}
     expect(page.locator("#explore-status")).to_contain_text("fewer than 5 prompts")
     for row, line in zip(rows.all_inner_texts(), saved, strict=True):
-        assert f"{float(line['acceptance_rate']):.1%}" in row
+        assert percent(float(line["acceptance_rate"])) in row
         assert f"{float(line['speedup']):.2f}×" in row
     for line in saved:  # the recorded map stays until this one is drawn
         expect(page.locator("#explore-speedup .heatmaplayer")).to_contain_text(f"{float(line['speedup']):.2f}")

@@ -62,6 +62,17 @@ def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(page
 
     page.locator(".ns-dots button").first.click()
     at(page, 3)
+    page.locator(".ns-choices button").first.click()
+    expect(page.locator(".ns-answer")).to_have_text("The answer comes in step 6.")
+    page.locator(".ns-dots button").nth(6).click()
+    expect(page.locator(".ns-answer")).to_contain_text("The first question. ✗")
+    page.get_by_role("button", name="Copy link", exact=True).locator("visible=true").click()
+    expect(page.locator(".ns-lesson-link")).to_have_text(re.compile("Link copied|Not allowed here"))
+    page.locator(".ns-dots button").last.click()
+    page.locator(".ns-to-answers summary").click()
+    expect(page.locator(".ns-to-answers")).to_contain_text("p ÷ q = 0.25")
+    page.locator(".ns-dots button").first.click()
+    at(page, 3)
     assert page.locator(".ns-picture .ns-unseen").count() > 3  # it opens with the question, not with its answer
     expect(page.locator(".ns-lp-text del")).to_have_css("text-decoration-line", "none")
     page.keyboard.press("ArrowLeft")

@@ -22,7 +22,7 @@ from ui.experiments.recordings import Exploration, recorded_exploration
 from ui.experiments.spread import LEAST
 from ui.experiments.sweep import KS, TEMPERATURES, Cell, Progress, Sample, cells, finding, prompts_for, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
-from ui.labels import count, to_json
+from ui.labels import count, percent, to_json
 from ui.notify import QUIET
 from ui.run import controls as parts
 from ui.run.recorded import recording_of
@@ -37,12 +37,13 @@ BATCHES = (
     "<b>Many texts at once.</b> A server decodes many texts together, which leaves no idle compute for verifying draft tokens. "
     "At which batch size does drafting stop paying off? Measured at the Run tab's temperature."
 )
-TEXTS = 'Two greedy texts should be the same, and differ? <a href="?room=differ">Find out why</a>.'
+TEXTS = 'Two greedy texts should be equal but differ? <a href="?room=differ">Find out why</a>.'
 MOST_PROMPTS = 32
-SHOWN = {
+CHOSEN = [1, 2, 4, 6, 8]  # k, where nothing was recorded
+SHOWN: dict[str, tuple[str, Any]] = {
     "temperature": ("temperature", "{:g}"),
     "k": ("k", "{}"),
-    "acceptance_rate": ("acceptance", "{:.1%}"),
+    "acceptance_rate": ("acceptance", percent),
     "tokens_per_pass": ("tokens per pass", "{:.2f}"),
     "tokens_per_second": ("tokens/s", "{:.0f}"),
     "plain_tokens_per_second": ("plain tokens/s", "{:.0f}"),
@@ -52,7 +53,7 @@ SHOWN = {
     "speedup_high": ("at most", "{:.2f}×"),
     "speedup": ("speedup", "{:.2f}×"),
 }
-"""The table's columns: headings and number formats."""
+"""The table's columns: headings and number formats, the same as in the maps."""
 MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, "api_visibility": "private"}
 
 
@@ -63,7 +64,7 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     settings = parts.ordered(controls)
     with gr.Column(elem_classes="ns-experiment"):
         gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
-        made = _build_controls(prompts_for(target))
+        made = _build_controls(prompts_for(target), sorted({s.k for s in recorded.samples} - {0}) or CHOSEN)
         run, stop = _build_buttons("Explore", "explore")
         outputs = _build_maps(recorded)
         _connect_sweep(catalog, run, stop, [*made.values(), *settings], outputs)
@@ -73,14 +74,14 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     return {name: made[name] for name in ("ks", "temperatures", "tokens")}
 
 
-def _build_controls(prompts: Sequence[str]) -> parts.Controls:
+def _build_controls(prompts: Sequence[str], chosen_ks: Sequence[int]) -> parts.Controls:
     """The sweep's controls, in the order in which `_connect_sweep` reads them."""
     ks, temperatures = [(str(k), k) for k in KS], [(f"{t:g}", t) for t in TEMPERATURES]
     lines = "\n".join(prompt.replace("\n", "\\n") for prompt in prompts)
     made: parts.Controls = {}
     with gr.Row():
         label = "Draft tokens per step, k"
-        made["ks"] = gr.CheckboxGroup(ks, value=[1, 2, 4, 6, 8], label=label, elem_id="explore-k")
+        made["ks"] = gr.CheckboxGroup(ks, value=list(chosen_ks), label=label, elem_id="explore-k")
         chosen, at = [0.0, 0.7, 1.0, 1.3], "explore-temperature"
         made["temperatures"] = gr.CheckboxGroup(temperatures, value=chosen, label="Temperatures", elem_id=at)
         info = "More take longer and are more accurate."
@@ -147,7 +148,7 @@ def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Com
     """The part that measures batches; its inputs are ks, tokens, prompts and the settings."""
     run, stop = _build_buttons("Measure batches", "explore-batch")
     batches = recorded.batches
-    status = _status("explore-batch-status", recorded.about(f"{where_it_pays(batches)}.") if batches else "")
+    status = _status("explore-batch-status", recorded.about_batches(f"{where_it_pays(batches)}.") if batches else "")
     with gr.Row(elem_classes="ns-maps"):
         sizes, ks = sorted({s.size for s in batches}), sorted({s.k for s in batches} - {0})
         figure = batch_map(batches, ks, sizes) if batches else None
@@ -243,7 +244,10 @@ def _conclusion(samples: Sequence[Sample], made: Sequence[Cell]) -> str:
     slower = sum(cell.speedup.high is not None and cell.speedup.high < 1 for cell in made)
     words = [f"{findings[0].upper()}{findings[1:]}."]
     if slower:
-        words.append(f"In {slower} of {count(len(made), 'field')}, drafting was slower than plain decoding.")
+        fields = count(len(made), "field")
+        words.append(
+            f"In {slower} of {fields}, drafting was clearly slower than plain decoding (the whole interval is below 1)."
+        )
     if max(cell.prompts for cell in made) < LEAST:
         words.append(f"Without intervals: fewer than {LEAST} prompts say too little about others.")
     return " ".join(words)

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import component, render
 from ui.experiments.learn_recordings import recorded_lesson
-from ui.experiments.lessons.course import LESSONS, answers_page, content, titles
+from ui.experiments.lessons.course import LESSONS, RECORDING, answers_page, content, titles
 from ui.experiments.lessons.lesson import Lesson, Trial
 from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
@@ -68,7 +68,7 @@ def recording(number: object, target: str | None = None) -> str:
     if lesson is None:
         return ""
     found = recorded_lesson(lesson.number, recording_of(target)[0])
-    return to_json(content(lesson, found, RECORDED.format(models=models_in_words(target))))
+    return to_json(content(lesson, found, RECORDED.format(models=models_in_words(target)), RECORDING))
 
 
 def answers() -> Route:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from naive_speculate.events import EventKind
-from ui.charts.figures import MUTED, PAGE, TARGET, Figure, bars, category_axis, figure, inside, line, nice_ceiling
+from ui.charts.figures import MUTED, TARGET, Figure, above, bars, category_axis, figure, line, nice_ceiling
 from ui.experiments.measured import undisturbed
 from ui.host.catalog import Catalog
 from ui.labels import milliseconds
@@ -41,11 +41,10 @@ def pass_costs(known: dict[int, float]) -> Figure:
     """Time of a pass, compared with one pass per token; one token must have been timed."""
     x, times = list(range(len(known))), [1000 * seconds for seconds in known.values()]
     singly = [width * 1000 * known[1] for width in known]
-    texts = inside([milliseconds(seconds) for seconds in known.values()])
-    look = {"insidetextfont": {"color": PAGE}, "constraintext": "none"}
+    look = above([milliseconds(seconds) for seconds in known.values()]) | {"constraintext": "none", "textangle": 0}
     return figure(
         [
-            bars("measured", x, times, TARGET, "%{text}", **texts, **look),
+            bars("measured", x, times, TARGET, "%{text}", **look),
             line("one by one", x, singly, MUTED, "%{y:.1f} ms", dash="dash", mode="lines+markers"),
         ],
         takeaway=costs_in_words(known),

@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 from ui.experiments.batches import BatchSample
 from ui.experiments.sweep import Sample
 from ui.labels import count
-from ui.run.recorded import FOLDER, models_in_words
+from ui.run.recorded import FOLDER, OF_TARGETS, models_in_words
 
 EXPLORE = "explore.json"
 DIGITS = 6
+LIVE = "The button measures on this machine, with these prompts and the Run tab's."
+ORDINARY = "These are ordinary questions and the head alone; a text that repeats itself gains more."
 S = TypeVar("S", Sample, BatchSample)
 
 
@@ -31,11 +33,18 @@ class Exploration:
         """A finding with its origin, in plain text; empty if nothing was recorded."""
         if not self.samples:
             return ""
-        models, prompts = models_in_words(self.models["target"]), count(len({s.prompt for s in self.samples}), "prompt")
-        return (
-            f"Recorded with {models}, {prompts} of {count(self.tokens, 'token')}. "
-            f"The button measures on this machine, with your prompt. {finding}"
-        )
+        target = self.models["target"]
+        models, prompts = models_in_words(target), count(len({s.prompt for s in self.samples}), "prompt")
+        words = f"Recorded with {models}, {prompts} of {count(self.tokens, 'token')}."
+        if target in OF_TARGETS:
+            words += f" {ORDINARY}"
+        return f"{words} {LIVE} {finding}"
+
+    def about_batches(self, finding: str) -> str:
+        """The same of a finding about the batches."""
+        models, turns = models_in_words(self.models["target"]), len({s.turn for s in self.batches})
+        texts = f"mean of {turns} batches per field, texts of {count(self.tokens, 'token')}"
+        return f"Recorded with {models}, temperature {self.temperature:g}, {texts}. {LIVE} {finding}"
 
     def save(self, folder: Path) -> None:
         """Write it to a file in this folder, by columns, which takes a fraction of the space."""

@@ -34,7 +34,7 @@ class PromptLookupDrafter(CopyingDrafter):
     """Drafts what followed the last earlier occurrence of the last three tokens, or two or one; see `BatchDrafter`."""
 
     title = "Prompt lookup"
-    about = "No model: copies what followed the last few words where they last stood. For texts that repeat the prompt."
+    about = "No model: copies what followed the last few words where they last appeared. For texts that repeat the prompt."
     new_index = NgramIndex
 
     def copy(self, index: NgramIndex, limit: int) -> Copy:

@@ -218,7 +218,7 @@ def test_the_table_holds_numbers_to_sort_by_and_shows_them_written_with_the_best
     assert shown["headers"][-1] == "speedup"
     assert [row[-1] for row in shown["data"]][:2] == pytest.approx([1.296, 1.800], abs=1e-3)
     assert [row[-1] for row in shown["metadata"]["display_value"]][:2] == ["1.30×", "★ 1.80×"]
-    assert shown["metadata"]["display_value"][0][2] == "50.0%"
+    assert shown["metadata"]["display_value"][0][2] == "50%"
     assert not explore._table([]).visible
 
 

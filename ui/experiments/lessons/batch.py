@@ -14,7 +14,7 @@ from ui.labels import count, milliseconds
 K = 4
 SHOWN = (1, 32, 256)
 MOST = 1024
-TURNS, TOKENS = 2, 48
+TURNS, TOKENS, TEMPERATURE = 2, 48, 0.7
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -23,7 +23,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     if not sizes:
         yield Progress("This host does not decode batches in one process, so there is nothing to measure.")
         return
-    settings = trial.variant(max_tokens=TOKENS, temperature=0.7, drafter=trial.drafter)
+    settings = trial.variant(max_tokens=TOKENS, temperature=TEMPERATURE, drafter=trial.drafter)
     target = trial.catalog.of(trial.settings.pair).engine.about.models.get("target")
     prompts = [trial.settings.prompt, *prompts_for(target)]
     for state in sweep_batches(trial.catalog, settings, prompts, [K], sizes, trial.cancel, turns=TURNS):
@@ -44,7 +44,6 @@ def calculated(texts: int) -> float:
 
 def words(data: Data) -> dict[str, str]:
     last = SHOWN[-1]
-    found = [(count(int(size), "text"), value) for size, value in data["speedups"].items()]
     return {
         "alpha": f"{ALPHA:g}",
         "tokens": f"{expected_tokens(ALPHA, K):.1f}",
@@ -52,8 +51,14 @@ def words(data: Data) -> dict[str, str]:
         "wide": milliseconds(GPU.seconds(MODEL, last * (K + 1))),
         "crossing": str(next(texts for texts in range(1, MOST) if calculated(texts) < 1)),
         "k": str(K),
-        "measured": ", ".join(f"{value:.2f} times as fast with {name}" for name, value in found),
+        "measured": _by_texts(data),
     }
+
+
+def _by_texts(data: Data) -> str:
+    """The measured speedups in a sentence."""
+    (size, value), *others = data["speedups"].items()
+    return ", ".join([f"{value:.2f}× with {count(int(size), 'text')}", *(f"{more:.2f}× with {n}" for n, more in others)])
 
 
 def views(data: Data) -> list[View]:
@@ -62,9 +67,16 @@ def views(data: Data) -> list[View]:
     whole = _over_texts([curve], "The speedup on an H100 falls below 1 once the flat part is used up")
     asked = asking(_over_texts([], ""), (0, 1.5, 3), "Speedup by drafting, by the number of texts")
     here = data["speedups"]
-    said = "Measured here: " + ", ".join(f"{value:.2f}×" for value in here.values())
-    steps = [{"figure": roofline({}, [(f"{n}", n), (f"{n * (K + 1)}", n * (K + 1))])} for n in SHOWN]
-    return [{"figure": asked}, *steps, {"figure": whole}, {"figure": simple_bars(list(here), list(here.values()), said)}]
+    said = f"Measured: {_by_texts(data)}"
+    steps: list[View] = [
+        {"calculated": True, "figure": roofline({}, [(f"{n}", n), (f"{n * (K + 1)}", n * (K + 1))])} for n in SHOWN
+    ]
+    return [
+        {"figure": asked, "calculated": True},
+        *steps,
+        {"figure": whole, "calculated": True},
+        {"figure": simple_bars(list(here), list(here.values()), said)},
+    ]
 
 
 def _over_texts(traces: list[Figure], said: str) -> Figure:
@@ -75,4 +87,8 @@ def _over_texts(traces: list[Figure], said: str) -> Figure:
 
 
 NOTE = "Decodes 1, 2, 4 … texts at once, plainly and with four draft tokens per step. It takes a minute or more."
-LESSON = Lesson(8, "Measure this machine", NOTE, measure, words, lambda _: [1, 1, 1], views, chart="Texts at once", timed=True)
+SETTINGS = (
+    f"Temperature {TEMPERATURE:g}, k = {K}, mean of {TURNS} batches with texts of {TOKENS} tokens for each number of texts."
+)
+LOOK = {"chart": "Texts at once", "settings": SETTINGS}
+LESSON = Lesson(8, "Measure this machine", NOTE, measure, words, lambda _: [1, 1, 1], views, timed=True, **LOOK)

@@ -1,5 +1,6 @@
 """The course: all lessons in order, and a lesson's content for the browser."""
 
+import re
 from typing import Any
 
 from markupsafe import Markup
@@ -22,6 +23,7 @@ from ui.experiments.lessons.lesson import Data, Lesson
 from ui.experiments.lessons.text import filled, inline, read_steps, to_html
 
 _IN_ORDER = (slow, verify, accept, unchanged, overlap, window_length, temperature, batch, slower, drafters, ties)
+HERE, RECORDING = "this machine", "the recording machine"
 LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _IN_ORDER)
 
 
@@ -30,17 +32,28 @@ def titles() -> list[str]:
     return [read_steps(lesson.number)[0].title for lesson in LESSONS]
 
 
+def answers_to(number: int) -> str:
+    """The answers to a lesson's exercises, as HTML."""
+    sections = re.split(r"^## .*$", _answers(), flags=re.MULTILINE)
+    return to_html(sections[number], {})
+
+
+def _answers() -> str:
+    return (ROOT / "lessons" / "answers.md").read_text(encoding="utf-8")
+
+
 def answers_page() -> str:
     """The answers to all exercises, as an HTML document."""
-    text = (ROOT / "lessons" / "answers.md").read_text(encoding="utf-8")
-    return str(render("answers", styles=Markup(styles()), body=Markup(to_html(text, {}))))
+    return str(render("answers", styles=Markup(styles()), body=Markup(to_html(_answers(), {}))))
 
 
-def content(lesson: Lesson, data: Data, source: str) -> dict[str, Any]:
-    """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence about the result's origin. Raises
-    ValueError if the numbers of views and steps, or of answers and questions, differ."""
+def content(lesson: Lesson, data: Data, source: str, machine: str = HERE) -> dict[str, Any]:
+    """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence about the result's origin, and
+    `machine` names where it was measured. Raises ValueError if the numbers of views and steps, or of answers and questions,
+    differ."""
     steps = read_steps(lesson.number)
-    words, views, answers = lesson.words(data), lesson.views(data), iter(lesson.right(data))
+    words = {**lesson.words(data), "machine": machine}
+    views, answers = lesson.views(data), iter(lesson.right(data))
     views = [*views, views[-1]]
     asked_at = [number for number, step in enumerate(steps) if step.question]
     contents = []
@@ -60,8 +73,10 @@ def content(lesson: Lesson, data: Data, source: str) -> dict[str, Any]:
     return {
         "lesson": lesson.number,
         "steps": contents,
+        "answers": answers_to(lesson.number),
         "markup": lesson.markup(data) if lesson.markup else "",
         "source": source,
+        "settings": lesson.settings,
         "button": lesson.button,
         "note": lesson.note,
         "timed": lesson.timed,

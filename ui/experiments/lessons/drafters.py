@@ -91,13 +91,23 @@ def _fastest(gains: Mapping[str, float]) -> str:
     return " or ".join(name for name in sorted(gains, key=lambda name: -gains[name]) if gains[name] > most / (1 + DRAW))
 
 
+def _winner(gains: Mapping[str, float]) -> str:
+    """The fastest with its speedup; plain decoding if it is, or if it is a draw with it."""
+    most = max(gains.values())
+    if max(gain for name, gain in gains.items() if name != "plain decoding") < 1 - DRAW:
+        return "plain decoding"
+    if most <= 1 + DRAW:
+        return f"nothing beat plain decoding clearly ({most:.2f}×)"
+    return f"{_fastest(gains)}, {most:.2f}×"
+
+
 def _copying(data: Data) -> str:
     """When to use suffix decoding, by its speed relative to the others."""
     here = measured(data)
     free, every = (_gains(data, "repeating", names) for names in (COPYING, here))
     own, best = every[DRAFTER_WORDS["suffix"][1]], _fastest(every)
     if own * (1 + DRAW) > max(every.values()):
-        return "for text that repeats itself: here nothing was clearly faster on it."
+        return "for text that repeats itself: nothing else was clearly faster here."
     if own <= 1 + DRAW:
         return f"only if you have no draft model: here it saved no time, and {best} was faster."
     tail = "" if max(free.values()) < own * (1 + DRAW) else " Of the two that copy, prompt lookup was faster."
@@ -108,10 +118,18 @@ def _copying(data: Data) -> str:
     )
 
 
+def _slow_head(data: Data) -> str:
+    """That the head was slower than plain decoding, if it was."""
+    if "head" not in measured(data) or _gain(data, "head", "new") >= 1 - DRAW:
+        return ""
+    times = f"{_gain(data, 'head', 'new'):.2f}× on the new text"
+    return f" With {K} draft tokens per step it was slower than plain decoding here, {times}; fewer may pay off (lesson 6)."
+
+
 def _head(data: Data) -> str:
     """When to use a head, by its speed relative to the draft model on a new text."""
     if not {"head", "model"} <= set(measured(data)):
-        return "if one exists for your model, or if you can train one."
+        return "if one exists for your model, or if you can train one." + _slow_head(data)
     head, model = (_gain(data, name, "new") for name in ("head", "model"))
     here = f"{head:.2f} and {model:.2f} times the speed of plain decoding on the new text"
     if head > model * (1 + DRAW):
@@ -129,10 +147,11 @@ def words(data: Data) -> dict[str, str]:
     if "head" in here:
         head = f"This pair has one: {_paces(data, 'head')}."
     found = {"model_here": model, "head_here": head, "take_head": _head(data), "take_copying": _copying(data)}
-    for text in TEXTS:
-        for kind, names in (("best", here), ("free", COPYING)):
-            gains = _gains(data, text, names)
-            found[f"{kind}_{text}"], found[f"gain_{kind}_{text}"] = _fastest(gains), f"{max(gains.values()):.2f}"
+    free = [_winner(_gains(data, text, COPYING)) for text in TEXTS]
+    best = [_winner(_gains(data, text, here)) for text in TEXTS]
+    found["without"] = "" if free == best else f"Without any model: {free[0]} on {TEXTS['new']}, {free[1]} on the other. "
+    for text, winner in zip(TEXTS, best, strict=True):
+        found[f"best_{text}"] = winner
         found |= {f"{name}_{text}": f"{pace(data, name, text):.1f}" for name in COPYING}
     return found
 
@@ -194,5 +213,6 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
 
 
 NOTE = "Runs every drafter of the pair with your prompt, and on a text that repeats itself."
-CHART = "Drafters on two texts"
-LESSON = Lesson(10, "Measure them on this machine", NOTE, measure, words, right, views, chart=CHART, markup=markup, timed=True)
+SETTINGS = f"Temperature 0, up to {K} draft tokens per step, one text of {TOKENS} tokens of each kind."
+LOOK = {"chart": "Drafters on two texts", "settings": SETTINGS}
+LESSON = Lesson(10, "Measure them on this machine", NOTE, measure, words, right, views, markup=markup, timed=True, **LOOK)

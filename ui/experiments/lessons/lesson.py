@@ -19,7 +19,7 @@ from ui.run.settings import Settings
 Data = dict[str, Any]  # an experiment's result, in JSON types
 View = dict[str, Any]
 """What a step shows: a chart `{"figure": …}`, or parts of the lesson's markup `{"shown": […], "lit": […]}`. A chart that
-hides an answer also has the `finished` chart, for visitors who measured it."""
+hides an answer also has the `finished` chart, for visitors who measured it. In a `calculated` one nothing is measured."""
 DIM = 0.4
 CONTEXT = 70
 
@@ -83,6 +83,7 @@ class Lesson:
     # the opening's view, which hides the answer to the lesson's question, then one per step but the exercises
     views: Callable[[Data], list[View]]
     chart: str = ""  # the chart's title, if some views are charts
+    settings: str = ""  # what its numbers were measured with, in a line
     # a picture in HTML whose `data-part` elements the other views show and highlight; None if all are charts
     markup: Callable[[Data], str] | None = None
     timed: bool = False  # whether it measures times, so that only one such experiment may run at once

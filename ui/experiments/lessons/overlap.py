@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from naive_speculate.events.expected import expected_acceptance
 from ui.assets import render
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts
-from ui.labels import percent
+from ui.labels import count, percent
 
 K = 4
 TOKENS = 150
@@ -27,7 +27,7 @@ def words(data: Data) -> dict[str, str]:
     return {
         "alpha": percent(data["alpha"]),
         "counted": percent(data["observed"]),
-        "deviation": percent(data["deviation"]),
+        "deviation": count(max(1, round(100 * data["deviation"])), "percentage point"),
         "judged": str(data["judged"]),
     }
 
@@ -47,4 +47,7 @@ def markup(data: Data) -> str:
 
 
 NOTE = "Decodes the prompt at temperature 1, and compares the predicted with the counted share."
-LESSON = Lesson(5, "Predict and count", NOTE, measure, words, lambda _: [2, 1, 1], lambda _: VIEWS, markup=markup)
+SETTINGS = f"One text of {TOKENS} tokens, temperature 1, k = {K}."
+LESSON = Lesson(
+    5, "Predict and count", NOTE, measure, words, lambda _: [2, 1, 1], lambda _: VIEWS, markup=markup, settings=SETTINGS
+)

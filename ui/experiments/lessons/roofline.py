@@ -33,14 +33,14 @@ def compared(*, open_answer: bool) -> Figure:
 
 
 def roofline(measured: Mapping[int, float], marks: Sequence[tuple[str, int]] = ()) -> Figure:
-    """Time of a pass by its tokens, on two logarithmic axes: the H100 calculated, this machine `measured` if given, in seconds
-    by tokens. `marks` are labels and numbers of tokens to mark on the H100's curve."""
+    """Time of a pass by its tokens, on two logarithmic axes: the H100 calculated, this page's model `measured` if given, in
+    seconds by tokens. `marks` are labels and numbers of tokens to mark on the H100's curve."""
     widths, hover = sorted({*(2**n for n in range(12)), round(RIDGE)}), "%{x:.0f} tokens: %{y:.1f} ms"
     times = [1000 * GPU.seconds(MODEL, width) for width in widths]
     traces = [line("70B on an H100, calculated", widths, times, TARGET, hover)]
     if measured:
         own = [1000 * seconds for seconds in measured.values()]
-        traces.append(line("this machine, measured", list(measured), own, ACCEPTED, hover, mode="lines+markers"))
+        traces.append(line("this page's model, measured", list(measured), own, ACCEPTED, hover, mode="lines+markers"))
     if marks:
         names, at = zip(*marks, strict=True)
         spots = [1000 * GPU.seconds(MODEL, tokens) for tokens in at]
@@ -56,17 +56,18 @@ def roofline(measured: Mapping[int, float], marks: Sequence[tuple[str, int]] = (
 def kv_cache() -> Figure:
     """Bytes that a pass reads for one text: the weights, and the KV cache by context length."""
     sizes = [MODEL.weight_bytes, *(KV_BYTES * tokens for tokens in CONTEXTS)]
-    names = ["weights", *(f"KV cache,<br>{tokens // 1000}k tokens" for tokens in CONTEXTS)]
+    names = ["weights", *(f"{tokens // 1000}k" for tokens in CONTEXTS)]
     texts, colors = [f"{size / 1e9:.1f} GB" for size in sizes], [TARGET, *[DRAFT] * len(CONTEXTS)]
     heights = [size / 1e9 for size in sizes]
     drawn = bars("read", range(len(sizes)), heights, colors, "%{text}", **above(texts), showlegend=False)
     said, y = "What one pass over one text reads, with a 70B model", {"range": [0, 85], "ticksuffix": " GB"}
-    return figure([drawn], takeaway=said, x=category_axis(names), y=y, height=300)
+    x = category_axis(names, title={"text": "KV cache, by tokens of context"}, tickangle=0)
+    return figure([drawn], takeaway=said, x=x, y=y, height=300)
 
 
 def speed_words(seconds: float, size: float) -> str:
     """A pass's bandwidth in a sentence."""
-    return f"Here {size / 1e6:.0f} MB took {milliseconds(seconds)}: {size / seconds / 1e9:.0f} GB per second."
+    return f"Measured: {size / 1e6:.0f} MB in {milliseconds(seconds)}, {size / seconds / 1e9:.0f} GB per second."
 
 
 def simple_bars(names: Sequence[str], values: Sequence[float], said: str) -> Figure:

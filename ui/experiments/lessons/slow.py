@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, only_first, showing
 from ui.experiments.lessons.roofline import RIDGE, compared, kv_cache, roofline, speed_words
 from ui.experiments.pass_costs import costs_in_words, measure_passes, pass_costs
-from ui.labels import milliseconds
+from ui.labels import as_shown, milliseconds
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -17,7 +17,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     for known in measure_passes(trial.catalog, trial.settings, trial.cancel):
         yield Progress("Measuring …", _data(known, size) if 1 in known else None)
     if known:
-        yield Progress(f"{costs_in_words(known)}.", _data(known, size))
+        yield Progress(f"{costs_in_words(_known(_data(known, size)))}.", _data(known, size))
 
 
 def _data(known: Mapping[int, float], size: int) -> Data:
@@ -25,7 +25,8 @@ def _data(known: Mapping[int, float], size: int) -> Data:
 
 
 def _known(data: Data) -> dict[int, float]:
-    return {int(width): seconds for width, seconds in data["seconds"].items()}
+    """Seconds by number of tokens, rounded as shown: readers multiply them."""
+    return {int(width): as_shown(seconds) for width, seconds in data["seconds"].items()}
 
 
 def words(data: Data) -> dict[str, str]:
@@ -57,16 +58,16 @@ def views(data: Data) -> list[View]:
     alone = f"One token: {milliseconds(known[1])}. And {max(known)} at once?"
     asked = showing(asking({**whole, "data": [first]}, range(1, len(known)), alone))
     return [
-        {"figure": compared(open_answer=True)},
+        {"figure": compared(open_answer=True), "calculated": True},
         asked,
         showing(whole, "measured"),
-        {"figure": compared(open_answer=False)},
+        {"figure": compared(open_answer=False), "calculated": True},
         {"figure": roofline(known)},
-        {"figure": kv_cache()},
+        {"figure": kv_cache(), "calculated": True},
         showing(whole, lit=["one by one"]),
     ]
 
 
 NOTE = "Times the target on this machine with your prompt. It takes some seconds."
-CHART = "Time of one target pass"
+CHART = "One target pass"
 LESSON = Lesson(1, "Measure it on this machine", NOTE, measure, words, right, views, chart=CHART, timed=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ui.charts.figures import ACCEPTED, REJECTED, Figure, above, bars, category_axis, figure, plain_line
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
-from ui.experiments.lessons.run_totals import progress_of, run_all, speedup
+from ui.experiments.lessons.run_totals import SEEDS, progress_of, run_all, speedup
 from ui.labels import percent
 
 CALM, WILD = 0.7, 2.0
@@ -76,4 +76,5 @@ def _chart(data: Data, shown: int) -> Figure:
 
 NOTE = "Runs your prompt with few and with many draft tokens per step, and plainly to compare."
 CHART = "Speedup over plain decoding"
-LESSON = Lesson(9, "Measure it on this machine", NOTE, measure, words, right, views, chart=CHART, timed=True)
+SETTINGS = f"One prompt, {len(SEEDS)} runs of {TOKENS} tokens for each bar."
+LESSON = Lesson(9, "Measure it on this machine", NOTE, measure, words, right, views, chart=CHART, timed=True, settings=SETTINGS)

@@ -115,4 +115,7 @@ def _chart(data: Data) -> Figure:
 
 NOTE = "Searches two such positions after your prompt, and decodes at every temperature."
 CHART = "Acceptance by temperature"
-LESSON = Lesson(7, "Measure them on this machine", NOTE, measure, words, lambda _: [2, 1], views, chart=CHART)
+SETTINGS = f"One prompt, one text of up to {TOKENS} tokens per temperature, k = {K}."
+LESSON = Lesson(
+    7, "Measure them on this machine", NOTE, measure, words, lambda _: [2, 1], views, chart=CHART, settings=SETTINGS
+)

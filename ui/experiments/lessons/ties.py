@@ -41,13 +41,15 @@ def words(data: Data) -> dict[str, str]:
         "top": a if exact > 0 else b,
         "margin": f"{abs(exact):.4f}",
         "rows": str(data["num_rows"]),
-        "half_one_lead": _lead(half_one),
-        "half_many_lead": _lead(half_many),
+        "half_one_lead": _lead(half_one, a),
+        "half_many_lead": _lead(half_many, b),
     }
 
 
-def _lead(margin: float) -> str:
-    return f"leads by {abs(margin):.4f}" if margin else "is exactly as probable as the other, and comes first in the vocabulary"
+def _lead(margin: float, token: str) -> str:
+    if margin:
+        return f"“{token}” leads by {abs(margin):.4f}"
+    return f"both are exactly equally probable, and “{token}” comes first in the vocabulary"
 
 
 def views(data: Data) -> list[View]:
@@ -66,7 +68,12 @@ def _chart(data: Data, shown: int) -> Figure:
     said = f"How much “{a}” leads “{b}”, in nats" if shown else "Which token leads?"
     if shown > 3:
         said = f"The lead changes sides: “{a}” with one row, “{b}” with {data['num_rows']}"
-    y = {"range": [-reach, reach], "zeroline": True, "zerolinecolor": "var(--ns-ink)", "title": {"text": f"← {b}      {a} →"}}
+    y = {
+        "range": [-reach, reach],
+        "zeroline": True,
+        "zerolinecolor": "var(--ns-ink)",
+        "title": {"text": f"← “{b}” leads · “{a}” leads →"},
+    }
     made = figure([drawn], takeaway=said, x=category_axis(names), y=y, height=340)
     return asking(made, range(shown, 4), said, yref="y")
 

@@ -6,18 +6,18 @@ from typing import Any
 from naive_speculate.theory import expected_tokens
 from ui.charts.figures import ACCEPTED, INK, MUTED, PAGE, RESAMPLED, TARGET, Figure, bars, figure, inside, line, nice_ceiling
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, only_first
-from ui.experiments.lessons.run_totals import run_all
+from ui.experiments.lessons.run_totals import SEEDS, run_all
 from ui.labels import number, percent
 
 KS = (1, 2, 3, 4, 6, 8, 12)
-TOKENS = 96
+TOKENS, TEMPERATURE = 96, 0.7
 BAR = 0.8  # width of a bar, in units of k
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
     """Run plainly and with every k, with several seeds each."""
     cases = {str(k): {"num_draft_tokens": k} for k in (0, *KS)}
-    common = {"auto": False, "drafter": trial.drafter, "verify_strategy": "speculative_sampling", "temperature": 0.7}
+    common = {"auto": False, "drafter": trial.drafter, "verify_strategy": "speculative_sampling", "temperature": TEMPERATURE}
     for name, known in run_all(trial, cases, **common, max_tokens=TOKENS):
         data = {"known": known} if known.get("0") and len(known) > 2 else None
         yield Progress(f"Running k = {name} …" if name else "Done.", data)
@@ -78,8 +78,16 @@ def _line(data: Data) -> str:
         said += " Easy passages have more judged draft tokens than hard ones, so α is higher than the "
         said += f"{percent(found[0])} of steps that accepted the first."
     if below and missing:
-        said += f" And windows are shorter at the end of a text: {missing} of {full} draft tokens were never proposed."
+        said += f" And windows are shorter at the end of a text: {missing:,} of {full:,} places in the windows stayed empty."
     return said
+
+
+def _by_chance(data: Data) -> str:
+    """Why the bars fall, if they do: a larger k never gives fewer tokens per pass of the same text."""
+    known = data["known"]
+    ks = sorted(int(k) for k in known if k != "0")
+    top = max(ks, key=lambda k: known[str(k)]["tokens_a_pass"])
+    return "" if top == ks[-1] else f" Beyond k = {top} the bars vary by chance: each k drew its own texts."
 
 
 def words(data: Data) -> dict[str, str]:
@@ -96,6 +104,7 @@ def words(data: Data) -> dict[str, str]:
         "many": str(many),
         "half": str(many // 2),
         "pace": pace[many],
+        "by_chance": _by_chance(data),
         "pace_half": pace.get(many // 2, "–"),
         "best": str(top),
         "gain": f"{found[top]:.2f}",
@@ -170,7 +179,7 @@ def _speeds(data: Data) -> Figure:
     below = [max(0.0, found[k] - spread(data, k)[0]) for k in ks]
     above = [max(0.0, spread(data, k)[1] - found[k]) for k in ks]
     error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "color": INK, "thickness": 1.5}
-    colors = [RESAMPLED if k == top else ACCEPTED if k in near else MUTED for k in ks]
+    colors = [MUTED if found[k] < 1 else RESAMPLED if k == top else ACCEPTED if k in near else MUTED for k in ks]
     look = inside([("★ " if k == top else "") + f"{found[k]:.2f}×" for k in ks])
     look |= {"width": BAR, "textangle": -90, "constraintext": "none", "textfont": {"color": PAGE}, "showlegend": False}
     speeds = bars("times as fast as plain", ks, times, colors, "k = %{x}: %{text}", **look, error_y=error)
@@ -183,4 +192,6 @@ def _speeds(data: Data) -> Figure:
 NOTE = (
     "Runs your prompt with every k at temperature 0.7, and plainly to compare. The Explore tab does this for many temperatures."
 )
-LESSON = Lesson(6, "Try k from 1 to 12", NOTE, measure, words, right, views, chart="The effect of k", timed=True)
+SETTINGS = f"One prompt, temperature {TEMPERATURE:g}, {len(SEEDS)} runs of up to {TOKENS} tokens for each k."
+CHART = "The effect of k"
+LESSON = Lesson(6, "Try k from 1 to 12", NOTE, measure, words, right, views, chart=CHART, timed=True, settings=SETTINGS)
