@@ -10,6 +10,7 @@ const entryOf = (link) => document.getElementById(link.getAttribute("href").slic
 export function mount({ element }) {
   const dialog = modal(element.querySelector("dialog"));
   const card = new Card();
+  dialog.addEventListener("close", () => card.hide()); // the focus returns to its term
   const open = (term) => {
     card.hide();
     for (const node of dialog.querySelectorAll(".ns-meant")) node.classList.remove("ns-meant");

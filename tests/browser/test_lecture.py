@@ -57,9 +57,10 @@ def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts
     page.keyboard.press("Escape")
     expect(page.locator(".ns-glossary[open]")).to_have_count(0)
     assert "lecture=1" in page.url  # Escape closed the glossary alone
-    page.locator(".ns-lesson-text a[href^='#term-']").first.hover()
+    link.hover()
     page.keyboard.press("PageDown")
     expect(card).to_have_count(0)  # its term is gone
+    page.mouse.move(5, 5)
     expect(page.locator(".ns-source")).to_contain_text("Recorded with")
     page.keyboard.press("PageUp")
     page.keyboard.press("Escape")

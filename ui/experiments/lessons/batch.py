@@ -1,6 +1,7 @@
 """Lesson 8: many texts at once use the idle compute themselves, so drafting stops paying off."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from naive_speculate.theory import expected_tokens, speedup
 from ui.charts.figures import INK, TARGET, Figure, figure, line
@@ -90,5 +91,5 @@ NOTE = "Decodes 1, 2, 4 … texts at once, plainly and with four draft tokens pe
 SETTINGS = (
     f"Temperature {TEMPERATURE:g}, k = {K}, mean of {TURNS} batches with texts of {TOKENS} tokens for each number of texts."
 )
-LOOK = {"chart": "Texts at once", "settings": SETTINGS}
+LOOK: dict[str, Any] = {"chart": "Texts at once", "settings": SETTINGS}
 LESSON = Lesson(8, "Measure this machine", NOTE, measure, words, lambda _: [1, 1, 1], views, timed=True, **LOOK)
