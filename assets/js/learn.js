@@ -121,7 +121,7 @@ class Learn {
     this.ask(question);
     this.show(view);
     this.buttons(steps);
-    this.find(".ns-source").textContent = view.calculated ? CALCULATED : `${source} ${settings}`.trim();
+    this.find(".ns-source").textContent = (view.calculated ? `${this.content.live ? source : ""} ${CALCULATED}` : `${source} ${settings}`).trim();
     this.find(".ns-note").textContent = note;
     this.find("#learn-run").textContent = button;
     this.find("#learn-prompt").placeholder = document.querySelector("#prompt textarea")?.value ?? "";
