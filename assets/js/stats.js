@@ -16,7 +16,6 @@ const DRAFTERS = new Map([
   ["mtp", "The target's own MTP layer"],
 ]);
 
-const MOST = 1.05; // × tokens per target pass: no speedup is larger
 const DISTURBED = "Other programs disturbed the measurement: it gave more than the tokens per target pass allow.";
 const OF_TREE = "Each node of a tree counts as one draft token: a step accepts at most one path, rejects the candidates compared on the way, and discards the rest.";
 
@@ -46,7 +45,7 @@ export function numbers({ sums, rounds, started, speedup, unmeasured }) {
     [rounds.length ? tokensPerPass({ sums, rounds }).toFixed(2) : "–", `${rounds.length ? after(sums, rounds) : ""}plain decoding: 1`],
     [rate ? perSecond(rate) : "–", "this run, including prompt processing"],
     !speedup ? ["–", waiting(unmeasured, rounds)]
-      : speedup.value > MOST * speedup.tokens_per_round ? ["–", DISTURBED]
+      : speedup.num_draft_tokens && speedup.low > speedup.tokens_per_round ? ["–", DISTURBED]
         : [`${speedup.value.toFixed(2)}× (${speedup.low.toFixed(2)} to ${speedup.high.toFixed(2)})`, measured(speedup)],
   ];
 }

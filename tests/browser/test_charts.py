@@ -259,7 +259,7 @@ def test_the_headline_says_what_the_metrics_say(show):
             "a machine",
         ),
     ]
-    too_fast = replace(MEASURED, value=3.4)  # 3.10 tokens per target pass
+    too_fast = replace(MEASURED, value=3.4, low=3.2, high=3.6)  # 3.10 tokens per target pass
     assert show(trace, speedup=too_fast).numbers[3][0] == "–"
     assert "Other programs disturbed the measurement" in show(trace, speedup=too_fast).numbers[3][1]
     assert "proposed 8 draft tokens; the target model accepted 4, rejected 1 and discarded 3:" in show(trace).sentence
