@@ -83,7 +83,7 @@ def collected(request: pytest.FixtureRequest) -> list[pytest.Item]:
 
 @pytest.fixture(scope="session")
 def bundled_pair() -> "naive_speculate.ModelPair":
-    return naive_speculate.load_pair()
+    return naive_speculate.load_pair(device="cpu")
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> Sto
         raise ValueError("it is one of several parts, which only llama.cpp reads: pip install 'naive-speculate[gguf]'")
     try:
         config = _config(metadata, tensors)
-        rotary = _rotary(metadata, config, path, tensors.pop(_FACTORS, None))
+        rotary = _rotary(metadata, config, path, tensors.pop(_FACTORS, None), device)
         renamed = _renamed(config, tensors)
     except KeyError as error:
         raise ValueError(f"{error.args[0]} is missing") from None
@@ -123,7 +123,9 @@ def _config(metadata: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) ->
     )
 
 
-def _rotary(metadata: Mapping[str, Any], config: Any, path: Path, factors: StoredTensor | None) -> RotaryTable:
+def _rotary(
+    metadata: Mapping[str, Any], config: Any, path: Path, factors: StoredTensor | None, device: torch.device
+) -> RotaryTable:
     at = config.model_type + ".rope."
     covered = metadata.get(at + "dimension_count", config.head_dim)
     scaling = metadata.get(at + "scaling.type", "none")
@@ -132,7 +134,7 @@ def _rotary(metadata: Mapping[str, Any], config: Any, path: Path, factors: Store
         raise ValueError(f"its rotary positions {what}, which is not supported")
     factor = metadata.get(at + "scaling.factor", 1.0) if scaling == "linear" else 1.0
     slower = factor if factors is None else factor * dequantised(path, factors)
-    return default_rotary(metadata.get(at + "freq_base", 10000.0), config.head_dim, torch.device("cpu"), slower)
+    return default_rotary(metadata.get(at + "freq_base", 10000.0), config.head_dim, device, slower)
 
 
 def _renamed(config: Any, tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
