@@ -11,17 +11,19 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from naive_speculate import load_pair
+from naive_speculate import ModelPair, load_pair
 from naive_speculate.arguments import Parser, positive, whole_number
-from train.batches import frequencies, split
+from train.batches import Data, PartData
 from train.block import BlockModel, block_shape
-from train.data import Source, collect, parts, source_of
+from train.data import Source, chat_template, collect, open_work, read_passages, source_of
 from train.errors import TrainingError
 from train.export import export_block, export_head, export_model
 from train.head import HeadModel, shape_of
 from train.loop import Loss, Recipe, Training
 from train.model import DraftModel
 from train.report import report
+from train.stream import stream
+from train.texts import TextData, Texts
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,6 +41,8 @@ def parser() -> argparse.ArgumentParser:
     length = add_group(required=False).add_argument
     length("--minutes", type=positive, default=240, help="training time, over all runs together (default: %(default)s)")
     length("--updates", type=positive, help="updates of the weights instead")
+    rows = "so many conversations are written at once, and only their tokens are kept: for a GPU, where 2,048 are fast"
+    add("--stream", type=positive, metavar="ROWS", help=rows)
     add("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
     add("--text", type=Path, nargs="+", default=[], help="text files; some conversations are about passages of them")
     add("--layers", type=whole_number, nargs="+", help="target layers that are read (default: 2, n / 2 and n - 3 of n)")
@@ -69,54 +73,71 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train_drafter(given: argparse.Namespace) -> None:
     """Collect data, train, export and measure."""
-    pair = load_pair(given.target, device=given.device)
+    pair = load_pair(given.target, device=given.device, executor="torch" if given.stream else "auto")
     model: Any = pair.target
     depth = getattr(model, "num_layers", 0)
     layers = given.layers or [min(2, depth), depth // 2, max(0, depth - 3)]
     if given.kind == "block" and 0 in layers:
         raise TrainingError("--layers 0: a block drafter reads states after a layer, and 0 are the embeddings")
     source = source_of(pair, given.target, layers)
-    collect(pair, source, given.work, given.answer_tokens, given.given, given.text, given.seed)
+    data = _data(pair, source, given)
     steps = given.steps or (7 if given.kind == "block" else Recipe.num_steps)
     recipe = replace(Recipe(), num_steps=steps, batch_tokens=given.batch_tokens, seed=given.seed)
     torch.manual_seed(given.seed)
     embeddings = model.input_embeddings.detach().float().cpu()
     if given.kind == "head":
         shape = shape_of(source.hidden_size, source.vocab_size, 2_048, given.mlp)
-        head = HeadModel(shape, embeddings, len(source.layers), _known(source, given))
+        head = HeadModel(shape, embeddings, len(source.layers), _known(source, data, given))
         head.begin(model.output_embeddings.detach().float().cpu())
-        _train("head", head, lambda batch: head.loss(batch, recipe.num_steps, recipe.variation), recipe, source, given)
+        _train("head", head, lambda batch: head.loss(batch, recipe.num_steps, recipe.variation), recipe, data, source, given)
         export_head(head, source, given.out)
     elif given.kind == "block":
         config = block_shape(source.hidden_size, source.vocab_size, given.mlp, given.depth)
-        block = BlockModel(config, embeddings, len(source.layers), _known(source, given), steps + 1)
+        block = BlockModel(config, embeddings, len(source.layers), _known(source, data, given), steps + 1)
         block.begin(model.output_embeddings.detach().float().cpu())
-        _train("block", block, lambda batch: block.loss(batch, recipe.variation), recipe, source, given)
+        _train("block", block, lambda batch: block.loss(batch, recipe.variation), recipe, data, source, given)
         export_block(block, source, depth, given.out)
     else:
         draft = DraftModel(embeddings, given.width, given.depth, model.eos_token_ids, model.max_positions)
-        _train("model", draft, lambda batch: draft.loss(batch, recipe.variation), recipe, source, given)
+        _train("model", draft, lambda batch: draft.loss(batch, recipe.variation), recipe, data, source, given)
         export_model(draft.llama, pair.tokenizer, given.out)
-    report(given.target, given.kind, given.out, split(parts(given.work))[1], given.device)
+    report(given.target, given.kind, given.out, data.prompts(), given.device)
 
 
-def _known(source: Source, given: argparse.Namespace) -> Tensor:
+def _data(pair: ModelPair, source: Source, given: argparse.Namespace) -> Data:
+    """Stage 1: conversations with what the target computed there, or with `--stream` their tokens alone."""
+    if not given.stream:
+        collect(pair, source, given.work, given.answer_tokens, given.given, given.text, given.seed)
+        return PartData(given.work)
+    if given.given is not None:
+        raise TrainingError("--given: --stream has no use for it")
+    open_work(given.work, source)
+    path, template = given.work / "texts.safetensors", chat_template(pair.tokenizer)
+    if not path.exists():
+        passages = read_passages(given.text, pair.tokenizer, given.seed) if given.text else []
+        if template is None and not passages:
+            raise TrainingError("--text is needed: the target has no chat template, so it continues given text")
+        stream(pair, template, passages, given.answer_tokens, given.stream, given.seed).save(path)
+    return TextData(Texts.load(path), pair.target, source.layers)
+
+
+def _known(source: Source, data: Data, given: argparse.Namespace) -> Tensor:
     """The tokens that the target's answers need most; later runs use the same."""
     path = given.work / f"known-{given.vocabulary}.safetensors"
     if not path.exists():
-        counts = frequencies(split(parts(given.work))[0], source.vocab_size)
+        counts = data.frequencies(source.vocab_size)
         known = counts.topk(min(given.vocabulary, source.vocab_size)).indices.sort().values
         save_file({"known": known}, path)
     return load_file(path)["known"]
 
 
-def _train(name: str, model: Any, loss: Loss, recipe: Recipe, source: Source, given: argparse.Namespace) -> None:
+def _train(name: str, model: Any, loss: Loss, recipe: Recipe, data: Data, source: Source, given: argparse.Namespace) -> None:
     """Stage 2, on the requested device."""
     device = torch.device(
         "cuda" if given.device == "auto" and torch.cuda.is_available() else given.device.replace("auto", "cpu")
     )
     shape = {key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")}
-    Training(name, model.to(device), loss, recipe, given.work, source._asdict() | shape, device).run(
+    Training(name, model.to(device), loss, recipe, data, given.work, source._asdict() | shape, device).run(
         60 * given.minutes, given.updates
     )
 

@@ -3,13 +3,18 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-HELD_OUT = 25  # every 25th part is held out, to measure
+from train.data import parts
+
+HELD_OUT = 25  # every 25th part, or conversation of texts, is held out, to measure
+HELD_OUT_BATCHES = 12
 POOL = 4  # parts whose conversations are mixed before they are sorted by length
 
 
@@ -35,6 +40,22 @@ class Batch:
         """The same with some of its positions only."""
         chosen = (tensor[indices] for tensor in (self.rows, self.positions, self.top_ids, self.top_probs))
         return Batch(self.tokens, self.states, *chosen)
+
+
+class Data(Protocol):
+    """Conversations to train on and others to measure with."""
+
+    def training(self, batch_tokens: int, seed: int) -> Iterator[Batch]:
+        """All conversations to train on once, in random order, in batches of about so many tokens."""
+
+    def held_out(self, batch_tokens: int) -> Iterator[Batch]:
+        """Some conversations that are not trained on, always the same ones."""
+
+    def frequencies(self, vocab_size: int) -> Tensor:
+        """How much each token occurs in the answers, `[vocab_size]`."""
+
+    def prompts(self) -> list[list[int]]:
+        """Held-out conversations up to their answers."""
 
 
 @dataclass
@@ -104,10 +125,29 @@ def _joined(group: Sequence[_Kept]) -> Batch:
     return Batch(tokens, states, *joined)
 
 
-def frequencies(paths: Sequence[Path], vocab_size: int) -> Tensor:
-    """How much probability the target gave each token in the answers, `[vocab_size]`."""
-    found = torch.zeros(vocab_size)
-    for path in paths:
-        part = load_file(path)
-        found.index_add_(0, part["top_ids"].flatten().long(), part["top_log_probs"].float().exp().flatten())
-    return found
+class PartData:
+    """Data of a work folder's parts, which may grow; see `Data`."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+
+    def training(self, batch_tokens: int, seed: int) -> Iterator[Batch]:
+        """See `Data`."""
+        return batches(split(parts(self.work))[0], batch_tokens, seed)
+
+    def held_out(self, batch_tokens: int) -> Iterator[Batch]:
+        """See `Data`."""
+        return islice(batches(split(parts(self.work))[1], batch_tokens, 0), HELD_OUT_BATCHES)
+
+    def frequencies(self, vocab_size: int) -> Tensor:
+        """See `Data`: the probabilities that the target gave each token."""
+        found = torch.zeros(vocab_size)
+        for path in split(parts(self.work))[0]:
+            part = load_file(path)
+            found.index_add_(0, part["top_ids"].flatten().long(), part["top_log_probs"].float().exp().flatten())
+        return found
+
+    def prompts(self) -> list[list[int]]:
+        """See `Data`."""
+        kept = [c for path in split(parts(self.work))[1] for c in read_part(path)]
+        return [c.tokens[: c.answer_start].tolist() for c in kept]

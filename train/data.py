@@ -32,12 +32,7 @@ ROW_TOKENS = 16_384  # cached tokens of all rows together: long conversations ru
 MAX_TURN, MAX_ANSWER, MAX_PASSAGE = 96, 192, 320
 GIVEN_BATCH_TOKENS = 2_048
 
-OPENINGS = (
-    "Translate to French: ", "Translate German to English: ", "Translate to Spanish: ", "Write a Python function that ",
-    "Solve this problem step by step: ", "What is ", "Who ", "Why ", "When ", "How many ", "How do I ", "Explain ", "List ",
-    "Write a short story about ", "Write an email ", "Pretend to be ", "Give me advice on ", "Compare ",
-    "Rewrite this sentence: ", "If ", "Tom has ", "Imagine ", "Describe ", "Where ",
-)  # fmt: skip
+OPENINGS = tuple((Path(__file__).parent / "openings.txt").read_text(encoding="utf-8").splitlines())
 """First words of some user turns, so that every kind of task occurs."""
 PASSAGE_TASKS = (
     "Summarize the following text:\n\n{}", "{}\n\nSummarize this in a few sentences.", "Text: {}\n\nWhat happens in this text?",

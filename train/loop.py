@@ -11,13 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from train.batches import Batch, batches, split
-from train.data import parts
+from train.batches import Batch, Data
 from train.errors import TrainingError
 from train.progress import Progress
 
 CHECKPOINT_SECONDS = 600.0
-MOST_HELD_OUT = 12  # held-out batches per measurement
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,8 @@ class Training:
         model: What is trained.
         loss: The loss of a batch, and per draft step the accepted shares at temperatures 1 and 0.
         recipe: How.
-        work: Folder of the data and the checkpoint.
+        data: The conversations.
+        work: Folder of the checkpoint.
         settings: What a checkpoint must agree with.
         device: Where the model is.
     """
@@ -55,12 +54,13 @@ class Training:
         model: nn.Module,
         loss: Loss,
         recipe: Recipe,
+        data: Data,
         work: Path,
         settings: dict[str, Any],
         device: torch.device | str = "cpu",
     ) -> None:
         self.device = torch.device(device)
-        self.name, self.model, self.loss, self.recipe, self.work = name, model, loss, recipe, work
+        self.name, self.model, self.loss, self.recipe, self.data, self.work = name, model, loss, recipe, data, work
         self.settings = settings | {"recipe": asdict(recipe)}
         learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(learned, lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
@@ -75,10 +75,8 @@ class Training:
         progress = Progress(self.name, updates or int(seconds), "updates" if updates else "seconds")
         saved = time.monotonic()
         while self.share(seconds, updates) < 1:
-            train, _ = split(parts(self.work))
-            if not train:
-                raise TrainingError(f"--work {self.work}: it holds no data")
-            for batch in batches(train, self.recipe.batch_tokens, self.recipe.seed + self.epoch):
+            before = self.updates
+            for batch in self.data.training(self.recipe.batch_tokens, self.recipe.seed + self.epoch):
                 began = time.monotonic()
                 loss = self.update(batch, self.share(seconds, updates))
                 took = time.monotonic() - began
@@ -93,6 +91,8 @@ class Training:
                     break
             else:
                 self.epoch += 1
+            if self.updates == before:
+                raise TrainingError(f"--work {self.work}: it holds no data")
         self.save()
         return self.measure(0.0)
 
@@ -120,11 +120,8 @@ class Training:
     @torch.no_grad()
     def measure(self, loss: float) -> dict[str, Any]:
         """Accepted shares per draft step on held-out conversations, and the tokens per step that they promise."""
-        _, held_out = split(parts(self.work))
         shares, weight = [], 0
-        for number, batch in enumerate(batches(held_out, self.recipe.batch_tokens, 0)):
-            if number == MOST_HELD_OUT:
-                break
+        for batch in self.data.held_out(self.recipe.batch_tokens):
             shares.append(torch.stack(self.loss(batch.to(self.device))[1]) * len(batch.rows))
             weight += len(batch.rows)
         mean = torch.stack(shares).sum(0) / weight

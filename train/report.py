@@ -10,23 +10,21 @@ from rich.console import Console
 from rich.table import Table
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from train.batches import read_part
 
 NUM_PROMPTS, MAX_TOKENS = 8, 96
 WINDOWS = (3, 5)
 
 
-def report(target: str, kind: str, folder: Path, held_out: Sequence[Path], device: str) -> None:
+def report(target: str, kind: str, folder: Path, held_out: Sequence[list[int]], device: str) -> None:
     """Decode held-out prompts without and with the drafter, alternating, and print a table."""
     pair = load_pair(target, *((folder, None) if kind == "model" else (None, folder)), device=device)
     decoder = SpeculativeDecoder(pair)
-    kept = [c for path in held_out for c in read_part(path)]
-    prompts = [c.tokens[: c.answer_start].tolist() for c in random.Random(0).sample(kept, min(NUM_PROMPTS, len(kept)))]
+    prompts = random.Random(0).sample(held_out, min(NUM_PROMPTS, len(held_out)))
     table = Table(title=f"{kind} of {target}: {len(prompts)} held-out prompts, {torch.get_num_threads()} threads")
     for heading in ("temperature", "draft tokens", "tokens per target pass", "alpha", "tokens/s", "times plain", "same text"):
         table.add_column(heading, justify="right")
     for temperature in (0.0, 1.0):
-        sums = {k: [0, 0, 0, 0, 0.0] for k in (0, *WINDOWS)}
+        sums: dict[int, list[float]] = {k: [0.0] * 5 for k in (0, *WINDOWS)}
         same = dict.fromkeys(WINDOWS, 0)
         for number, prompt in enumerate(prompts):
             params = SamplingParams(temperature=temperature, max_tokens=MAX_TOKENS, seed=number)
@@ -36,8 +34,8 @@ def report(target: str, kind: str, folder: Path, held_out: Sequence[Path], devic
                 result = decoder.generate(prompt, params, num_draft_tokens=k, drafter=kind)
                 taken, m = time.perf_counter() - began, result.metrics
                 texts[k] = result.token_ids
-                accepted = m.num_accepted_draft_tokens
-                counted = (len(result.token_ids), m.num_spec_steps, accepted, accepted + m.num_rejected_draft_tokens, taken)
+                kept = m.num_accepted_draft_tokens
+                counted = (len(result.token_ids), m.num_spec_steps, kept, kept + m.num_rejected_draft_tokens, taken)
                 sums[k] = [a + b for a, b in zip(sums[k], counted, strict=True)]
             for k in WINDOWS:
                 same[k] += texts[k] == texts[0]

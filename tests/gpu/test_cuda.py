@@ -58,7 +58,7 @@ def test_captured_windows_give_the_logits_of_the_plain_forward(cuda_decoder):
     """CUDA graphs, through crops, growing buffers and two rows of different lengths."""
     model = cuda_decoder.pair.target
     assert isinstance(model._forward, GraphLlama)
-    lean = model._forward._lean
+    lean = model._forward.lean
     graphed, plain = model.new_cache(2), RaggedKVCache(2)
     generator = torch.Generator().manual_seed(1)
     for number, width in enumerate([300, 5, 5, 1, 1, 5, 1, 200, 5, 5, 5, 1, 1, 1, 2, 5, 2, 2]):

@@ -22,7 +22,9 @@ from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from tests.tokenizers_of_tests import byte_level
 from train.__main__ import main
 from train.batches import read_part
-from train.data import parts
+from train.data import chat_template, parts
+from train.stream import Stream, stream
+from train.texts import Texts
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1,
@@ -110,6 +112,52 @@ def test_a_trained_draft_model_loads_in_transformers_and_drafts(llama: tuple[Pat
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "trained").config.vocab_size == len(byte_level())
 
 
+def streamed(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
+    return command(folder, work, out, "--stream", "16", "--kind", "head", *more)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen"])
+def test_a_stream_of_conversations_is_what_the_target_writes(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows begin conversations one after another in a ring of places; the greedy answers are those of transformers."""
+    monkeypatch.setattr("train.stream.MAX_ANSWER", 12)
+    monkeypatch.setattr("train.stream.MAX_TURN", 10)
+    monkeypatch.setattr(Stream, "_temperatures", lambda self: torch.zeros(self.rows))
+    pair = load_pair(saved(family, tmp_path / "target"), executor="torch", device="cpu")
+    texts = stream(pair, chat_template(pair.tokenizer), [[70, 71, 72] * 20], 600, 5, 0)
+    model, kinds = AutoModelForCausalLM.from_pretrained(tmp_path / "target"), set()
+    for start, length in zip(texts.starts.tolist(), texts.lengths.tolist(), strict=True):
+        tokens, answers = texts.tokens[start : start + length].long(), texts.answers[start : start + length]
+        begin = int(answers.int().argmax())
+        assert answers[begin:].all()
+        found = model.generate(tokens[None, :begin], do_sample=False, max_new_tokens=length - begin)[0]
+        assert found[:length].tolist() == tokens.tolist()
+        kinds.add(begin > 60)
+    assert kinds == {True, False}  # about passages, and turns of its own
+    assert len(texts.lengths) > 20
+
+
+def test_a_head_learns_from_a_stream_of_conversations_which_is_written_once(llama: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, found, written = llama[0], [], set()
+    for updates in ("1", "250"):
+        assert main(streamed(folder, tmp_path / "work", tmp_path / updates, "--updates", updates)) == 0
+        (tmp_path / "work" / "head.pt").unlink()
+        found.append(accepted(folder, head=tmp_path / updates))
+        written.add((tmp_path / "work" / "texts.safetensors").stat().st_mtime_ns)
+    assert found[1] > found[0] + 0.1
+    assert len(written) == 1
+
+
+def test_a_base_target_continues_passages_in_a_stream(tmp_path: Path) -> None:
+    folder, text = saved("llama", tmp_path / "target", template=None), tmp_path / "text.txt"
+    text.write_text("The little fox lived in the forest with her mother. " * 200, encoding="utf-8")
+    assert main(streamed(folder, tmp_path / "work", tmp_path / "head", "--updates", "1", "--text", str(text))) == 0
+    texts = Texts.load(tmp_path / "work" / "texts.safetensors")
+    assert texts.answers.sum() > 4000
+    assert not texts.answers[:30].any()
+
+
 def test_data_is_what_the_target_computes(llama: tuple[Path, Path], tmp_path: Path) -> None:
     """Tokens that the target wrote greedily, their hidden states and distributions are those of a forward in transformers."""
     folder, work = llama
@@ -156,6 +204,7 @@ def test_the_exported_head_has_the_public_layout(llama: tuple[Path, Path], tmp_p
         (["--given", "missing.jsonl"], "missing.jsonl"),
         (["--kind", "tree"], "invalid choice: 'tree'"),
         (["--kind", "block", "--layers", "0", "1"], "--layers 0: a block drafter reads states after a layer"),
+        (["--stream", "4", "--given", "some.jsonl"], "--given: --stream has no use for it"),
         (["--answer-tokens", "0"], "must be a positive whole number"),
     ],
 )

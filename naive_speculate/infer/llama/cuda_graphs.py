@@ -53,7 +53,7 @@ class GraphLlama:
 
     def __init__(self, lean: TorchLlama, capture: Capture | None = None) -> None:
         self.shape, self.dtype, self.device = lean.shape, lean.dtype, lean.device
-        self._lean = lean
+        self.lean = lean
         self._capture = capture or CudaCapture(lean.device)
         self._works = True
         self._caches: WeakKeyDictionary[RaggedKVCache, _Windows] = WeakKeyDictionary()
@@ -67,12 +67,12 @@ class GraphLlama:
         """See `TorchLlama.forward`; with `layers` only forwards with the logits of every position are captured."""
         num_new = token_ids.shape[1]
         if num_new > MAX_TOKENS or not rows.contiguous or rows.branches or (layers and num_logits < num_new):
-            return self._lean.forward(token_ids, rows, num_logits, layers)
+            return self.lean.forward(token_ids, rows, num_logits, layers)
         rows.cache.reserve(rows.get_num_tokens() + num_new)
         with self._lock:
             window = self._window(token_ids, rows, num_logits, tuple(layers)) if self._works else None
             if window is None:
-                return self._lean.forward(token_ids, rows, num_logits, layers)
+                return self.lean.forward(token_ids, rows, num_logits, layers)
             window.token_ids.copy_(token_ids)
             window.starts.copy_(on_device(rows.lengths, self.device))
             window.replay()
@@ -93,7 +93,7 @@ class GraphLlama:
             windows.seen.add(key)
             return None
         token_ids, starts = token_ids.clone(), on_device(rows.lengths, self.device)
-        tables = self._lean.rotary.up_to(cache.capacity)
+        tables = self.lean.rotary.up_to(cache.capacity)
         buffers = [(state.keys, state.values) for state in cache.buffers()]
         count, num_new = token_ids.shape
         covered = slice(rows.indices[0], rows.indices[0] + count)
@@ -109,7 +109,7 @@ class GraphLlama:
                     buffer[numbers, :, positions] = new.transpose(1, 2)
                 return buffers[layer][0][covered], buffers[layer][1][covered]
 
-            logits, features = self._lean.compute(token_ids, positions, tables, masks, write, num_logits, layers)
+            logits, features = self.lean.compute(token_ids, positions, tables, masks, write, num_logits, layers)
             return logits if features is None else torch.cat([logits, features], dim=-1)
 
         try:

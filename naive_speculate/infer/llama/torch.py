@@ -23,7 +23,7 @@ class TorchLlama:
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
         self.rotary = rotary
-        self._weights = weights
+        self.weights = weights
 
     @torch.inference_mode()
     def forward(
@@ -66,22 +66,22 @@ class TorchLlama:
         rotation = self.rotation(tables, positions)
         hidden = self.embed(token_ids)
         states = {0: hidden}  # the residual stream by number of layers before it
-        for index, layer in enumerate(self._weights.layers):
+        for index, layer in enumerate(self.weights.layers):
             normed = self.norm(hidden, layer.attention_norm)
             hidden = hidden + self.attend(index, layer, normed, write, rotation, masks[self.shape.windows[index]])
             hidden = hidden + self.mlp(layer, hidden)
             if index + 1 in layers:
                 states[index + 1] = hidden
         first = token_ids.shape[1] - num_logits
-        logits = F.linear(self.norm(hidden[:, first:], self._weights.norm), self._weights.head)
+        logits = F.linear(self.norm(hidden[:, first:], self.weights.norm), self.weights.head)
         return logits, torch.cat([states[layer] for layer in layers], dim=-1) if layers else None
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         """Embeddings of tokens. Raises `ValueError` if one is not in the vocabulary."""
         try:
-            return F.embedding(token_ids, self._weights.embedding)
+            return F.embedding(token_ids, self.weights.embedding)
         except IndexError as error:
-            raise ValueError(f"query_token_ids must be in [0, {len(self._weights.embedding)})") from error
+            raise ValueError(f"query_token_ids must be in [0, {len(self.weights.embedding)})") from error
 
     def rotation(self, tables: tuple[torch.Tensor, torch.Tensor], positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Cosines and sines at positions `[rows, tokens]`, shape `[rows, 1, tokens, head_dim / 2]`."""

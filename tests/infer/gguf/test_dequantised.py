@@ -79,6 +79,14 @@ def test_a_file_in_float32_is_the_model_that_was_written(tmp_path, family):
     assert read_gguf_llama(path, CPU, torch.float32).num_parameters == model.num_parameters()
 
 
+def test_everything_that_a_forward_reads_is_on_the_device_of_the_weights(tmp_path):
+    stored = read_gguf_llama(
+        written(model_of("llama"), tmp_path / "model.gguf", byte_level()), torch.device("meta"), torch.float32
+    )
+    tensors = {"rotary": stored.rotary.up_to(4)[0], **parts(stored.weights)}
+    assert {name for name, tensor in tensors.items() if tensor.device.type != "meta"} == set()
+
+
 @pytest.mark.parametrize(("family", "dtype"), [*(("llama", dtype) for dtype in DTYPES), ("untied", "q8_0"), ("qwen2", "q4_1")])
 def test_every_weight_is_what_the_reader_of_transformers_makes_of_it(tmp_path, family, dtype):
     path = written(model_of(family), tmp_path / "model.gguf", byte_level(), dtype)

@@ -1,0 +1,218 @@
+"""Stage 1 for a GPU: the target writes many conversations at once, one token of each per step, and only tokens are kept.
+
+Rows do not wait for each other: where a conversation has ended, its row begins the next one. Keys and values are a ring of
+places, of which each row sees those since its conversation's start. On CUDA a step is one captured graph.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from naive_speculate.infer.llama.torch import TorchLlama, Write
+from naive_speculate.infer.llama.weights import LlamaLayer
+from train.data import MAX_ANSWER, MAX_TURN, OPENINGS, PASSAGE_TASKS, Template
+from train.errors import TrainingError
+from train.progress import Progress
+from train.texts import Texts, joined, whole_conversations
+
+PROMPT, ANSWER, FIRST = range(3)  # kinds of tokens: given or a user turn's, an answer's, a conversation's first one
+GIVEN, TURN, ANSWERING = range(3)  # what a row does: it reads given tokens, or writes a user turn or an answer
+MAX_STEPS = 16_384  # of one stream: so many rotary positions
+CHUNK = 128  # steps whose tokens are fetched together
+UNLIKELY = 0.02  # a user turn has no token less probable than so much of the likeliest one
+OWN_PASSAGE = 120  # an answer of so many tokens can be a passage of a later question
+
+
+class Prompts(NamedTuple):
+    """What conversations may begin with, and what the target writes after it: a `TURN`, or an answer (`ANSWERING`)."""
+
+    token_ids: list[list[int]]
+    then: int
+
+
+class _RingLlama(TorchLlama):
+    """One token per row; the queries that share a key attend together, which reads each key once."""
+
+    def attend(
+        self,
+        index: int,
+        layer: LlamaLayer,
+        normed: Tensor,
+        write: Write,
+        rotation: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+    ) -> Tensor:
+        queries, keys, values = self.project(layer, normed, rotation)
+        all_keys, all_values = write(index, keys, values)
+        together = queries.squeeze(2).unflatten(1, (self.shape.num_kv_heads, -1))
+        assert mask is not None
+        mask = mask.expand(-1, *together.shape[1:3], -1)
+        attended = F.scaled_dot_product_attention(together, all_keys, all_values, attn_mask=mask)
+        return F.linear(attended.flatten(1)[:, None], layer.output, layer.output_bias)
+
+
+class Stream:
+    """`rows` conversations at once.
+
+    Args:
+        lean: The target.
+        prompts: What each conversation begins with, drawn at random.
+        between: The template's tokens after a user turn.
+        ends: The tokens that end a turn.
+        rows: How many conversations are written at once.
+    """
+
+    def __init__(self, lean: TorchLlama, prompts: Prompts, between: Sequence[int], ends: Sequence[int], rows: int) -> None:
+        self.model = _RingLlama(lean.shape, lean.weights, lean.rotary)
+        self.rows, self.device = rows, lean.device
+        given, self.then = [*prompts.token_ids, list(between)], prompts.then
+        self.between, longest = len(prompts.token_ids), max(map(len, given))
+        self.ends, self.tables = self._tensor(list(ends)), self.model.rotary.up_to(MAX_STEPS)
+        self.given = self._tensor([ids + [0] * (longest - len(ids)) for ids in given])
+        self.lengths = self._tensor([len(ids) for ids in given])
+        self.width = longest + len(between) + MAX_TURN * (self.then == TURN) + MAX_ANSWER + 8
+        self.width += -self.width % 8  # attention under a mask wants multiples of 8
+        ring = (lean.shape.num_layers, rows, lean.shape.num_kv_heads, self.width, lean.shape.head_dim)
+        self.keys, self.values = (torch.zeros(ring, dtype=lean.dtype, device=self.device) for _ in range(2))
+        self.now = self._tensor([0])
+        self.which = torch.randint(self.between, (rows,), device=self.device)  # the given tokens that a row reads
+        self.read = torch.ones_like(self.which)  # how many of them
+        self.doing, self.count, self.start = (torch.zeros_like(self.which) for _ in range(3))
+        self.token, self.kind = self.given[self.which, 0], torch.full_like(self.which, FIRST)
+        self.temperature = self._temperatures()
+        self.written = torch.zeros(CHUNK, 2, rows, dtype=torch.int32, device=self.device)
+
+    def _tensor(self, values: Any) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+    def _temperatures(self) -> Tensor:
+        """Half of the answers are greedy, an eighth are at 0.7, the others at 1."""
+        drawn = torch.rand(self.rows, device=self.device)
+        return torch.where(drawn < 0.5, 0.0, torch.where(drawn < 0.625, 0.7, 1.0))
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Every row reads its token and chooses the next one; nothing waits for the host."""
+        now, slot = self.now, self.now % self.width
+        self.written.index_copy_(0, now % CHUNK, torch.stack([self.token, self.kind])[None].int())
+        age = (slot - torch.arange(self.width, device=self.device)) % self.width
+        seen = age <= (now - self.start)[:, None]
+        masks: dict[int | None, Tensor | None] = {
+            window: (seen if window is None else seen & (age < window))[:, None, None]
+            for window in set(self.model.shape.windows)
+        }
+
+        def write(index: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            for ring, new in ((self.keys, keys), (self.values, values)):
+                ring[index].index_copy_(2, slot, new)
+            return self.keys[index], self.values[index]
+
+        logits, _ = self.model.compute(self.token[:, None], now.expand(self.rows, 1), self.tables, masks, write, 1)
+        reading = (self.doing == GIVEN) & (self.read < self.lengths[self.which])
+        begins = (self.doing == GIVEN) & ~reading
+        after = torch.where(self.which == self.between, ANSWERING, self.then)
+        doing = torch.where(begins, after, self.doing)
+        self._follow(self._chosen(logits[:, 0], doing), doing, reading, torch.where(begins, 0, self.count) + 1)
+        now += 1
+
+    def _chosen(self, logits: Tensor, doing: Tensor) -> Tensor:
+        """Draws from softmax(logits / T), as the argmax of logits + T · Gumbel noise; turns are drawn at temperature 1."""
+        logits = logits.float()
+        turn = (doing == TURN)[:, None]
+        temperature = torch.where(turn, 1.0, self.temperature[:, None])
+        least = logits.amax(-1, keepdim=True) + torch.log(torch.tensor(UNLIKELY))
+        noise = torch.empty_like(logits).exponential_().log_()
+        return torch.where(turn & (logits < least), -torch.inf, logits - temperature * noise).argmax(-1)
+
+    def _follow(self, chosen: Tensor, doing: Tensor, reading: Tensor, count: Tensor) -> None:
+        """Each row's next token. `count`: tokens of its turn or answer, the chosen one included."""
+        answered = (doing == ANSWERING) & (count > 1) & (torch.isin(self.token, self.ends) | (count > MAX_ANSWER))
+        asked = (doing == TURN) & (torch.isin(chosen, self.ends) | (count > MAX_TURN))
+        restarts = answered | asked
+        another = torch.randint(self.between, (self.rows,), device=self.device)
+        which = torch.where(answered, another, torch.where(asked, self.between, self.which))
+        read, reads = torch.where(restarts, 0, self.read), reading | restarts
+        token = torch.where(reads, self.given[which, read.clamp_max(self.given.shape[1] - 1)], chosen)
+        kind = torch.where(~reads & (doing == ANSWERING), ANSWER, PROMPT)
+        for state, new in (
+            (self.start, torch.where(answered, self.now + 1, self.start)),
+            (self.temperature, torch.where(answered, self._temperatures(), self.temperature)),
+            (self.kind, torch.where(answered, FIRST, kind)),
+            (self.read, torch.where(reads, read + 1, read)),
+            (self.which, which),
+            (self.count, torch.where(restarts, 0, count)),
+            (self.doing, torch.where(restarts, GIVEN, doing)),
+            (self.token, token),
+        ):
+            state.copy_(new)
+
+    def write(self, wanted: int, progress: Progress) -> Texts:
+        """Step until about so many answer tokens are written, or `MAX_STEPS` times; the conversations that have ended."""
+        again = self._captured() if self.device.type == "cuda" else self.step
+        found, done = list[Tensor](), -self.rows * MAX_ANSWER  # what unfinished conversations may hold
+        while done < wanted and int(self.now) < MAX_STEPS:
+            for _ in range(CHUNK - int(self.now) % CHUNK):
+                again()
+            found.append(self.written.clone().cpu())
+            new = int((found[-1][:, 1] == ANSWER).sum())
+            done += new
+            progress.add(new)
+        tokens, kinds = torch.cat(found).permute(1, 2, 0)
+        return whole_conversations(tokens, kinds == ANSWER, kinds == FIRST)
+
+    def _captured(self) -> Any:
+        """The step as a graph, after two that are computed as usual."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self.step()
+            self.step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.step()
+        return graph.replay
+
+
+def stream(pair: Any, template: Template | None, passages: Sequence[list[int]], wanted: int, rows: int, seed: int) -> Texts:
+    """Conversations with so many answer tokens in all: user turns that the target begins itself, then, with passages, a seventh
+    about those and about its own answers. A base target continues the passages."""
+    lean = torch_forward(pair.target)
+    ends, chooser = pair.target.eos_token_ids, random.Random(seed)
+    torch.manual_seed(seed)
+    progress = Progress("data", wanted, "answer tokens")
+
+    def written(prompts: Prompts, count: int, rows: int) -> Texts:
+        found, between = list[Texts](), template.between if template else []
+        while (done := sum(int(texts.answers.sum()) for texts in found)) < count:
+            found.append(Stream(lean, prompts, between, ends, rows).write(count - done, progress))
+        return joined(found)
+
+    if template is None:
+        texts = written(Prompts([passage[:32] for passage in passages], ANSWERING), wanted, rows)
+    else:
+        encode = pair.tokenizer
+        openings = [list(encode(text, add_special_tokens=False).input_ids) for text in (*[""] * len(OPENINGS), *OPENINGS)]
+        share = wanted * 6 // 7 if passages else wanted
+        texts = written(Prompts([[*template.before, *opening] for opening in openings], TURN), share, rows)
+        if passages:
+            own = [answer for answer in texts.answers_of(4 * len(passages)) if len(answer) >= OWN_PASSAGE]
+            about = [encode.decode(chooser.choice(source)) for source in (passages, own or passages) for _ in passages]
+            asked = [encode(chooser.choice(PASSAGE_TASKS).format(text), add_special_tokens=False).input_ids for text in about]
+            prompts = [[*template.before, *ids, *template.between] for ids in asked]
+            texts = joined([texts, written(Prompts(prompts, ANSWERING), wanted - share, max(1, rows // 2))])
+    progress.finish()
+    return texts
+
+
+def torch_forward(target: Any) -> TorchLlama:
+    """The target's forward in torch. Raises a `TrainingError` for a target that has none."""
+    forward = getattr(target, "_forward", None)
+    lean = getattr(forward, "lean", forward)
+    if not isinstance(lean, TorchLlama):
+        raise TrainingError(f"--stream: {type(target).__name__} is not computed by our torch executor for the Llama family")
+    return lean

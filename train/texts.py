@@ -1,0 +1,136 @@
+"""Conversations of which only tokens are kept: what a drafter reads and learns is computed by the target while training."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from train.batches import HELD_OUT, HELD_OUT_BATCHES, Batch
+from train.data import LIKELIEST
+
+MIN_ANSWER = 8  # fewest answer tokens of a conversation
+POOL = 32_768  # conversations that are sorted by length together
+
+
+@dataclass
+class Texts:
+    """Conversations one after another: int32 `tokens`, whether each is an answer's, and where the conversations begin."""
+
+    tokens: Tensor
+    answers: Tensor
+    starts: Tensor
+    lengths: Tensor
+
+    def save(self, path: Path) -> None:
+        """Write a file, whole or not at all."""
+        save_file(vars(self), partial := path.with_suffix(".partial"))
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "Texts":
+        """Read what `save` wrote."""
+        return cls(**load_file(path))
+
+    def answers_of(self, count: int) -> list[list[int]]:
+        """The answers of up to `count` conversations, without their last token, which may end the turn."""
+        pairs = zip(self.starts[:count].tolist(), self.lengths[:count].tolist(), strict=True)
+        slices = [slice(start, start + length) for start, length in pairs]
+        return [self.tokens[part][self.answers[part]][:-1].tolist() for part in slices]
+
+
+def whole_conversations(tokens: Tensor, answers: Tensor, first: Tensor) -> Texts:
+    """The conversations in rows, `[rows, steps]` each, that begin and end there and have an answer. `first`: first tokens."""
+    steps, begins = tokens.shape[1], first.clone()
+    begins[:, 0] = True  # the end of an earlier conversation, unless it is a first token
+    at = begins.flatten().nonzero()[:, 0]
+    lengths = torch.diff(at, append=torch.tensor([tokens.numel()]))
+    counts = torch.cat([torch.zeros(1, dtype=torch.int64), answers.flatten().cumsum(0)])
+    ended = (at + lengths) % steps != 0  # the row goes on with another one
+    kept = first.flatten()[at] & ended & (counts[at + lengths] - counts[at] >= MIN_ANSWER)
+    at, lengths = at[kept], lengths[kept]
+    starts = lengths.cumsum(0) - lengths
+    index = torch.repeat_interleave(at - starts, lengths) + torch.arange(int(lengths.sum()))
+    return Texts(tokens.flatten()[index], answers.flatten()[index], starts, lengths)
+
+
+def joined(texts: Sequence[Texts]) -> Texts:
+    """All of them."""
+    shifts = torch.tensor([0, *(len(each.tokens) for each in texts)]).cumsum(0)
+    starts = torch.cat([each.starts + int(shift) for each, shift in zip(texts, shifts, strict=False)])
+    parts = [torch.cat([getattr(each, name) for each in texts]) for name in ("tokens", "answers", "lengths")]
+    return Texts(parts[0], parts[1], starts, parts[2])
+
+
+class TextData:
+    """Data of texts; see `Data`. `layers`: the states of the target that are read."""
+
+    def __init__(self, texts: Texts, target: Any, layers: Sequence[int]) -> None:
+        self.texts, self.target, self.layers = texts, target, list(layers)
+        self.device = target.device
+        self.tokens, self.answers, self.starts = (x.to(self.device) for x in (texts.tokens, texts.answers, texts.starts))
+        numbers = torch.arange(len(texts.lengths))
+        held_out = numbers % HELD_OUT == HELD_OUT - 1
+        self.for_training, self.kept_out = numbers[~held_out], numbers[held_out]
+
+    def training(self, batch_tokens: int, seed: int) -> Iterator[Batch]:
+        """See `Data`."""
+        generator = torch.Generator().manual_seed(seed)
+        order = self.for_training[torch.randperm(len(self.for_training), generator=generator)]
+        groups = [group for pool in order.split(POOL) for group in self._groups(pool, batch_tokens)]
+        for index in torch.randperm(len(groups), generator=generator).tolist():
+            yield self._batch(groups[index])
+
+    def held_out(self, batch_tokens: int) -> Iterator[Batch]:
+        """See `Data`."""
+        yield from map(self._batch, self._groups(self.kept_out, batch_tokens)[:HELD_OUT_BATCHES])
+
+    def frequencies(self, vocab_size: int) -> Tensor:
+        """See `Data`."""
+        return torch.bincount(self.texts.tokens[self.texts.answers].long(), minlength=vocab_size).float()
+
+    def prompts(self) -> list[list[int]]:
+        """See `Data`."""
+        found = []
+        for number in self.kept_out[:100].tolist():
+            part = slice(start := int(self.texts.starts[number]), start + int(self.texts.lengths[number]))
+            found.append(self.texts.tokens[part][: int(self.texts.answers[part].int().argmax())].tolist())
+        return found
+
+    def _groups(self, numbers: Tensor, batch_tokens: int) -> list[Tensor]:
+        """Conversations of similar lengths, at most so many tokens with padding."""
+        numbers = numbers[self.texts.lengths[numbers].argsort()]
+        lengths, groups, at = self.texts.lengths[numbers].tolist(), [], 0
+        while at < len(numbers):
+            end = at + 1
+            while end < len(numbers) and (end + 1 - at) * lengths[end] <= batch_tokens:
+                end += 1
+            groups.append(numbers[at:end])
+            at = end
+        return groups
+
+    def _batch(self, numbers: Tensor) -> Batch:
+        lengths = self.texts.lengths[numbers].to(self.device)
+        places = torch.arange(int(lengths.max()), device=self.device)
+        real = places < lengths[:, None]
+        index = torch.where(real, self.starts[numbers.to(self.device)][:, None] + places, 0)
+        tokens = torch.where(real, self.tokens[index].long(), 0)
+        # At position i a head predicts token i + 2, for which the target's distribution is that at i + 1.
+        rows, positions = (self.answers[index] & real)[:, 2:].nonzero(as_tuple=True)
+        cache = self.target.new_cache(len(tokens))
+        logits, states = self.target.forward(tokens, cache.all_rows(), layers=self.layers)
+        top = self._likeliest(logits, rows, positions + 1)
+        return Batch(tokens, states.float().clone(), rows, positions, *top)
+
+    def _likeliest(self, logits: Tensor, rows: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Ids and probabilities of the likeliest tokens at some places, some thousand at a time."""
+        ids, probs = [], []
+        for some, places in zip(rows.split(4096), positions.split(4096), strict=True):
+            found = logits[some, places].float()
+            best = found.topk(min(LIKELIEST, found.shape[-1]))
+            ids.append(best.indices)
+            probs.append((best.values - found.logsumexp(-1, keepdim=True)).exp())
+        return torch.cat(ids).clone(), torch.cat(probs).clone()
