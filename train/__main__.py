@@ -15,7 +15,7 @@ from naive_speculate import ModelPair, load_pair
 from naive_speculate.arguments import Parser, positive, whole_number
 from train.batches import Data, PartData
 from train.block import BlockModel, block_shape
-from train.data import Source, chat_template, collect, open_work, read_passages, source_of
+from train.data import Source, chat_template, collect, open_work, read_passages, save_whole, source_of
 from train.errors import TrainingError
 from train.export import export_block, export_head, export_model
 from train.head import HeadModel, shape_of
@@ -41,9 +41,9 @@ def parser() -> argparse.ArgumentParser:
     length = add_group(required=False).add_argument
     length("--minutes", type=positive, default=240, help="training time, over all runs together (default: %(default)s)")
     length("--updates", type=positive, help="updates of the weights instead")
-    rows = "so many conversations are written at once, and only their tokens are kept: for a GPU, where 2,048 are fast"
-    add("--stream", type=positive, metavar="ROWS", help=rows)
-    add("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
+    source = add_group(required=False).add_argument
+    source("--stream", type=positive, metavar="ROWS", help="conversations written at once, for a GPU; keeps tokens only")
+    source("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
     add("--text", type=Path, nargs="+", default=[], help="text files; some conversations are about passages of them")
     add("--layers", type=whole_number, nargs="+", help="target layers that are read (default: 2, n / 2 and n - 3 of n)")
     add("--vocabulary", type=positive, default=6_144, help="tokens that head and block can draft (default: %(default)s)")
@@ -109,16 +109,17 @@ def _data(pair: ModelPair, source: Source, given: argparse.Namespace) -> Data:
     if not given.stream:
         collect(pair, source, given.work, given.answer_tokens, given.given, given.text, given.seed)
         return PartData(given.work)
-    if given.given is not None:
-        raise TrainingError("--given: --stream has no use for it")
     open_work(given.work, source)
     path, template = given.work / "texts.safetensors", chat_template(pair.tokenizer)
     if not path.exists():
         passages = read_passages(given.text, pair.tokenizer, given.seed) if given.text else []
         if template is None and not passages:
-            raise TrainingError("--text is needed: the target has no chat template, so it continues given text")
-        stream(pair, template, passages, given.answer_tokens, given.stream, given.seed).save(path)
-    return TextData(Texts.load(path), pair.target, source.layers)
+            wanted = "has no passage of 40 tokens" if given.text else "is needed"
+            raise TrainingError(f"--text {wanted}: the target has no chat template, so it continues given text")
+        save_whole(vars(stream(pair, template, passages, given.answer_tokens, given.stream, given.seed)), path)
+    texts = Texts.load(path)
+    print(f"data: {path} has {int(texts.answers.sum()):,} answer tokens", flush=True)
+    return TextData(texts, pair.target, source.layers)
 
 
 def _known(source: Source, data: Data, given: argparse.Namespace) -> Tensor:
@@ -136,7 +137,8 @@ def _train(name: str, model: Any, loss: Loss, recipe: Recipe, data: Data, source
     device = torch.device(
         "cuda" if given.device == "auto" and torch.cuda.is_available() else given.device.replace("auto", "cpu")
     )
-    shape = {key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")}
+    shape: dict[str, Any] = {key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")}
+    shape["streamed"] = given.stream is not None or None  # None as in older checkpoints
     Training(name, model.to(device), loss, recipe, data, given.work, source._asdict() | shape, device).run(
         60 * given.minutes, given.updates
     )

@@ -149,5 +149,4 @@ class PartData:
 
     def prompts(self) -> list[list[int]]:
         """See `Data`."""
-        kept = [c for path in split(parts(self.work))[1] for c in read_part(path)]
-        return [c.tokens[: c.answer_start].tolist() for c in kept]
+        return [c.tokens[: c.answer_start].tolist() for path in split(parts(self.work))[1] for c in read_part(path)]

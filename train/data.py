@@ -125,6 +125,17 @@ def answer_tokens(paths: Iterable[Path]) -> int:
     return total
 
 
+def save_whole(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Write a file of a work folder, whole or not at all."""
+    partial = path.with_suffix(".partial")
+    try:
+        save_file(tensors, partial)
+    except (OSError, SafetensorError) as error:
+        partial.unlink(missing_ok=True)
+        raise TrainingError(f"--work {path.parent}: cannot be written: {error}") from None
+    partial.replace(path)
+
+
 class Writer:
     """Collects finished conversations into parts."""
 
@@ -154,13 +165,7 @@ class Writer:
             "top_log_probs": torch.stack([log_probs for _, log_probs in tops]),
         }
         path = self.work / f"part-{self.next:05d}.safetensors"
-        partial = path.with_suffix(".partial")
-        try:
-            save_file(tensors, partial)
-        except (OSError, SafetensorError) as error:
-            partial.unlink(missing_ok=True)
-            raise TrainingError(f"--work {self.work}: cannot be written: {error}") from None
-        partial.replace(path)
+        save_whole(tensors, path)
         self.kept, self.next = [], self.next + 1
 
 
@@ -342,7 +347,7 @@ def collect(
             row = next(stream)
             progress.add(len(row.states) - (row.answer_start or 0))
             writer.add(row)
-    progress.finish()
+    progress.print()
 
 
 def _score_given(pair: ModelPair, source: Source, writer: Writer, found: list[Any], progress: Progress) -> None:

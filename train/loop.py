@@ -75,9 +75,8 @@ class Training:
         progress = Progress(self.name, updates or int(seconds), "updates" if updates else "seconds")
         saved = time.monotonic()
         while self.share(seconds, updates) < 1:
-            before = self.updates
+            before, began = self.updates, time.monotonic()
             for batch in self.data.training(self.recipe.batch_tokens, self.recipe.seed + self.epoch):
-                began = time.monotonic()
                 loss = self.update(batch, self.share(seconds, updates))
                 took = time.monotonic() - began
                 self.seconds += took
@@ -89,6 +88,7 @@ class Training:
                     self.measure(loss)
                 if self.share(seconds, updates) >= 1:
                     break
+                began = time.monotonic()  # the next batch's time counts, a checkpoint's does not
             else:
                 self.epoch += 1
             if self.updates == before:

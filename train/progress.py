@@ -34,7 +34,3 @@ class Progress:
         print(
             f"{self.stage}: {self.done:,} of {self.total:,} {self.unit}, {rate:.0f}/s, {left}{note and ', ' + note}", flush=True
         )
-
-    def finish(self) -> None:
-        """Print the last line."""
-        self.print()

@@ -4,9 +4,11 @@ Rows do not wait for each other: where a conversation has ended, its row begins 
 places, of which each row sees those since its conversation's start. On CUDA a step is one captured graph.
 """
 
+import math
 import random
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,21 +19,14 @@ from naive_speculate.infer.llama.weights import LlamaLayer
 from train.data import MAX_ANSWER, MAX_TURN, OPENINGS, PASSAGE_TASKS, Template
 from train.errors import TrainingError
 from train.progress import Progress
-from train.texts import Texts, joined, whole_conversations
+from train.texts import MIN_ANSWER, Texts, joined, whole_conversations
 
 PROMPT, ANSWER, FIRST = range(3)  # kinds of tokens: given or a user turn's, an answer's, a conversation's first one
 GIVEN, TURN, ANSWERING = range(3)  # what a row does: it reads given tokens, or writes a user turn or an answer
-MAX_STEPS = 16_384  # of one stream: so many rotary positions
+MAX_STEPS = 16_384  # of one stream, which needs a rotary position for each
 CHUNK = 128  # steps whose tokens are fetched together
-UNLIKELY = 0.02  # a user turn has no token less probable than so much of the likeliest one
-OWN_PASSAGE = 120  # an answer of so many tokens can be a passage of a later question
-
-
-class Prompts(NamedTuple):
-    """What conversations may begin with, and what the target writes after it: a `TURN`, or an answer (`ANSWERING`)."""
-
-    token_ids: list[list[int]]
-    then: int
+UNLIKELY = 0.02  # a user turn has no token with less than this share of the likeliest one's probability
+OWN_PASSAGE = 120  # an answer of at least this length can be the passage of a later question
 
 
 class _RingLlama(TorchLlama):
@@ -49,8 +44,7 @@ class _RingLlama(TorchLlama):
         queries, keys, values = self.project(layer, normed, rotation)
         all_keys, all_values = write(index, keys, values)
         together = queries.squeeze(2).unflatten(1, (self.shape.num_kv_heads, -1))
-        assert mask is not None
-        mask = mask.expand(-1, *together.shape[1:3], -1)
+        mask = None if mask is None else mask.expand(-1, *together.shape[1:3], -1)
         attended = F.scaled_dot_product_attention(together, all_keys, all_values, attn_mask=mask)
         return F.linear(attended.flatten(1)[:, None], layer.output, layer.output_bias)
 
@@ -60,34 +54,37 @@ class Stream:
 
     Args:
         lean: The target.
-        prompts: What each conversation begins with, drawn at random.
+        prompts: Token ids of which each conversation begins with one, drawn at random.
+        then: What the target writes after it: a `TURN`, or an answer (`ANSWERING`).
         between: The template's tokens after a user turn.
         ends: The tokens that end a turn.
         rows: How many conversations are written at once.
     """
 
-    def __init__(self, lean: TorchLlama, prompts: Prompts, between: Sequence[int], ends: Sequence[int], rows: int) -> None:
+    def __init__(
+        self, lean: TorchLlama, prompts: list[list[int]], then: int, between: list[int], ends: Sequence[int], rows: int
+    ) -> None:
         self.model = _RingLlama(lean.shape, lean.weights, lean.rotary)
         self.rows, self.device = rows, lean.device
-        given, self.then = [*prompts.token_ids, list(between)], prompts.then
-        self.between, longest = len(prompts.token_ids), max(map(len, given))
-        self.ends, self.tables = self._tensor(list(ends)), self.model.rotary.up_to(MAX_STEPS)
-        self.given = self._tensor([ids + [0] * (longest - len(ids)) for ids in given])
-        self.lengths = self._tensor([len(ids) for ids in given])
+        given, self.then = [*prompts, between], then
+        if not all(prompts) or (then == TURN and not between):
+            raise TrainingError("--stream: the chat template has nothing before or after the user's words")
+        self.between, longest = len(prompts), max(map(len, given))
+        self.ends = torch.tensor(list(ends), dtype=torch.int64, device=self.device)
+        self.tables = self.model.rotary.up_to(MAX_STEPS)
+        self.given = torch.tensor([ids + [0] * (longest - len(ids)) for ids in given], device=self.device)
+        self.lengths = torch.tensor([len(ids) for ids in given], device=self.device)
         self.width = longest + len(between) + MAX_TURN * (self.then == TURN) + MAX_ANSWER + 8
         self.width += -self.width % 8  # attention under a mask wants multiples of 8
         ring = (lean.shape.num_layers, rows, lean.shape.num_kv_heads, self.width, lean.shape.head_dim)
         self.keys, self.values = (torch.zeros(ring, dtype=lean.dtype, device=self.device) for _ in range(2))
-        self.now = self._tensor([0])
+        self.now = torch.tensor([0], device=self.device)
         self.which = torch.randint(self.between, (rows,), device=self.device)  # the given tokens that a row reads
         self.read = torch.ones_like(self.which)  # how many of them
         self.doing, self.count, self.start = (torch.zeros_like(self.which) for _ in range(3))
         self.token, self.kind = self.given[self.which, 0], torch.full_like(self.which, FIRST)
         self.temperature = self._temperatures()
         self.written = torch.zeros(CHUNK, 2, rows, dtype=torch.int32, device=self.device)
-
-    def _tensor(self, values: Any) -> Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=self.device)
 
     def _temperatures(self) -> Tensor:
         """Half of the answers are greedy, an eighth are at 0.7, the others at 1."""
@@ -124,7 +121,7 @@ class Stream:
         logits = logits.float()
         turn = (doing == TURN)[:, None]
         temperature = torch.where(turn, 1.0, self.temperature[:, None])
-        least = logits.amax(-1, keepdim=True) + torch.log(torch.tensor(UNLIKELY))
+        least = logits.amax(-1, keepdim=True) + math.log(UNLIKELY)
         noise = torch.empty_like(logits).exponential_().log_()
         return torch.where(turn & (logits < least), -torch.inf, logits - temperature * noise).argmax(-1)
 
@@ -151,8 +148,12 @@ class Stream:
             state.copy_(new)
 
     def write(self, wanted: int, progress: Progress) -> Texts:
-        """Step until about so many answer tokens are written, or `MAX_STEPS` times; the conversations that have ended."""
-        again = self._captured() if self.device.type == "cuda" else self.step
+        """Step until about `wanted` answer tokens are written, or `MAX_STEPS` times; the conversations that have ended."""
+        on_device = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+        with on_device:
+            return self._written(self._captured() if self.device.type == "cuda" else self.step, wanted, progress)
+
+    def _written(self, again: Callable[[], None], wanted: int, progress: Progress) -> Texts:
         found, done = list[Tensor](), -self.rows * MAX_ANSWER  # what unfinished conversations may hold
         while done < wanted and int(self.now) < MAX_STEPS:
             for _ in range(CHUNK - int(self.now) % CHUNK):
@@ -164,7 +165,7 @@ class Stream:
         tokens, kinds = torch.cat(found).permute(1, 2, 0)
         return whole_conversations(tokens, kinds == ANSWER, kinds == FIRST)
 
-    def _captured(self) -> Any:
+    def _captured(self) -> Callable[[], None]:
         """The step as a graph, after two that are computed as usual."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -179,40 +180,38 @@ class Stream:
 
 
 def stream(pair: Any, template: Template | None, passages: Sequence[list[int]], wanted: int, rows: int, seed: int) -> Texts:
-    """Conversations with so many answer tokens in all: user turns that the target begins itself, then, with passages, a seventh
-    about those and about its own answers. A base target continues the passages."""
-    lean = torch_forward(pair.target)
+    """Conversations with `wanted` answer tokens in all: user turns that the target begins itself; with passages, a seventh is
+    about those and about its own answers. A base target continues the passages. Raises a `TrainingError` if the target cannot
+    write them."""
+    lean = getattr(pair.target._forward, "lean", pair.target._forward)  # without CUDA graphs
     ends, chooser = pair.target.eos_token_ids, random.Random(seed)
     torch.manual_seed(seed)
     progress = Progress("data", wanted, "answer tokens")
 
-    def written(prompts: Prompts, count: int, rows: int) -> Texts:
+    def written(prompts: list[list[int]], then: int, count: int, rows: int) -> Texts:
         found, between = list[Texts](), template.between if template else []
         while (done := sum(int(texts.answers.sum()) for texts in found)) < count:
-            found.append(Stream(lean, prompts, between, ends, rows).write(count - done, progress))
+            try:
+                found.append(Stream(lean, prompts, then, between, ends, rows).write(count - done, progress))
+            except torch.OutOfMemoryError:
+                raise TrainingError(f"--stream {rows}: the memory of {lean.device} is too small for this many rows") from None
+            if not len(found[-1].lengths):
+                raise TrainingError(f"--stream: the target's answers have fewer than {MIN_ANSWER} tokens")
         return joined(found)
 
     if template is None:
-        texts = written(Prompts([passage[:32] for passage in passages], ANSWERING), wanted, rows)
+        texts = written([passage[:32] for passage in passages], ANSWERING, wanted, rows)
     else:
         encode = pair.tokenizer
         openings = [list(encode(text, add_special_tokens=False).input_ids) for text in (*[""] * len(OPENINGS), *OPENINGS)]
         share = wanted * 6 // 7 if passages else wanted
-        texts = written(Prompts([[*template.before, *opening] for opening in openings], TURN), share, rows)
+        texts = written([[*template.before, *opening] for opening in openings], TURN, share, rows)
         if passages:
-            own = [answer for answer in texts.answers_of(4 * len(passages)) if len(answer) >= OWN_PASSAGE]
+            some = map(texts.conversation, range(min(len(texts.lengths), 4 * len(passages))))
+            own = [answer for tokens, answers in some if len(answer := tokens[answers][:-1].tolist()) >= OWN_PASSAGE]
             about = [encode.decode(chooser.choice(source)) for source in (passages, own or passages) for _ in passages]
             asked = [encode(chooser.choice(PASSAGE_TASKS).format(text), add_special_tokens=False).input_ids for text in about]
             prompts = [[*template.before, *ids, *template.between] for ids in asked]
-            texts = joined([texts, written(Prompts(prompts, ANSWERING), wanted - share, max(1, rows // 2))])
-    progress.finish()
+            texts = joined([texts, written(prompts, ANSWERING, wanted - share, max(1, rows // 2))])
+    progress.print()
     return texts
-
-
-def torch_forward(target: Any) -> TorchLlama:
-    """The target's forward in torch. Raises a `TrainingError` for a target that has none."""
-    forward = getattr(target, "_forward", None)
-    lean = getattr(forward, "lean", forward)
-    if not isinstance(lean, TorchLlama):
-        raise TrainingError(f"--stream: {type(target).__name__} is not computed by our torch executor for the Llama family")
-    return lean

@@ -1,16 +1,19 @@
 """Conversations of which only tokens are kept: what a drafter reads and learns is computed by the target while training."""
 
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from train.batches import HELD_OUT, HELD_OUT_BATCHES, Batch
 from train.data import LIKELIEST
+from train.errors import TrainingError
 
 MIN_ANSWER = 8  # fewest answer tokens of a conversation
 POOL = 32_768  # conversations that are sorted by length together
@@ -25,21 +28,18 @@ class Texts:
     starts: Tensor
     lengths: Tensor
 
-    def save(self, path: Path) -> None:
-        """Write a file, whole or not at all."""
-        save_file(vars(self), partial := path.with_suffix(".partial"))
-        partial.replace(path)
-
     @classmethod
     def load(cls, path: Path) -> "Texts":
-        """Read what `save` wrote."""
-        return cls(**load_file(path))
+        """Read a file with these tensors."""
+        try:
+            return cls(**load_file(path))
+        except (SafetensorError, TypeError) as error:
+            raise TrainingError(f"{path} is damaged: {error}; remove it to write conversations again") from None
 
-    def answers_of(self, count: int) -> list[list[int]]:
-        """The answers of up to `count` conversations, without their last token, which may end the turn."""
-        pairs = zip(self.starts[:count].tolist(), self.lengths[:count].tolist(), strict=True)
-        slices = [slice(start, start + length) for start, length in pairs]
-        return [self.tokens[part][self.answers[part]][:-1].tolist() for part in slices]
+    def conversation(self, number: int) -> tuple[Tensor, Tensor]:
+        """Tokens of one conversation, and which are the answer's."""
+        part = slice(start := int(self.starts[number]), start + int(self.lengths[number]))
+        return self.tokens[part], self.answers[part]
 
 
 def whole_conversations(tokens: Tensor, answers: Tensor, first: Tensor) -> Texts:
@@ -72,8 +72,11 @@ class TextData:
         self.texts, self.target, self.layers = texts, target, list(layers)
         self.device = target.device
         self.tokens, self.answers, self.starts = (x.to(self.device) for x in (texts.tokens, texts.answers, texts.starts))
+        # Conversations with the same prompt are all held out, or none is.
         numbers = torch.arange(len(texts.lengths))
-        held_out = numbers % HELD_OUT == HELD_OUT - 1
+        held_out = torch.tensor([zlib.crc32(bytes(str(self._prompt(n)), "ascii")) % HELD_OUT == 0 for n in numbers.tolist()])
+        if held_out.all() or not held_out.any():
+            held_out = numbers == len(numbers) - 1
         self.for_training, self.kept_out = numbers[~held_out], numbers[held_out]
 
     def training(self, batch_tokens: int, seed: int) -> Iterator[Batch]:
@@ -86,19 +89,25 @@ class TextData:
 
     def held_out(self, batch_tokens: int) -> Iterator[Batch]:
         """See `Data`."""
-        yield from map(self._batch, self._groups(self.kept_out, batch_tokens)[:HELD_OUT_BATCHES])
+        groups = self._groups(self.kept_out, batch_tokens)
+        order = torch.randperm(len(groups), generator=torch.Generator().manual_seed(0))
+        yield from (self._batch(groups[index]) for index in order[:HELD_OUT_BATCHES].tolist())
 
     def frequencies(self, vocab_size: int) -> Tensor:
         """See `Data`."""
-        return torch.bincount(self.texts.tokens[self.texts.answers].long(), minlength=vocab_size).float()
+        of_training = torch.ones(len(self.texts.lengths), dtype=torch.bool).index_fill_(0, self.kept_out, False)
+        counted = self.texts.answers & of_training.repeat_interleave(self.texts.lengths)
+        return torch.bincount(self.texts.tokens[counted].long(), minlength=vocab_size).float()
 
     def prompts(self) -> list[list[int]]:
         """See `Data`."""
-        found = []
-        for number in self.kept_out[:100].tolist():
-            part = slice(start := int(self.texts.starts[number]), start + int(self.texts.lengths[number]))
-            found.append(self.texts.tokens[part][: int(self.texts.answers[part].int().argmax())].tolist())
-        return found
+        return [self._prompt(number) for number in self.kept_out.tolist()]
+
+    def _prompt(self, number: int) -> list[int]:
+        """A conversation up to its answer."""
+        tokens, answers = self.texts.conversation(number)
+        prompt: list[int] = tokens[: int(answers.int().argmax())].tolist()
+        return prompt
 
     def _groups(self, numbers: Tensor, batch_tokens: int) -> list[Tensor]:
         """Conversations of similar lengths, at most so many tokens with padding."""

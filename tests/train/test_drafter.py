@@ -13,6 +13,8 @@ from transformers import (
     Gemma3TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedModel,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -23,8 +25,8 @@ from tests.tokenizers_of_tests import byte_level
 from train.__main__ import main
 from train.batches import read_part
 from train.data import chat_template, parts
-from train.stream import Stream, stream
-from train.texts import Texts
+from train.stream import ANSWERING, TURN, Stream, stream
+from train.texts import TextData, Texts
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1,
@@ -39,6 +41,8 @@ def target(family: str) -> PreTrainedModel:
     shape = SHAPE | {"vocab_size": len(byte_level())}
     if family == "gemma":
         return Gemma3ForCausalLM(Gemma3TextConfig(**shape, sliding_window=16))
+    if family == "mistral":
+        return MistralForCausalLM(MistralConfig(**shape, sliding_window=16))
     return LlamaForCausalLM(LlamaConfig(**shape)) if family == "llama" else Qwen3ForCausalLM(Qwen3Config(**shape))
 
 
@@ -116,37 +120,63 @@ def streamed(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
     return command(folder, work, out, "--stream", "16", "--kind", "head", *more)
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen"])
+@pytest.mark.parametrize("family", ["llama", "qwen", "mistral"])
 def test_a_stream_of_conversations_is_what_the_target_writes(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows begin conversations one after another in a ring of places; the greedy answers are those of transformers."""
+    """Rows begin conversations one after another in a ring of places; the greedy answers are those of transformers, and what
+    is learned is the distribution there."""
     monkeypatch.setattr("train.stream.MAX_ANSWER", 12)
     monkeypatch.setattr("train.stream.MAX_TURN", 10)
     monkeypatch.setattr(Stream, "_temperatures", lambda self: torch.zeros(self.rows))
     pair = load_pair(saved(family, tmp_path / "target"), executor="torch", device="cpu")
     texts = stream(pair, chat_template(pair.tokenizer), [[70, 71, 72] * 20], 600, 5, 0)
     model, kinds = AutoModelForCausalLM.from_pretrained(tmp_path / "target"), set()
-    for start, length in zip(texts.starts.tolist(), texts.lengths.tolist(), strict=True):
-        tokens, answers = texts.tokens[start : start + length].long(), texts.answers[start : start + length]
+    for tokens, answers in map(texts.conversation, range(len(texts.lengths))):
         begin = int(answers.int().argmax())
         assert answers[begin:].all()
-        found = model.generate(tokens[None, :begin], do_sample=False, max_new_tokens=length - begin)[0]
-        assert found[:length].tolist() == tokens.tolist()
+        found = model.generate(tokens[None, :begin].long(), do_sample=False, max_new_tokens=len(tokens) - begin)[0]
+        assert found[: len(tokens)].tolist() == tokens.tolist()
         kinds.add(begin > 60)
     assert kinds == {True, False}  # about passages, and turns of its own
     assert len(texts.lengths) > 20
+    data = TextData(texts, pair.target, [1])
+    batch = next(data.training(512, 0))
+    with torch.no_grad():
+        seen = torch.softmax(model(batch.tokens).logits, -1)[batch.rows, batch.positions + 1]
+    assert torch.allclose(batch.top_probs, seen.gather(-1, batch.top_ids), atol=1e-4)
+    assert not {*map(tuple, data.prompts())} & {tuple(data._prompt(n)) for n in data.for_training.tolist()}
 
 
-def test_a_head_learns_from_a_stream_of_conversations_which_is_written_once(llama: tuple[Path, Path], tmp_path: Path) -> None:
-    folder, found, written = llama[0], [], set()
+def test_a_stream_draws_from_the_targets_distribution(llama: tuple[Path, Path]) -> None:
+    target: Any = load_pair(llama[0], executor="torch", device="cpu").target
+    torch.manual_seed(0)
+    rows = Stream(target._forward, [[5]], ANSWERING, [], [0], 4_000)
+    logits, temperature = torch.tensor([2.0, 1.0, 0.0, -9.0]), rows.temperature
+    assert [round(float((temperature == t).float().mean()), 1) for t in (0, 0.7, 1)] == [0.5, 0.1, 0.4]
+    for doing, where, wanted in (
+        (ANSWERING, temperature == 0, torch.tensor([1.0, 0, 0, 0])),
+        (ANSWERING, temperature == 1, torch.softmax(logits, -1)),
+        (TURN, temperature >= 0, torch.softmax(torch.tensor([2.0, 1.0, 0.0, -torch.inf]), -1)),
+    ):
+        chosen = rows._chosen(logits.expand(4_000, -1), torch.full((4_000,), doing))[where]
+        assert torch.allclose(torch.bincount(chosen, minlength=4) / len(chosen), wanted, atol=0.05)
+
+
+def test_a_head_learns_from_a_stream_of_conversations_which_is_written_once(
+    llama: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, found, written, work = llama[0], [], set(), tmp_path / "work"
     for updates in ("1", "250"):
-        assert main(streamed(folder, tmp_path / "work", tmp_path / updates, "--updates", updates)) == 0
-        (tmp_path / "work" / "head.pt").unlink()
+        assert main(streamed(folder, work, tmp_path / updates, "--updates", updates)) == 0
+        (work / "head.pt").unlink()
         found.append(accepted(folder, head=tmp_path / updates))
-        written.add((tmp_path / "work" / "texts.safetensors").stat().st_mtime_ns)
+        written.add((work / "texts.safetensors").stat().st_mtime_ns)
     assert found[1] > found[0] + 0.1
     assert len(written) == 1
+    (work / "texts.safetensors").write_bytes(b"damaged")
+    assert main(streamed(folder, work, tmp_path / "head")) == 2
+    assert "texts.safetensors is damaged" in capsys.readouterr().err
 
 
 def test_a_base_target_continues_passages_in_a_stream(tmp_path: Path) -> None:
@@ -154,8 +184,13 @@ def test_a_base_target_continues_passages_in_a_stream(tmp_path: Path) -> None:
     text.write_text("The little fox lived in the forest with her mother. " * 200, encoding="utf-8")
     assert main(streamed(folder, tmp_path / "work", tmp_path / "head", "--updates", "1", "--text", str(text))) == 0
     texts = Texts.load(tmp_path / "work" / "texts.safetensors")
-    assert texts.answers.sum() > 4000
+    assert texts.answers.sum() >= 6000
     assert not texts.answers[:30].any()
+
+
+def test_only_targets_of_our_torch_executor_stream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(streamed(saved("gemma", tmp_path / "target"), tmp_path / "work", tmp_path / "head")) == 2
+    assert "model_type is gemma3_text, not one of llama" in capsys.readouterr().err
 
 
 def test_data_is_what_the_target_computes(llama: tuple[Path, Path], tmp_path: Path) -> None:
@@ -204,7 +239,7 @@ def test_the_exported_head_has_the_public_layout(llama: tuple[Path, Path], tmp_p
         (["--given", "missing.jsonl"], "missing.jsonl"),
         (["--kind", "tree"], "invalid choice: 'tree'"),
         (["--kind", "block", "--layers", "0", "1"], "--layers 0: a block drafter reads states after a layer"),
-        (["--stream", "4", "--given", "some.jsonl"], "--given: --stream has no use for it"),
+        (["--stream", "4", "--given", "some.jsonl"], "argument --given: not allowed with argument --stream"),
         (["--answer-tokens", "0"], "must be a positive whole number"),
     ],
 )
