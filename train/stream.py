@@ -53,7 +53,7 @@ class Stream:
     """`rows` conversations at once.
 
     Args:
-        lean: The target.
+        lean: The target's forward, without CUDA graphs.
         prompts: Token ids of which each conversation begins with one, drawn at random.
         then: What the target writes after it: a `TURN`, or an answer (`ANSWERING`).
         between: The template's tokens after a user turn.
@@ -84,7 +84,7 @@ class Stream:
         self.doing, self.count, self.start = (torch.zeros_like(self.which) for _ in range(3))
         self.token, self.kind = self.given[self.which, 0], torch.full_like(self.which, FIRST)
         self.temperature = self._temperatures()
-        self.written = torch.zeros(CHUNK, 2, rows, dtype=torch.int32, device=self.device)
+        self.recent = torch.zeros(CHUNK, 2, rows, dtype=torch.int32, device=self.device)  # tokens and kinds
 
     def _temperatures(self) -> Tensor:
         """Half of the answers are greedy, an eighth are at 0.7, the others at 1."""
@@ -95,7 +95,7 @@ class Stream:
     def step(self) -> None:
         """Every row reads its token and chooses the next one; nothing waits for the host."""
         now, slot = self.now, self.now % self.width
-        self.written.index_copy_(0, now % CHUNK, torch.stack([self.token, self.kind])[None].int())
+        self.recent.index_copy_(0, now % CHUNK, torch.stack([self.token, self.kind])[None].int())
         age = (slot - torch.arange(self.width, device=self.device)) % self.width
         seen = age <= (now - self.start)[:, None]
         masks: dict[int | None, Tensor | None] = {
@@ -151,14 +151,14 @@ class Stream:
         """Step until about `wanted` answer tokens are written, or `MAX_STEPS` times; the conversations that have ended."""
         on_device = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
         with on_device:
-            return self._written(self._captured() if self.device.type == "cuda" else self.step, wanted, progress)
+            return self._collect(self._captured() if self.device.type == "cuda" else self.step, wanted, progress)
 
-    def _written(self, again: Callable[[], None], wanted: int, progress: Progress) -> Texts:
+    def _collect(self, again: Callable[[], None], wanted: int, progress: Progress) -> Texts:
         found, done = list[Tensor](), -self.rows * MAX_ANSWER  # what unfinished conversations may hold
         while done < wanted and int(self.now) < MAX_STEPS:
             for _ in range(CHUNK - int(self.now) % CHUNK):
                 again()
-            found.append(self.written.clone().cpu())
+            found.append(self.recent.clone().cpu())
             new = int((found[-1][:, 1] == ANSWER).sum())
             done += new
             progress.add(new)
