@@ -22,8 +22,9 @@ def given(draft: float, verify: Sequence[float] = (1.0,)) -> CostTable:
 
 
 def estimated(draft_size: str, target_size: str, verify: Sequence[float] = (1.0,)) -> CostTable:
-    """Estimated costs, if a forward takes the time of reading its weights, as it does over few tokens. Sizes are parameters that
-    a forward reads, such as "0.6B"; for a mixture of experts the active ones. Raises `ValueError` if one is invalid."""
+    """Estimated costs, if a forward takes the time of reading its weights, as it does over few tokens. Sizes are the
+    parameters that a forward reads, such as "0.6B"; for a mixture of experts the active ones. Raises `ValueError` if one is
+    invalid."""
     return given(parameters(draft_size) / parameters(target_size), verify)
 
 

@@ -2,7 +2,6 @@
 response (before 9155cf0e6eff in `tokenizer_manager.py`, c60799d0eb1b; its counters were renamed twice).
 """
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_tok
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 INTERVAL = 40  # forwards that one line covers (`--decode-log-interval`)
+_MOST = 256  # the largest window that is tried
 _HALF, _EXACT = 0.005, 1e-4  # rounding errors of two decimals, and of gauges that were not rounded
 
 
@@ -153,9 +153,9 @@ def _width(lines: Sequence[_Line], stated: Sequence[int], meaning: int | None = 
     reports = [(line.running, line.length, line.rate) for line in lines if line.rate is not None]
     if len(reports) < len(lines):
         return (stated[0], None, "The window is from the server's arguments.") if stated else (None, None, "")
-    ranges = [_range(reports, own, half) for own in (0, 1)]
-    for words, (low, high) in zip(_MEANINGS, ranges, strict=True):
-        if found := [k for k in stated if low <= k <= high]:
+    fitting = [[k for k in range(1, _MOST + 1) if _fits(k, own, reports, half)] for own in (0, 1)]
+    for words, ks in zip(_MEANINGS, fitting, strict=True):
+        if found := [k for k in stated if k in ks]:
             return found[0], None, f"{words}: this fits the window in the server's arguments."
     weighted_rate = sum(running * rate for running, _, rate in reports)
     if not weighted_rate:
@@ -165,7 +165,7 @@ def _width(lines: Sequence[_Line], stated: Sequence[int], meaning: int | None = 
         whole = abs(means[meaning] - round(means[meaning])) < 0.1
         width = float(max(round(means[meaning]), 1)) if whole else means[meaning]
         return width, None, f"{_MEANINGS[meaning]}: its HELP line states this."
-    new, old = (_whole_number_in(*bounds, near) for bounds, near in zip(ranges, means, strict=True))
+    new, old = (min(ks, key=lambda k, near=near: abs(k - near), default=None) for ks, near in zip(fitting, means, strict=True))
     if new is not None and old is not None and new != old:
         return new, old, _UNDECIDED
     if new is None and old is None:
@@ -173,18 +173,13 @@ def _width(lines: Sequence[_Line], stated: Sequence[int], meaning: int | None = 
     return new or old, None, f"{_MEANINGS[new is None]}: only this gives a whole number of draft tokens."
 
 
-def _range(lines: Sequence[tuple[float, float, float]], own: int, half: float) -> tuple[float, float]:
-    """Least and largest k that fit all lines within rounding, where rate = (accepted + own) ÷ (k + own)."""
-    rounding = 1e-9
-    lows = [(max(length - 1 - half, 0.0) + own) / (rate + half) - own for _, length, rate in lines]
-    highs = [(length - 1 + half + own) / (rate - half) - own if rate > half else math.inf for _, length, rate in lines]
-    return max(lows) - rounding, min(highs) + rounding
-
-
-def _whole_number_in(low: float, high: float, near: float) -> int | None:
-    """The positive whole number in a range nearest to `near`; None if there is none."""
-    least = max(math.ceil(low), 1)
-    return None if least > high else int(min(max(round(near), least), high))
+def _fits(k: int, own: int, reports: Sequence[tuple[float, float, float]], half: float) -> bool:
+    """Whether a window agrees with all reports within rounding, where rate = (accepted + own) ÷ (k + own)."""
+    return all(
+        (rate - half) * (k + own) - 1e-9 <= length - 1 + half + own
+        and max(length - 1 - half, 0.0) + own <= (rate + half) * (k + own) + 1e-9
+        for _, length, rate in reports
+    )
 
 
 def read_meta_info(text: str) -> Reading | None:

@@ -11,9 +11,7 @@ from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
-from naive_speculate.doctor.reading import (
-    ROUNDING, Format, Part, Reading, category, judged_of, mean, numbers_in, rates_of, ratio,
-)  # fmt: skip
+from naive_speculate.doctor.reading import ROUNDING, Format, Part, Reading, category, judged_of, mean, numbers_in, rates_of
 
 _LOG = Format(
     "vLLM", "log line “SpecDecoding metrics”", "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
@@ -53,7 +51,7 @@ def read_v0_log(text: str) -> Reading | None:
     if not (found := _LINE_V0.findall(text)):
         return None
     k, drafted, emitted = map(int, found[-1])
-    steps = ratio(drafted, k) or 0.0
+    steps = drafted / k if k else 0.0
     derived = ("The steps are derived from the draft tokens and the window, the accepted tokens from the emitted ones.",)
     return _LOG_V0.total([Part(round(emitted - steps), drafted, steps)], derived=derived)
 

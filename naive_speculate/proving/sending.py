@@ -30,14 +30,13 @@ class Run:
         self.server, self.settings, self.record = server, settings, record
         self.max_requests, self.max_seconds = max_requests, max_seconds
         self.cost = Cost()
-        self._lock, self._stop, self._began = threading.Lock(), threading.Event(), 0.0
+        self._lock, self._stop, self._began = threading.Lock(), threading.Event(), time.monotonic()
 
     def __call__(self, progress: Progress) -> Cost:
         """Send them and show the progress. Raises `ServerError` if a request fails three times."""
         planned = list(requests(self.settings))
         left = [request for request in planned if request.number not in self.record.answers]
         bar = progress.add_task("requests", total=len(planned), completed=len(planned) - len(left))
-        self._began = time.monotonic()
         try:
             for way, group in groupby(left, key=lambda request: request.way):
                 pool = ThreadPoolExecutor(way.concurrency)
