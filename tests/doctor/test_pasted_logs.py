@@ -83,7 +83,6 @@ SEEN = {  # each kind, one log, the fault that must come first
     ),
     "SGLang's log, almost zero": ("Decode batch, #running-req: 1, accept len: 1.03\n", "near_zero"),
     "llama.cpp's steps, another tokenizer": (llama_steps([0] * 40 + [1] + [0] * 40), "near_zero"),
-    "a low first index": (vllm_line([0.3, 0.2, 0.15]), "mismatch"),
     "a mixture of experts": (
         bench(tpot=8.1) + bench(tpot=9.5, drafts=drafts([0.87, 0.7, 0.6]), name="Qwen/Qwen3-30B-A3B"),
         "no_speedup experts",
@@ -181,19 +180,6 @@ def test_a_window_that_is_decoded_again_is_no_second_step(levels):
     assert any("full length is unknown" in line for line in reading.unknown) == ("I" not in levels)
 
 
-def test_llamacpps_other_lines_of_a_step():
-    assert (
-        read("accepted 3/16 draft tokens, the last target token is: (5)\naccepted 0/0 draft tokens, the last\n").num_steps == 1
-    )
-    unknown = read(
-        "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\naccepted 0/0 draft tokens, new n_tokens = 742\n"
-    )
-    assert (unknown.num_steps, unknown.num_draft_tokens, unknown.accepted_per_step) == (2, None, 5.5)
-    assert read("accepted 2/3 draft tokens, new n_past = 9\n").course[0].position == 9
-    with pytest.raises(ValueError, match="4 accepted of 3 drafted in one step"):
-        read("accepted 4/3 draft tokens\n")
-
-
 def test_the_gauges_of_sglang_mean_what_their_help_says():
     found = diagnose(read(samples.SGLANG_GAUGES))
     assert (found.num_draft_tokens, found.draft_acceptance_rate, found.reading.requests_running) == (3, pytest.approx(0.6), 4)
@@ -230,30 +216,6 @@ def test_a_saved_benchmark_is_the_printed_one():
     counts = {"num_drafts": 1000, "draft_tokens": 3000, "accepted_tokens": 1300, "acceptance_length": 2.3}
     saved = {f"spec_decode_{name}": value for name, value in counts.items()} | rates
     assert read(json.dumps(saved)) == read(samples.VLLM_BENCH)
-
-
-def test_a_shortened_summary_is_read_too():
-    text = "Acceptance rate (%): 68.81\nAcceptance length: 3.06\nPosition 0: 76.56\nPosition 1: 68.76\nPosition 2: 61.10\n"
-    found = diagnose(read(text))
-    assert (found.num_draft_tokens, found.mean_acceptance_length, len(found.conditional)) == (3, 3.06, 3)
-    first = "mean acceptance length: 2.15\n" + "".join(
-        f"acceptance at token {i}:{r}\n" for i, r in enumerate((0.56, 0.44, 0.15))
-    )
-    assert diagnose(read(first)).unconditional == (0.56, 0.44, 0.15)
-    assert read(text.replace("Position", "  Position") + text).rates == pytest.approx((0.7656, 0.6876, 0.611))
-
-
-BEFORE = ["vllm-1  | ", "\x1b[36mvllm\x1b[0m | ", "2026-08-04T20:51:08.123Z ", "> ", "INFO:root:", "[bench] ", "\t", "INFO "]
-
-
-@pytest.mark.parametrize("name", [name for name in vars(samples) if name.isupper() and "{" not in getattr(samples, name)[:3]])
-@pytest.mark.parametrize("before", BEFORE)
-def test_containers_times_and_colours_before_a_line_change_nothing(name, before):
-    text = getattr(samples, name)
-    if "# HELP" in text and before.endswith(("INFO ", "root:")):
-        return  # Prometheus text is not in logs
-    assert read("".join(before + line for line in text.splitlines(keepends=True))) == read(text)
-    assert read(text.replace("\n", "\r\n")) == read(text)
 
 
 def test_words_before_a_label_change_its_meaning():
