@@ -11,8 +11,8 @@ from naive_speculate.doctor.fading import Stretch, drop, fade
 from tests import engine_samples as samples
 
 
-def faults(text: str, **options) -> dict[str, str]:
-    return {suspect.name: suspect.words for suspect in diagnose(read(text), **options).suspects}
+def faults(text: str) -> list[str]:
+    return [suspect.name for suspect in diagnose(read(text)).suspects]
 
 
 def bench(*, tpot: float, running: int = 1, drafts: str = "", name: str = "m") -> str:
@@ -111,10 +111,7 @@ SEEN = {  # each kind, one log, the fault that must come first
 @pytest.mark.parametrize("kind", SEEN)
 def test_a_fault_is_recognised_in_its_log(kind):
     text, names = SEEN[kind]
-    found = list(faults(text))
-    assert found[: len(names.split())] == names.split()
-    for suspect in diagnose(read(text)).suspects:
-        assert suspect.next
+    assert faults(text)[: len(names.split())] == names.split()
 
 
 @pytest.mark.parametrize(
@@ -129,7 +126,7 @@ def test_a_fault_is_recognised_in_its_log(kind):
     ],
 )
 def test_healthy_logs_show_none_of_these(text):
-    assert not faults(text).keys() & {"drops_to_zero", "fades", "near_zero", "no_speedup", "draft_cost"}
+    assert not {*faults(text)} & {"drops_to_zero", "fades", "near_zero", "no_speedup", "draft_cost"}
 
 
 def test_chance_is_seldom_taken_for_a_fault():
@@ -141,14 +138,11 @@ def test_chance_is_seldom_taken_for_a_fault():
     assert found <= 12  # 3% of 400
 
 
-def test_measured_speeds_may_be_given():
-    reading = read(samples.VLLM_BENCH)
-    assert diagnose(reading).measured_speedup is None
-    text = bench(tpot=8.0) + bench(tpot=10.0, drafts=drafts([0.9, 0.8]))
-    found = diagnose(read(text))
+def test_a_measured_speedup_is_compared_with_the_tokens_per_step():
+    assert diagnose(read(samples.VLLM_BENCH)).measured_speedup is None
+    found = diagnose(read(bench(tpot=8.0) + bench(tpot=10.0, drafts=drafts([0.9, 0.8]))), given(0.05))
     assert found.measured_speedup == pytest.approx(0.8)
     assert "as long as 3.38 plain tokens" in found.suspects[0].words
-    assert "no_speedup" in faults(text, costs=given(0.05))
 
 
 def test_a_step_is_counted_once_however_often_it_is_printed():
@@ -238,14 +232,6 @@ def test_words_before_a_label_change_its_meaning():
 def test_a_mixture_of_experts_is_known_by_its_name(name, words):
     assert words in read(f"{name}\n{samples.VLLM_BENCH}").experts
     assert bool(read(f"{name}\n{samples.VLLM_BENCH}").experts) == bool(words)
-
-
-@pytest.mark.parametrize(
-    "text", ["id 1 |" * 16_000, "1" * 100_000, "[" * 100_000 + "drafts: 1\nposition 0: 12", "vllm:" * 20_000, "a " * 50_000]
-)
-def test_long_lines_without_a_format_are_refused(text):
-    with pytest.raises(ValueError, match="none of the supported formats"):
-        read(text)
 
 
 @pytest.mark.parametrize(
