@@ -10,8 +10,7 @@ from rich.text import Text
 
 from naive_speculate.goodness import POWER
 from naive_speculate.proving.evidence import ERROR_RATE, NEAR_TIE, Finding, Greedy
-from naive_speculate.proving.plan import Settings
-from naive_speculate.proving.sending import Cost
+from naive_speculate.proving.plan import Cost, Settings
 from naive_speculate.tables import table
 from naive_speculate.text import visible
 
