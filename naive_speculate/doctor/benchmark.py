@@ -106,7 +106,7 @@ def _printed(text: str) -> Iterator[_Block]:
 def _saved(text: str) -> Iterator[_Block]:
     for found, _ in objects(text, ("spec_decode_acceptance_length", "mean_tpot_ms")):
         figures = {name: found[key] for key, name in _NAMES.items() if isinstance(found.get(key), int | float)}
-        rates = found.get("spec_decode_per_position_acceptance_rates")
+        rates = found.get("spec_decode_per_position_acceptance_rates") or []
         known = isinstance(rates, list) and all(isinstance(rate, int | float) for rate in rates)
         yield _Block(figures, list(map(float, rates)) if known else [])
 

@@ -52,7 +52,7 @@ def decoded(data: bytes) -> str:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error):
             raise ValueError("the text is compressed by gzip and damaged, or was not copied in full") from None
-    encoding = json.detect_encoding(data)
+    encoding: str = json.detect_encoding(data)
     if encoding not in ("utf-16", "utf-32"):  # these have marks; otherwise it looks at four bytes only
         sample = data[: min(4096, len(data) // 4 * 4)]
         zeros = tuple(sample[byte::4].count(0) * 8 > len(sample) for byte in range(4))  # more than half of them

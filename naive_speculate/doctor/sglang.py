@@ -165,7 +165,8 @@ def _width(lines: Sequence[_Line], stated: Sequence[int], meaning: int | None = 
         whole = abs(means[meaning] - round(means[meaning])) < 0.1
         width = float(max(round(means[meaning]), 1)) if whole else means[meaning]
         return width, None, f"{_MEANINGS[meaning]}: its HELP line states this."
-    new, old = (min(ks, key=lambda k, near=near: abs(k - near), default=None) for ks, near in zip(fitting, means, strict=True))
+    nearest = [min(((abs(k - near), k) for k in ks), default=None) for ks, near in zip(fitting, means, strict=True)]
+    new, old = (None if found is None else found[1] for found in nearest)
     if new is not None and old is not None and new != old:
         return new, old, _UNDECIDED
     if new is None and old is None:
