@@ -153,8 +153,8 @@ def compare(
     chat: bool = False,
     greedy: bool = False,
 ) -> Difference:
-    """`differ` with a target that is loaded already, in float32 and in half precision; `prompt` is not empty. Raises `ValueError`
-    if the target has no tokenizer, or not the chat template, or takes fewer tokens."""
+    """`differ` with a target that is loaded already, in float32 and in half precision; `prompt` is not empty. Raises
+    `ValueError` if the target has no tokenizer, or not the chat template, or takes fewer tokens."""
     if a == b:
         return _SAME
     if full.pair.tokenizer is None:
