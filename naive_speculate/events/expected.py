@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from naive_speculate.events.event import Event, EventKind
-from naive_speculate.theory import expected_tokens
 
 _NO_DIFFERENCE = 0.005
 
@@ -49,10 +48,6 @@ class ExpectedAcceptance:
         if not self.one_by_one or self.variance <= 0:
             return None
         return (self.kept - self.expected) / math.sqrt(self.variance)
-
-    def expected_tokens(self, k: int) -> float:
-        """Mean tokens of a step with k such draft tokens: equation 1 of Leviathan et al. 2023."""
-        return expected_tokens(self.alpha, k)
 
     def __str__(self) -> str:
         """One sentence."""
@@ -117,12 +112,9 @@ class DraftSamplingRates:
     def __str__(self) -> str:
         """One sentence."""
         rates = {"sampled": self.sampled, "argmax": self.argmax}
-        other = "argmax" if self.used == "sampled" else "sampled"
-        stated = (
-            f"{self.used} drafts are accepted {rates[self.used]:.0%} of the time, {other} drafts would be {rates[other]:.0%}"
-        )
+        own, other = rates.pop(self.used), rates.popitem()
         better = "no difference" if self.better is None else f"{self.better} drafts are better here"
-        return f"{stated}: {better}"
+        return f"{self.used} drafts are accepted {own:.0%} of the time, {other[0]} drafts would be {other[1]:.0%}: {better}"
 
 
 def draft_sampling_rates(events: Iterable[Event]) -> DraftSamplingRates | None:

@@ -86,10 +86,8 @@ class _Watched(Batch):
 
     def propose(self, rows: Sequence[SequenceState]) -> Proposal:
         before, self.source.drafting = len(self.source.asked), True
-        try:
-            draft = super().propose(rows)
-        finally:
-            self.source.drafting = False
+        draft = super().propose(rows)
+        self.source.drafting = False
         if draft.probs is not None and len(self.source.asked) == before and draft.lengths[0]:
             stated = pick(draft.probs, draft.token_ids)[0, : draft.lengths[0]]
             if bool((stated < 1 - 1e-6).any()):
@@ -98,10 +96,9 @@ class _Watched(Batch):
 
     def propose_tree(self, row: SequenceState) -> Tree | None:
         self.source.drafting = True
-        try:
-            return super().propose_tree(row)
-        finally:
-            self.source.drafting = False
+        tree = super().propose_tree(row)
+        self.source.drafting = False
+        return tree
 
 
 class Path:

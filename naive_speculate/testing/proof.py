@@ -1,10 +1,14 @@
 """`prove_lossless`: exact enumeration of any verifier or drafter."""
 
 import math
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import product
+from operator import attrgetter
 from typing import Any, cast
 
 import torch
@@ -110,6 +114,46 @@ def prove_lossless(
         if drafter is not None:
             drafters = [_drafter(drafter, registered)]
         return _prove(cases, list(product(strategies, drafters)), tolerance)
+
+
+def prove(name: str) -> Proof:
+    """Prove a part by name: a registered verifier or drafter, or `MODULE:NAME`, importable from the current directory.
+
+    A function is proved as a rejection sampler. Raises `ValueError` if it does not exist, or is neither.
+    """
+    if ":" not in name:
+        if name not in VERIFIERS and name not in DRAFTERS:
+            raise ValueError(f"prove takes MODULE:NAME or one of {', '.join([*VERIFIERS, *DRAFTERS])}, got {name!r:.80}")
+        return prove_lossless(verifier=name) if name in VERIFIERS else prove_lossless(drafter=name)
+    found = _load(name)
+    if isinstance(found, BatchDrafter) or (isinstance(found, type) and issubclass(found, BatchDrafter)):
+        return prove_lossless(drafter=found)
+    if callable(getattr(found, "judge", None)):
+        return prove_lossless(verifier=found)
+    if callable(found) and not isinstance(found, type):
+        return prove_lossless(rejection=found)
+    known = "a verifier, which has judge(…), a drafter, which is derived from BatchDrafter"
+    raise ValueError(f"{name!r:.80} must be {known}, or a function that samples by rejection")
+
+
+def _load(name: str) -> Any:
+    """Import `MODULE:NAME`."""
+    module_name, _, attributes = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        if module_name == missing or module_name.startswith(f"{missing}."):
+            raise ValueError(f"there is no module {missing!r:.80} here") from None
+        raise ValueError(f"module {module_name!r} cannot be imported: {error}") from None
+    except (Exception, SystemExit) as error:  # a module may fail in any way
+        raise ValueError(f"module {module_name!r:.80} cannot be imported: {type(error).__name__}: {error}") from None
+    try:
+        return attrgetter(attributes)(found)
+    except AttributeError:
+        raise ValueError(f"module {module_name!r} has no {attributes!r:.80}") from None
 
 
 def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: float) -> Proof:
@@ -248,28 +292,24 @@ def _verifier(given: str | type[Verifier] | Verifier, registered: ExitStack) -> 
     return _register("verifier", VERIFIERS, given, entry, registered)
 
 
+def _always(drafter: BatchDrafter) -> type[BatchDrafter]:
+    """A class whose only instance is this drafter."""
+
+    def new(_: object, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
+        if vocab_size != drafter.vocab_size:
+            raise ValueError(f"drafter is an instance for {drafter.vocab_size} tokens, and this pair has {vocab_size}")
+        return drafter  # not of this class, so that `__init__` is not called
+
+    return type(_name(drafter), (type(drafter),), {"__new__": new})
+
+
 def _drafter(given: str | type[BatchDrafter] | BatchDrafter, registered: ExitStack) -> str:
     entry: Any = given
     if isinstance(given, BatchDrafter):
         if given.vocab_size > MAX_VOCABULARY:
             size = f"drafter is an instance for {given.vocab_size} tokens"
             raise ValueError(f"{size}, and at most {MAX_VOCABULARY} can be enumerated: give the class")
-        entry = _Made(given)
+        entry = _always(given)
     elif not isinstance(given, str) and not (isinstance(given, type) and issubclass(given, BatchDrafter)):
         raise ValueError(f"drafter {_name(given)} is not derived from naive_speculate.speculate.draft.BatchDrafter")
     return _register("drafter", cast(dict[str, Any], DRAFTERS), given, entry, registered)
-
-
-class _Made:
-    """Returns an existing drafter in place of its class; has the class's attributes."""
-
-    def __init__(self, drafter: BatchDrafter) -> None:
-        self.drafter = drafter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.drafter, name)
-
-    def __call__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
-        if vocab_size != self.drafter.vocab_size:
-            raise ValueError(f"drafter is an instance for {self.drafter.vocab_size} tokens, and this pair has {vocab_size}")
-        return self.drafter
