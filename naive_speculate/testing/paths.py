@@ -108,6 +108,7 @@ class Path:
         taken: A number per choice of the run; begins with the path.
         stated: Per choice the probabilities of its branches, or for a uniform draw the acceptance probability in the events;
             None if no verdict used the draw.
+        events: The run's events.
         tokens: The generated tokens, then -1 if the run ended in an error, whose text is `message`.
         drafted: Number of draft tokens.
         hint: A possible fault of its drafter; "" for none.
@@ -123,13 +124,13 @@ class Path:
         self.taken: list[float] = []
         self.stated: list[list[float] | float | None] = []
         self.drafted = 0
-        self._events: list[Event] = []
+        self.events: list[Event] = []
         try:
             batch.admit(run.rows)
             while not run.over:
                 began = len(source.asked)
                 events = run.events(batch.step(run.rows))
-                self._events += events
+                self.events += events
                 self.taken = [*path, *[0.0] * len(source.asked)][: len(source.asked)]
                 self._read_step(source.asked[began:], self.taken[began:], events, row.verifier)
         except Deviation as deviation:
@@ -197,7 +198,7 @@ class Path:
     def describe(self) -> list[str]:
         """The path, one line per step."""
         steps: dict[int, list[str]] = {}
-        for event in self._events:
+        for event in self.events:
             if event.kind in _JUDGED | {EventKind.RESAMPLED, EventKind.BONUS} and event.step is not None:
                 steps.setdefault(event.step, []).append(_describe_event(event))
         return [f"step {step + 1}: {', '.join(words)}" for step, words in steps.items()]

@@ -32,7 +32,7 @@ ORDINARY = [
 
 @pytest.fixture(scope="module")
 def bounded(small_decoder):
-    return SpeculativeDecoder(small_decoder.pair, mask_seconds=0.25)
+    return SpeculativeDecoder(small_decoder.pair, mask_seconds=0.1)
 
 
 def guided(guide, **more) -> SamplingParams:

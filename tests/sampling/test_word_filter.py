@@ -104,6 +104,6 @@ def test_the_shipped_list_is_said_by_its_name_and_any_other_by_its_own():
     assert SamplingParams(filter_words=classroom_words()).to_dict()["filter_words"] == "classroom"
     assert SamplingParams(filter_words=MADE_UP).to_dict()["filter_words"] == "custom"
     assert SamplingParams().to_dict()["filter_words"] is None
-    refused = "^filter_words must be None, 'classroom' or a WordList, got 'custom': of a list of one's own, settings keep the name"
+    refused = "^filter_words must be None, 'classroom' or a WordList, got 'custom': of a list of one's own, settings keep the"
     with pytest.raises(ValueError, match=refused):
         SamplingParams(filter_words="custom")
