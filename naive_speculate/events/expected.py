@@ -42,18 +42,11 @@ class ExpectedAcceptance:
         """The observed α: accepted ÷ judged."""
         return self.kept / self.judged
 
-    @property
-    def luck(self) -> float | None:
-        """Accepted minus expected, in standard deviations; None where nothing was random."""
-        if not self.one_by_one or self.variance <= 0:
-            return None
-        return (self.kept - self.expected) / math.sqrt(self.variance)
-
     def __str__(self) -> str:
         """One sentence."""
         if not self.one_by_one:
             return f"judged one by one, this draft's α would be {self.alpha:.2f}; windows are judged as a whole"
-        if self.luck is None:
+        if self.variance <= 0:
             return f"this draft's α is {self.alpha:.2f}, with nothing random"
         return f"this draft's α is {self.alpha:.2f} ± {self.deviation:.2f}; observed {self.observed:.2f}"
 
