@@ -105,14 +105,11 @@ def test_custom_processors_see_the_output_and_if_they_want_the_prompt():
     assert seen == [("two", [8]), ("three", PROMPT, [8])]
 
 
-def test_a_processor_that_returns_another_shape_is_refused():
-    with pytest.raises(ValueError, match="logits_processors"):
-        scores(logits_processors=[lambda output, logits: logits[:3]])
-
-
-def test_biases_come_before_processors_and_processors_before_penalties():
+def test_biases_come_before_processors_whose_result_has_their_shape_and_processors_before_penalties():
     found = scores([5], logit_bias={5: 4.0}, logits_processors=[lambda o, x: x * 10], presence_penalty=1.0)
     assert found[5] == pytest.approx((LOGITS[0, 5].item() + 4.0) * 10 - 1.0)
+    with pytest.raises(ValueError, match="logits_processors"):
+        scores(logits_processors=[lambda output, logits: logits[:3]])
 
 
 def test_along_a_window_each_place_has_the_drafts_before_it_as_history():
