@@ -175,7 +175,6 @@ CPU = torch.device("cpu")
 LOSSLESS = {
     "model": {"drafter": "model"},
     "block_verification": {"verifier": "block_verification"},
-    "prompt_lookup": {"drafter": "prompt_lookup"},
     "an instance of a verifier of one's own": {"verifier": OwnRejection()},
     "acceptance probabilities above 1": variant("UnclampedRejection", OwnRejection, accept=lambda _, p, q: p / q),
     "block verification of one's own": {"verifier": OwnBlock},
