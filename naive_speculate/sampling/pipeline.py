@@ -183,7 +183,7 @@ class LogitsPipeline:
 def _cooled(scores: torch.Tensor, temperature: float) -> torch.Tensor:
     """Each score's distance from the row's best ÷ temperature: only -inf can overflow."""
     least = torch.finfo(scores.dtype).tiny
-    return (scores - scores.amax(dim=-1, keepdim=True)) / min(max(temperature, least), 1 / least)
+    return (scores - scores.amax(dim=-1, keepdim=True)).div_(min(max(temperature, least), 1 / least))
 
 
 def _fault(row: torch.Tensor) -> str | None:
