@@ -1,6 +1,7 @@
 """`prove_lossless` says of what is lossless that it is, and of verifiers and drafters with one thing wrong, what."""
 
 import math
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -144,25 +145,6 @@ class EndsAfterDoubtful(Constant):
         return tokens
 
 
-class DropsDoubtful(Constant):
-    """Drops a drawn token of which it is not sure, with all that follows."""
-
-    def draft(self, row, limit, q):
-        tokens = super().draft(row, limit, q)
-        return tokens[: next((index for index, token in enumerate(tokens) if q[token] < 0.25), limit)]
-
-
-class OwnSeed(Constant):
-    """Draws from a generator of its own, which restarts with every run."""
-
-    def __init__(self, pair, vocab_size, device):
-        super().__init__(pair, vocab_size, device)
-        self.generator = torch.Generator().manual_seed(1)
-
-    def drawn(self, row, q):
-        return int(torch.multinomial(q, 1, generator=self.generator))
-
-
 class StatesCertainty(ModelDrafter):
     """Draws with a model, and states that it was certain: fewer are accepted, but the output is the target's all the same."""
 
@@ -213,7 +195,9 @@ DIFFERS = {
         "ExcessUnscaled", OwnBlock, excess=lambda _, p, target, draft: (target - draft).clamp_min(0).sum()
     ),
     "block with 1 for 1 − p in the denominator": variant("Denominator", OwnBlock, below=lambda _, p, excess: excess + 1),
-    "a doubtful draft that is dropped": {"drafter": DropsDoubtful},
+    "a doubtful draft that is dropped, with all that follow": variant(
+        "DropsDoubtful", Constant, draft=lambda *of: [*takewhile(lambda token: of[-1][token] >= 0.25, Constant.draft(*of))]
+    ),
     "another q than it draws from": variant("StatesAnother", Constant, stated=lambda _, q: torch.full_like(q, 1 / len(q))),
 }
 
@@ -275,7 +259,10 @@ REASONS = {
         variant("Elsewhere", Constant, drawn=lambda _, row, q: int(torch.multinomial(q, 1))),
         "do not repeat the run: something draws from another source",
     ),
-    "another seed": ({"drafter": OwnSeed}, r"states q = .*, but drew nothing from the row's random source"),
+    "another seed": (
+        variant("OwnSeed", Constant, drawn=lambda _, row, q: int(q.multinomial(1, generator=torch.Generator().manual_seed(1)))),
+        r"states q = .*, but drew nothing from the row's random source",
+    ),
     "uniform draws": (
         variant("UniformDraws", Constant, drawn=lambda _, row, q: int((q.cumsum(0) < row.random.uniform()).sum())),
         r"the drafter calls the row's uniform\(\)",
