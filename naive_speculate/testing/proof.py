@@ -5,11 +5,12 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import product
 from operator import attrgetter
 from typing import Any, cast
+from unittest.mock import patch
 
 import torch
 
@@ -104,8 +105,9 @@ def prove_lossless(
         raise ValueError("verifier, drafter and rejection are all None: give at least one of them")
     if params is not None and params.greedy:
         raise ValueError(f"params must sample, got temperature={params.temperature}: greedy decoding does not use the verifier")
-    vocab_size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else None
-    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, drafter))
+    own: dict[str, Any] = {"prompt": prompt and tuple(prompt), "params": params, "num_draft_tokens": num_draft_tokens}
+    changes = {name: value for name, value in own.items() if value is not None}
+    cases = [replace(case, **changes) for case in _cases(pair, drafter)]
     with ExitStack() as registered:
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
         drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
@@ -180,32 +182,21 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
     return Proof(True, largest, total, None, coarsest)
 
 
-def _cases(
-    pair: ModelPair | None,
-    prompt: Sequence[int] | None,
-    params: SamplingParams | None,
-    num_draft_tokens: int | str | None,
-    vocab_size: int | None,
-    drafter: Any,
-) -> Iterator[_Case]:
-    """The cases to enumerate."""
+def _cases(pair: ModelPair | None, drafter: Any) -> Iterator[_Case]:
+    """This pair, or several pairs of toys, each with its parameters."""
     if pair is not None:
-        window_size = 2 if num_draft_tokens is None else num_draft_tokens
-        yield _Case(pair, params or SamplingParams(max_tokens=3), window_size, _first(prompt, pair.vocab_size), "this pair")
+        yield _Case(pair, SamplingParams(max_tokens=3), 2, (1, min(2, pair.vocab_size - 1)), "this pair")
         return
     for size, (seed, draft_seed), zeros, window, own in _TOYS:
-        size = size if vocab_size is None else vocab_size
-        target = ToyModel(size, seed, zeros=zeros)
-        draft = target if draft_seed == seed else ToyModel(size, draft_seed, zeros=zeros, temper=1.5)
+        size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else size
         name = f"toys of {size} tokens (seeds {seed} and {draft_seed})"
-        window_size = window if num_draft_tokens is None else num_draft_tokens
-        with_head = drafter in _WITH_HEAD
-        toys = pair_with_head(size, seed, block=drafter in _WITH_BLOCK) if with_head else ModelPair(target, draft)
-        yield _Case(toys, params or SamplingParams(**own), window_size, _first(prompt, size), name)
-
-
-def _first(prompt: Sequence[int] | None, vocab_size: int) -> tuple[int, ...]:
-    return tuple(prompt) if prompt is not None else (1, min(2, vocab_size - 1))
+        if drafter in _WITH_HEAD:
+            toys = pair_with_head(size, seed, block=drafter in _WITH_BLOCK)
+        else:
+            target = ToyModel(size, seed, zeros=zeros)
+            same = draft_seed == seed
+            toys = ModelPair(target, target if same else ToyModel(size, draft_seed, zeros=zeros, temper=1.5))
+        yield _Case(toys, SamplingParams(**own), window, (1, min(2, size - 1)), name)
 
 
 _TOYS: tuple[tuple[int, tuple[int, int], bool, int, dict[str, Any]], ...] = (
@@ -232,12 +223,8 @@ def _counterexample(
     )
     most = max(tokens, key=lambda token: ours.get((*after, token), 0.0) - theirs.get((*after, token), 0.0))
     shown = (*after, most)
-    steps: Sequence[str] = ()
-    through = [path for output, path in found.likeliest.items() if output[: len(shown)] == shown]
-    if through:
-        _, choices = max(through)
-        decoder = SpeculativeDecoder(case.pair)
-        steps = Path(decoder, choices, list(case.prompt), case.params, detail="probs", **options).describe()
+    _, choices = max(path for output, path in found.likeliest.items() if output[: len(shown)] == shown)
+    path = Path(SpeculativeDecoder(case.pair), choices, list(case.prompt), case.params, detail="probs", **options)
     where = f"after the tokens {list(after)}" if after else "at the first token"
     words = (
         f"{where} the target's distribution is {numbers(wanted)}, the decoder's is {numbers(got)}; "
@@ -248,7 +235,7 @@ def _counterexample(
     if VERIFIERS[options["verify_strategy"]].greedy:
         words += "; a greedy verifier takes the most probable token, which is correct at temperature 0 only"
     words += f"; {found.hint}" if found.hint else ""
-    return Counterexample(words, case.describe(options), tuple(steps), after, wanted, got)
+    return Counterexample(words, case.describe(options), tuple(path.describe()), after, wanted, got)
 
 
 def _prefixes(outputs: Outputs) -> Outputs:
@@ -266,9 +253,7 @@ def _register(what: str, registry: dict[str, Any], given: Any, entry: Any, regis
         if given not in registry:
             raise ValueError(f"{what} must be one of {', '.join(registry)}, a class or an instance, got {given!r:.80}")
         return str(given)
-    registered.callback(registry.update, dict(registry))
-    registered.callback(registry.pop, _name(given))
-    registry[_name(given)] = entry
+    registered.enter_context(patch.dict(registry, {_name(given): entry}))
     return _name(given)
 
 
