@@ -7,56 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from naive_speculate.events import Event, EventKind, FinishReason, TokenProb
+from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.event import MeasuredSpeedup
 from naive_speculate.events.metrics import summarize
 from naive_speculate.events.trace import Trace, dumps
+from tests.ui.handmade import run
 
-STARTED = Event(EventKind.STARTED, schema_version=1, prompt="<b>\u2028\"'", prompt_token_ids=[1, 2], settings={"k": 1}, seed=3)
-
-
-def token(kind, step, index, token_id=5, text=" a", **more):
-    return Event(kind, step=step, index=index, position=index, token_id=token_id, text=text, time=0.1 * (step + 1), **more)
-
-
-def step(number, drafted, accepted):
-    return Event(
-        EventKind.STEP, step=number, num_draft=drafted, num_accepted=accepted, time=0.1 * (number + 1),
-        draft_seconds=0.01, verify_seconds=0.05, total_seconds=0.07,
-    )  # fmt: skip
-
-
-PLAIN_ONLY = MeasuredSpeedup(1.0, 0.9, 1.1, 40.0, 40.0, 1.0, 0.0, 1.0, None, 9, "a machine")
-RUN = Trace(
-    [
-        STARTED,
-        token(EventKind.PROPOSED, 0, 0, draft_prob=0.5, draft_top=[TokenProb(5, "\x00<i>", 0.5)]),
-        token(EventKind.PROPOSED, 0, 1),
-        token(EventKind.PROPOSED, 0, 2),
-        token(EventKind.ACCEPTED, 0, 0, text="é\u2028"),
-        token(EventKind.REJECTED, 0, 1),
-        token(EventKind.DISCARDED, 0, 2, reason="rejected"),
-        token(EventKind.RESAMPLED, 0, 1, text="\r\n"),
-        step(0, 3, 1),
-        token(EventKind.PROPOSED, 1, 0),
-        token(EventKind.ACCEPTED, 1, 0),
-        token(EventKind.BONUS, 1, 1, text="🎉"),
-        step(1, 1, 1),
-        token(EventKind.BONUS, 2, 0, text="."),
-        step(2, 0, 0),
-        Event(EventKind.FINISHED, finish_reason=FinishReason.LENGTH, time=0.31, speedup=PLAIN_ONLY),
-    ]
-)
+SPEEDUP = MeasuredSpeedup(1.0, 0.9, 1.1, 40.0, 40.0, 1.0, 0.0, 1.0, None, 9, "a machine")
+RUN = run([(3, 1), (1, 1), (0, 0)])
+RUN[0].prompt, RUN[1].draft_top, RUN[-1].speedup = "<b>\u2028\"'", [TokenProb(5, "\x00<i>", 0.5)], SPEEDUP
+TEXTS = ["é\u2028", "\r\n", " a", "🎉", "."]
+for written, text in zip((event for event in RUN if event.kind in OUTPUT_KINDS), TEXTS, strict=True):
+    written.text = text
 
 
 def test_a_trace_survives_saving_and_loading(tmp_path):
     RUN.save(tmp_path / "run.jsonl")
     loaded = Trace.load(tmp_path / "run.jsonl")
     assert loaded.events == RUN.events
-    assert loaded.text == "é\u2028\r\n a🎉."
-    assert loaded.token_ids == [5] * 5
-    assert loaded.started == STARTED
-    assert (loaded.finished.finish_reason, loaded.finished.speedup) == ("length", PLAIN_ONLY)
+    assert loaded.text == "".join(TEXTS)
+    assert loaded.token_ids == [event.token_id for event in RUN if event.kind in OUTPUT_KINDS]
+    assert loaded.started == RUN[0]
+    assert (loaded.finished.finish_reason, loaded.finished.speedup) == ("length", SPEEDUP)
     sparse = {"kind": "step", "row": 0, "time": 0.0, "step": 1, "num_draft": 0}
     assert Event(EventKind.STEP, step=1, num_draft=0).to_dict() == sparse, "fields that do not apply are left out"
 
@@ -70,14 +42,13 @@ def test_the_metrics_are_these():
     assert m.mean_acceptance_length == pytest.approx(5 / 3)
     assert m.acceptance_histogram == [1, 2, 0, 0]
     assert m.acceptance_rate_per_position == [1.0, 0.0, None]
-    assert m.tokens_per_second == pytest.approx(5 / 0.3)
-    assert (m.draft_seconds, m.verify_seconds, m.total_seconds) == pytest.approx((0.03, 0.15, 0.21))
-    assert m.time_to_first_token == pytest.approx(0.1)
+    assert m.tokens_per_second == pytest.approx(5 / 0.037)
+    assert (m.draft_seconds, m.verify_seconds, m.total_seconds) == pytest.approx((0.004, 0.03, 0.037))
+    assert m.time_to_first_token == pytest.approx(0.014)
     assert summarize([]).to_dict()["alpha"] is None
-    both = [step(0, 2, 1), step(0, 2, 2)]
-    both[1].row = 1
-    assert summarize(Trace(both).row(1)).num_accepted_draft_tokens == 2
-    assert len(Trace(both).row(1)) == 1
+    both = Trace([Event(EventKind.STEP, row, num_draft=2, num_accepted=row + 1) for row in (0, 1)])
+    assert summarize(both.row(1)).num_accepted_draft_tokens == 2
+    assert len(both.row(1)) == 1
 
 
 WHOLE = "schema_version must be a whole number from 1"
@@ -132,7 +103,7 @@ FIELDS = st.dictionaries(st.sampled_from([*Event.__dataclass_fields__, "unknown"
 @settings(max_examples=25, deadline=None)
 @given(st.lists(FIELDS, max_size=3), st.text(max_size=20))
 def test_no_file_does_anything_but_load_or_be_refused(events, junk):
-    text = dumps(STARTED) + "\n" + "\n".join(json.dumps(event) for event in events) + junk
+    text = dumps(RUN[0]) + "\n" + "\n".join(json.dumps(event) for event in events) + junk
     refusal, trace = "", None
     try:
         trace = Trace.from_jsonl(text)
