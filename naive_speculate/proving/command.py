@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (args.name is None) == (args.endpoint is None):
         parser.error("give MODULE:NAME, or --endpoint URL with --model M")
     if args.name is not None:
-        from naive_speculate.testing.named import prove
+        from naive_speculate.testing.proof import prove
 
         proof = prove(args.name)
         print(proof)
