@@ -20,7 +20,7 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
 MAX_WAITING = 1024
-TIDY_SECONDS = 10.0  # least interval at which an idle engine frees memory
+TIDY_SECONDS = 10.0  # an engine that has been idle for so long frees memory
 _SPARE = 0.5
 """Share of spare rows. A reader with less than its share of the rows gets a spare one at once; other addresses than the one
 with most rows get the same number again. Such rows take turns and keep their memory."""
@@ -158,15 +158,13 @@ class LocalEngine(Engine):
                 job.deliver(Unavailable(_BROKEN))
 
     def _decode(self) -> None:
-        batch = self.decoder.new_batch()
-        tidied, untidy = time.monotonic(), False
+        batch, untidy = self.decoder.new_batch(), False
         while True:
             with self._changed:
                 while not (self._waiting or self._running or self._closed):
-                    if untidy and time.monotonic() - tidied > TIDY_SECONDS:
+                    if not self._changed.wait(TIDY_SECONDS if untidy else None):
                         free_memory()
-                        tidied, untidy = time.monotonic(), False
-                    self._changed.wait(TIDY_SECONDS if untidy else None)
+                        untidy = False
                 self._moved = time.monotonic()
                 if self._closed and not (self._waiting or self._running):
                     return

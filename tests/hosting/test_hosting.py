@@ -185,10 +185,11 @@ def test_every_run_is_reported_to_the_observers(endless_engine, caplog):
             engine.submit(Request([]))
         third = records.get(timeout=60)
     m = trace.metrics
-    assert (first.tokens, first.prompt_tokens, first.outcome) == (m.num_generated_tokens, 3, trace.events[-1].finish_reason)
-    assert (first.num_draft_tokens, first.num_accepted_tokens) == (m.num_draft_tokens, m.num_accepted_draft_tokens)
-    assert sum(first.accepted_at) == first.num_accepted_tokens
-    assert first.num_drafts == sum(bool(event.num_draft) for event in trace) <= first.num_steps
+    told, tokens = first.summary.metrics, second.summary.metrics.num_generated_tokens
+    assert (told.num_generated_tokens, first.prompt_tokens) == (m.num_generated_tokens, 3)
+    assert (told.num_draft_tokens, told.num_accepted_draft_tokens) == (m.num_draft_tokens, m.num_accepted_draft_tokens)
+    assert (sum(first.accepted_at), first.outcome) == (m.num_accepted_draft_tokens, trace.events[-1].finish_reason)
+    assert first.num_drafts == sum(bool(event.num_draft) for event in trace) <= told.num_spec_steps
     assert 0 <= (first.wait_seconds or 0) <= (first.first_token_seconds or 0) <= first.seconds
     assert (second.outcome, third.outcome) == ("abandoned", "refused")
     lines = [json.loads(record.message) for record in caplog.records if record.name == "naive_speculate.runs"]
@@ -197,7 +198,7 @@ def test_every_run_is_reported_to_the_observers(endless_engine, caplog):
     everybody = Request([4], SamplingParams(n=endless_engine.load().capacity, max_tokens=1))
     list(endless_engine.submit(everybody))  # begins when every place is free, also that of the run that was left
     text = counters.text().decode()
-    assert f"naive_speculate:generation_tokens_total {float(first.tokens + second.tokens)}" in text
+    assert f"naive_speculate:generation_tokens_total {float(m.num_generated_tokens + tokens)}" in text
     assert f'naive_speculate:request_success_total{{finished_reason="{first.outcome}"}} 1.0' in text
     assert 'naive_speculate:runs_failed_total{outcome="refused"} 1.0' in text
     assert "naive_speculate:num_requests_running 0.0" in text

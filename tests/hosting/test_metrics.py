@@ -5,18 +5,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from naive_speculate.doctor import read
+from naive_speculate.events import Event, EventKind
 from naive_speculate.serving import Load, Request
 from naive_speculate.serving.run_records import RunRecord
 from ui.host.operations import Counters
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
-RUN = RunRecord(Request("x"), 2.0, 0.1, 0.3, 5, 9, 4, 3, 12, 5, [3, 1, 1, 0], "stop")
+EVENTS = [
+    Event(EventKind.STARTED, prompt_token_ids=[1, 2, 3, 4, 5]),
+    *(Event(EventKind.STEP, step=n, num_draft=4, num_accepted=accepted) for n, accepted in enumerate((3, 1, 1))),
+    Event(EventKind.STEP, step=3, num_draft=0, num_accepted=0),
+]
 
 
 def counters() -> Counters:
-    found = Counters(lambda: Load(True, 1, 2, 4))
-    found.observe(RUN)
-    found.observe(replace(RUN, outcome="error"))
+    found, run = Counters(lambda: Load(True, 1, 2, 4)), RunRecord(Request("x"), 2.0, outcome="stop")
+    for event in EVENTS:
+        run.add(event, 0.1)
+    found.observe(run)
+    found.observe(replace(run, outcome="error"))
     return found
 
 

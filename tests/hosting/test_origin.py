@@ -3,19 +3,18 @@
 import json
 import urllib.error
 import urllib.request
-from typing import Any
 
 import pytest
 from gradio import route_utils
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from naive_speculate.serving import Load
 from tests.hosting.http import get
 from ui.host.configuration import read_configuration
-from ui.host.origin import own_names, policy, readable, trust
+from ui.host.operations import Counters, routes
+from ui.host.origin import own_names, policy, trust
 
 
 def ask(url: str, **headers: str) -> tuple[int, str, dict[str, str]]:
@@ -102,12 +101,8 @@ def root(host: str, *more: tuple[str, str], root_path: str = "") -> str:
     ("metrics", "near", "far", "passed_on"), [("all", 200, 200, 200), ("local", 200, 403, 403), ("off", 404, 404, 404)]
 )
 def test_the_host_decides_who_reads_the_counters(metrics, near, far, passed_on):
-    async def answer(_: Request) -> Any:
-        return PlainTextResponse("counters")
-
-    routes = readable([Route("/health", answer), Route("/metrics", answer)], metrics)
-    here = TestClient(Starlette(routes=routes), client=("127.0.0.1", 5))
-    there = TestClient(Starlette(routes=routes), client=("192.0.2.7", 5))
+    app = Starlette(routes=routes(Counters(lambda: Load(True, 0, 0, 1)), metrics))
+    here, there = TestClient(app, client=("127.0.0.1", 5)), TestClient(app, client=("192.0.2.7", 5))
     assert here.get("/metrics").status_code == near
     assert there.get("/metrics").status_code == far
     assert here.get("/metrics", headers={"X-Forwarded-For": "192.0.2.7"}).status_code == passed_on

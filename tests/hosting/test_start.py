@@ -24,7 +24,7 @@ def catalog_of(pair: ModelPair) -> Catalog:
 def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted():
     look = (
         "import ast, gc, inspect, sys\n"
-        "from ui.host.imports import quick_imports\n"
+        "from ui.gradio_gaps import quick_imports\n"
         "parsed, before, parse = [], inspect.getfile, ast.parse\n"
         "ast.parse = lambda source, *rest, **more: (parsed.append(source), parse(source, *rest, **more))[1]\n"
         "with quick_imports(mcp=False):\n"

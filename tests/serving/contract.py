@@ -113,7 +113,7 @@ class EngineContract:
         told: list[RunRecord] = []
         trace = delivered(ObservedEngine(engine, [told.append]), Request([1, 2], LONG), threading.Event(), enough=20)
         assert [record.outcome for record in told] == [FinishReason.CANCELLED]
-        assert told[0].tokens == len(trace.token_ids) > 0
+        assert told[0].summary.metrics.num_generated_tokens == len(trace.token_ids) > 0
         with pytest.raises(ValueError, match="prompt is empty"):
             delivered(ObservedEngine(engine, [told.append]), Request([]), threading.Event())
         assert [record.outcome for record in told[1:]] == ["refused"]

@@ -11,6 +11,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 import pytest
+import ray
 from ray.serve.exceptions import DeploymentUnavailableError
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
@@ -40,27 +41,26 @@ def ray_args(saved_pair) -> DecoderArgs:
 
 
 @pytest.fixture(scope="module")
-def cluster(ray_args) -> Iterator[ray_cluster.Cluster]:
-    made = started({APP: ray_args})
-    made.join()
+def cluster(ray_args) -> Iterator[None]:
+    start({APP: ray_args})
     ray_cluster.wait_until_ready(APP, 300)
-    yield made
-    made.leave()
+    yield
+    ray.shutdown()
 
 
-def started(applications: dict[str, DecoderArgs], tries: int = 4) -> ray_cluster.Cluster:
+def start(applications: dict[str, DecoderArgs], tries: int = 4) -> None:
     """Ray gives its own processes half a minute to begin, which cannot be changed; a busy machine may need more."""
     try:
-        return ray_cluster.start(applications, num_cpus=2, object_store_memory=100 * 2**20)
+        ray_cluster.start(applications, num_cpus=2, object_store_memory=100 * 2**20)
     except ray_cluster.ClusterError as error:
         if tries == 1 or "timed out during startup" not in str(error):
             raise
-    return started(applications, tries - 1)
+        start(applications, tries - 1)
 
 
 @pytest.fixture
 def engine(cluster):
-    made = RayEngine(APP, cluster)
+    made = RayEngine(APP)
     yield made
     made.close()
 
@@ -177,7 +177,7 @@ def test_a_request_waits_for_a_full_cluster_and_can_be_cancelled_meanwhile(engin
 
 
 def test_too_many_that_wait_are_refused_with_a_line(cluster):
-    engine = RayEngine(APP, cluster, max_waiting=2)
+    engine = RayEngine(APP, max_waiting=2)
     with pytest.raises(Unavailable, match="the limit"):
         engine.submit(Request([1], SamplingParams(n=3)))
     engine.close()

@@ -4,13 +4,11 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.events import Event, FinishReason, MeasuredSpeedup
-from naive_speculate.events.trace import Trace
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
@@ -21,7 +19,7 @@ from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration, PairChoice
 from ui.host.deferred import LOADING, DeferredEngine, expected
-from ui.host.measuring import Measuring, NotMeasured, ended_after
+from ui.host.measuring import Measuring, NotMeasured
 from ui.host.visitors import visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
 from ui.labels import count
@@ -33,7 +31,6 @@ MAX_DRAFT_TOKENS = 16  # most draft tokens per step: with 64, one row makes toke
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
-WARM_SECONDS = 5.0
 NEVER = "This host does not measure runs."
 TALES = "Tales (small, trained with its drafters)"  # the bundled pair's label
 MISSING = "{} cannot be loaded: {}. The default is now {}."
@@ -190,11 +187,20 @@ class Catalog:
         for served in self.pairs.values():
             if served.unobserved is None or (isinstance(served.unobserved, DeferredEngine) and not served.unobserved.loaded):
                 continue
-            with suppress(NotMeasured):
-                for _ in range(WARM_RUNS):
-                    events = self._measurer.events(served.unobserved, _warming(served.filter_words), detail="full")
-                    if events and (trouble := _trouble(events[-1])):
-                        raise trouble
+            self.warm_up_engine(served.unobserved, served.filter_words)
+
+    def warm_up_engine(self, engine: Engine, filter_words: str | None) -> None:
+        """Run one engine, which has no observers, as `warm_up` does."""
+        params = SamplingParams(max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=filter_words)
+        try:
+            for _ in range(WARM_RUNS):
+                events = self._measurer.events(engine, Request(WARM_PROMPT, params, num_draft_tokens=0), detail="full")
+                if events and (trouble := _trouble(events[-1])):
+                    raise trouble
+        except NotMeasured:  # a visitor came
+            return
+        except Unavailable as error:
+            raise Trouble(str(error)) from None
 
     def _unobserved(self, pair: str) -> Engine:
         engine = self.of(pair).unobserved
@@ -278,7 +284,7 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     catalog = _empty(configuration, capacity + configuration.queue_size)
     for name, engine in engines.items():
         words = _filtered(configuration, engine)
-        warm_up(engine, words)
+        catalog.warm_up_engine(engine, words)
         observed = ObservedEngine(engine, observers) if observers else engine
         target = next((choice.target for choice in configuration.pairs if choice.name == name), None)
         catalog.pairs[name] = ServedPair(observed, filter_words=words, target=target)
@@ -330,17 +336,3 @@ def _filtered(configuration: Configuration, engine: Engine) -> str | None:
 
 def _is_tales(engine: Engine) -> bool:
     return engine.about.models.get("target") == "bundled target"
-
-
-def warm_up(engine: Engine, filter_words: str | None = None) -> None:
-    """Warm up an engine on other machines."""
-    for _ in range(WARM_RUNS):
-        with ended_after(WARM_SECONDS) as cancel:
-            trace = Trace(run_events(engine, _warming(filter_words), cancel))
-        if trace.finished is not None and trace.finished.finish_reason == FinishReason.CANCELLED:
-            return
-
-
-def _warming(filter_words: str | None) -> Request:
-    params = SamplingParams(max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=filter_words)
-    return Request(WARM_PROMPT, params, num_draft_tokens=0)

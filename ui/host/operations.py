@@ -3,7 +3,8 @@
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from ipaddress import ip_address
 from typing import Any
 
 import gradio as gr
@@ -30,16 +31,16 @@ def log_runs(*, prompts: bool = False) -> Observer:
     """An observer that logs one line of JSON per run; the prompt is private and logged only on request."""
 
     def observe(run: RunRecord) -> None:
-        params = run.request.params
+        params, m = run.request.params, run.summary.metrics
         line: dict[str, Any] = {
             "outcome": run.outcome,
-            "tokens": run.tokens,
+            "tokens": m.num_generated_tokens,
             "prompt_tokens": run.prompt_tokens,
             "seconds": round(run.seconds, 3),
             "wait_seconds": _rounded(run.wait_seconds),
             "first_token_seconds": _rounded(run.first_token_seconds),
-            "steps": run.num_steps,
-            "acceptance": round(run.num_accepted_tokens / run.num_draft_tokens, 3) if run.num_draft_tokens else None,
+            "steps": m.num_spec_steps,
+            "acceptance": _rounded(m.draft_acceptance_rate),
             "num_draft_tokens": _known(run.request.num_draft_tokens, ("auto",)),
             "verify_strategy": _known(run.request.verify_strategy, tuple(VerifyStrategy)),
             "temperature": params.temperature,
@@ -87,8 +88,9 @@ class Counters:
 
     def observe(self, run: RunRecord) -> None:
         """Count a run."""
+        m = run.summary.metrics
         self._prompt.inc(run.prompt_tokens)
-        self._tokens.inc(run.tokens)
+        self._tokens.inc(m.num_generated_tokens)
         reasons = {"stop": "stop", "length": "length", "cancelled": "abort"}
         if run.outcome in reasons:
             self._ended.labels(reasons[run.outcome]).inc()
@@ -99,8 +101,8 @@ class Counters:
                 histogram.observe(seconds)
         self._whole.observe(run.seconds)
         self._steps.inc(run.num_drafts)
-        self._drafted.inc(run.num_draft_tokens)
-        self._accepted.inc(run.num_accepted_tokens)
+        self._drafted.inc(m.num_draft_tokens)
+        self._accepted.inc(m.num_accepted_draft_tokens)
         for index, count in enumerate(run.accepted_at):
             self._accepted_at.labels(str(index)).inc(count)
 
@@ -114,17 +116,28 @@ def with_queue(load: Load, page: gr.Blocks) -> Load:
     return replace(load, waiting=load.waiting + waiting_calls(page, DECODING) + STARTING.size + GUIDING.size)
 
 
-def routes(counters: Counters) -> list[Route]:
-    """The operator's two routes."""
+def routes(counters: Counters, readers: str = "all") -> list[Route]:
+    """The operator's two routes. `/metrics` may be read by `all`, by `local` programs, or is `off`."""
 
     async def health(_: HttpRequest) -> Response:
         now = counters.load()
-        return JSONResponse({"status": "ok" if now.ready else "unavailable"} | now.to_dict(), 200 if now.ready else 503)
+        return JSONResponse({"status": "ok" if now.ready else "unavailable"} | asdict(now), 200 if now.ready else 503)
 
-    async def metrics(_: HttpRequest) -> Response:
+    async def metrics(request: HttpRequest) -> Response:
+        if readers == "local" and not _is_local(request):
+            return Response(status_code=403)
         return Response(counters.text(), media_type=CONTENT_TYPE_LATEST)
 
-    return [Route("/health", health), Route("/metrics", metrics)]
+    return [Route("/health", health), *([] if readers == "off" else [Route("/metrics", metrics)])]
+
+
+def _is_local(request: HttpRequest) -> bool:
+    """Whether a program on this machine asks, and not through a proxy."""
+    forwarded = "x-forwarded-for" in request.headers or "forwarded" in request.headers
+    try:
+        return not forwarded and request.client is not None and ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
 
 
 def _known(value: object, words: Sequence[str]) -> object:
