@@ -224,14 +224,12 @@ class Catalog:
 
     def stream(self, pair: str, request: Request, cancel: threading.Event) -> Iterator[Event]:
         """Decode for a visitor, with the pair of that name. Raises what `run_events` raises."""
-        served = self._served_for(pair, request)
-        self._measurer.interrupt()
-        return run_events(served.engine, served.suited(request), cancel, Reader(*visitor()))
+        return run_events(*self._for_visitor(pair, request), cancel, Reader(*visitor()))
 
     def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader | None = None) -> None:
         """Decode for a visitor, by default the current caller, and deliver the events from the decoding thread (see
         `Engine.start`). Raises what `run_events` raises, but errors after the start are delivered instead of the end."""
-        served = self._served_for(pair, request)
+        engine, request = self._for_visitor(pair, request)
         last: Event | None = None
 
         def forward(delivered: list[Event] | Exception | None) -> None:
@@ -242,18 +240,20 @@ class Catalog:
                 delivered = Trouble(str(delivered))
             deliver(_trouble(last) if delivered is None else delivered)
 
-        self._measurer.interrupt()
         try:
-            served.engine.start(served.suited(request), cancel, forward, reader or Reader(*visitor()))
+            engine.start(request, cancel, forward, reader or Reader(*visitor()))
         except Unavailable as error:
             raise Trouble(str(error)) from None
 
-    def _served_for(self, pair: str, request: Request) -> ServedPair:
+    def _for_visitor(self, pair: str, request: Request) -> tuple[Engine, Request]:
+        """The engine of that pair, and the request as it decodes it; measurements make way."""
         if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
             raise ValueError(f"max_tokens may be at most {self.max_tokens} on this page, got {request.params.max_tokens}")
         if isinstance(request.num_draft_tokens, int) and request.num_draft_tokens > MAX_DRAFT_TOKENS:
             raise ValueError(f"num_draft_tokens may be at most {MAX_DRAFT_TOKENS} on this page, got {request.num_draft_tokens}")
-        return self.of(pair)
+        served = self.of(pair)
+        self._measurer.interrupt()
+        return served.engine, served.suited(request)
 
 
 def _trouble(last: Event | None) -> Trouble | None:

@@ -74,6 +74,13 @@ class DeferredEngine(Engine):
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
         if self._settled.is_set():
             return self._loaded().start(request, cancel, deliver, reader)
+        with self._lock:
+            if self._held >= self._max_waiting:
+                raise Unavailable(FULL.format(self._held))
+            self._held += 1
+            asked, self._on_demand = self._on_demand, False
+        if asked:
+            threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
         threading.Thread(target=self._start_later, args=(request, cancel, deliver, reader), name="held", daemon=True).start()
         return None
 
@@ -95,31 +102,18 @@ class DeferredEngine(Engine):
             self._engine.close()
 
     def _start_later(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader) -> None:
+        """Start a held request once the pair is loaded, or end it when it is cancelled."""
+        while not self._settled.wait(_LOOK_SECONDS) and not cancel.is_set():
+            pass
+        with self._lock:
+            self._held -= 1
         try:
-            if self._hold(cancel):
+            if self._settled.is_set():
                 self._loaded().start(request, cancel, deliver, reader)
             else:
                 deliver(None)
         except Exception as error:
             deliver(error)
-
-    def _hold(self, cancel: CancelFlag) -> bool:
-        """Wait until the pair is loaded; False if the request was cancelled first."""
-        with self._lock:
-            if self._held >= self._max_waiting:
-                raise Unavailable(FULL.format(self._held))
-            self._held += 1
-            asked, self._on_demand = self._on_demand, False
-        if asked:
-            threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
-        try:
-            while not self._settled.wait(_LOOK_SECONDS):
-                if cancel.is_set():
-                    return False
-            return True
-        finally:
-            with self._lock:
-                self._held -= 1
 
     def _load_on_demand(self) -> None:
         with suppress(Exception):  # the held requests end with it

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from naive_speculate import VerifyStrategy
+from naive_speculate.events.metrics import Metrics
 from naive_speculate.serving import Load
 from naive_speculate.serving.run_records import Observer, RunRecord
 from ui.gradio_gaps import waiting_calls
@@ -25,6 +26,18 @@ from ui.host.shared_threads import GUIDING, STARTING
 LOGGER = logging.getLogger("naive_speculate.runs")
 _PREFIX = "naive_speculate"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_COUNTED: tuple[tuple[str, str, Callable[[RunRecord, Metrics], int]], ...] = (
+    ("prompt_tokens", "Prompt tokens processed.", lambda run, _: run.prompt_tokens),
+    ("generation_tokens", "Tokens generated.", lambda _, m: m.num_generated_tokens),
+    ("spec_decode_num_drafts", "Steps with draft tokens.", lambda run, _: run.num_drafts),
+    ("spec_decode_num_draft_tokens", "Tokens drafted.", lambda _, m: m.num_draft_tokens),
+    ("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", lambda _, m: m.num_accepted_draft_tokens),
+)
+_TIMED: tuple[tuple[str, str, Callable[[RunRecord], float | None]], ...] = (
+    ("time_to_first_token_seconds", "From the request to its first token.", lambda run: run.first_token_seconds),
+    ("e2e_request_latency_seconds", "From the request to its end.", lambda run: run.seconds),
+    ("request_queue_time_seconds", "From the request to the beginning of its decoding.", lambda run: run.wait_seconds),
+)
 
 
 def log_runs(*, prompts: bool = False) -> Observer:
@@ -66,15 +79,9 @@ class Counters:
         def histogram(name: str, text: str) -> Histogram:
             return Histogram(f"{_PREFIX}:{name}", text, buckets=_SECONDS, registry=self.registry)
 
-        self._prompt = counter("prompt_tokens", "Prompt tokens processed.")
-        self._tokens = counter("generation_tokens", "Tokens generated.")
+        self._counted = [(counter(name, text), value) for name, text, value in _COUNTED]
+        self._timed = [(histogram(name, text), value) for name, text, value in _TIMED]
         self._ended = counter("request_success", "Runs that ended, by reason.", "finished_reason")
-        self._first = histogram("time_to_first_token_seconds", "From the request to its first token.")
-        self._whole = histogram("e2e_request_latency_seconds", "From the request to its end.")
-        self._waited = histogram("request_queue_time_seconds", "From the request to the beginning of its decoding.")
-        self._steps = counter("spec_decode_num_drafts", "Steps with draft tokens.")
-        self._drafted = counter("spec_decode_num_draft_tokens", "Tokens drafted.")
-        self._accepted = counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
         by_place = "spec_decode_num_accepted_tokens_per_pos"
         self._accepted_at = counter(by_place, "Drafted tokens accepted, by index in the window.", "position")
         self._failed = counter("runs_failed", "Runs refused, abandoned or ended by an error.", "outcome")
@@ -88,21 +95,17 @@ class Counters:
 
     def observe(self, run: RunRecord) -> None:
         """Count a run."""
-        m = run.summary.metrics
-        self._prompt.inc(run.prompt_tokens)
-        self._tokens.inc(m.num_generated_tokens)
+        metrics = run.summary.metrics
+        for counter, amount in self._counted:
+            counter.inc(amount(run, metrics))
+        for histogram, duration in self._timed:
+            if (seconds := duration(run)) is not None:
+                histogram.observe(seconds)
         reasons = {"stop": "stop", "length": "length", "cancelled": "abort"}
         if run.outcome in reasons:
             self._ended.labels(reasons[run.outcome]).inc()
         else:
             self._failed.labels(run.outcome).inc()
-        for histogram, seconds in ((self._first, run.first_token_seconds), (self._waited, run.wait_seconds)):
-            if seconds is not None:
-                histogram.observe(seconds)
-        self._whole.observe(run.seconds)
-        self._steps.inc(run.num_drafts)
-        self._drafted.inc(m.num_draft_tokens)
-        self._accepted.inc(m.num_accepted_draft_tokens)
         for index, count in enumerate(run.accepted_at):
             self._accepted_at.labels(str(index)).inc(count)
 
