@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"app.py: {error}", file=sys.stderr)
         return 2
     LOGGER.setLevel(logging.INFO)
-    LOGGER.addHandler(logging.StreamHandler())
+    logging.basicConfig(format="%(message)s")  # else the MCP library does so in its way, and each line comes twice
     runs = Runs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page = build_page(catalog, runs)

@@ -7,18 +7,14 @@ from dataclasses import astuple, replace
 
 import pytest
 
-from benchmarks.server import free_port
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine, Request
-from tests.hosting.http import get, post
+from tests.hosting.http import get, post, served
 from tests.tiny import tiny_llama
 from ui.host.catalog import Catalog, ServedPair
-from ui.host.operations import Counters, routes
-from ui.page import build_page, launch, open_queue
 from ui.run import settings as settings_module
 from ui.run.recorded import START
-from ui.run.runs import Runs
 
 
 class Halting(TransformersLanguageModel):
@@ -43,22 +39,14 @@ def model() -> Halting:
 
 @pytest.fixture(scope="module")
 def engine(model) -> Iterator[LocalEngine]:
-    made = LocalEngine(SpeculativeDecoder(ModelPair(model)), max_rows=2)
-    yield made
+    yield LocalEngine(SpeculativeDecoder(ModelPair(model)), max_rows=2)
     model.goes_on.set()
-    made.close()
 
 
 @pytest.fixture(scope="module")
 def page(engine):
-    """The page, served by this process."""
-    catalog = Catalog({"one": ServedPair(engine, engine)}, measuring=False)
-    made = build_page(catalog, Runs())
-    open_queue(made, 4)
-    addresses = routes(Counters(catalog.load))
-    launch(made, addresses, server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True)
-    yield made
-    made.close(verbose=False)
+    with served(Catalog({"one": ServedPair(engine, engine)}, measuring=False)) as page:
+        yield page
 
 
 def test_health_is_503_while_a_step_does_not_end(page, model, engine, monkeypatch):

@@ -1,6 +1,5 @@
 """What the operator can decide and sees: the environment, the real server's addresses and log."""
 
-import asyncio
 import json
 import re
 import socket
@@ -12,7 +11,6 @@ from queue import SimpleQueue
 
 import gradio as gr
 import pytest
-from gradio.queueing import Queue
 from gradio_client import Client
 
 import app
@@ -21,7 +19,8 @@ from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import LocalEngine, Request
 from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.serving.run_records import ObservedEngine, RunRecord
-from tests.hosting.http import get
+from tests.hosting.http import call_tool, get
+from tests.programs import refusal
 from tests.tiny import tiny_llama
 from ui.host.catalog import Catalog, ServedPair, load_catalog
 from ui.host.configuration import BUNDLED, Configuration, PairChoice, read_configuration
@@ -31,7 +30,7 @@ from ui.page import open_queue
 ROOT = Path(__file__).resolve().parents[2]
 
 
-USUAL = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
+SMOLLM2_FIRST = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
 LISTED = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one; Both = a/b + c/d + e/f"
 FOUR = (PairChoice(BUNDLED), PairChoice("Qwen 3", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"), PairChoice("Alone", "/models/one"))
 FOUR += (PairChoice("Both", "a/b", "c/d", "e/f"),)
@@ -40,8 +39,8 @@ FOUR += (PairChoice("Both", "a/b", "c/d", "e/f"),)
 @pytest.mark.parametrize(
     ("environ", "options", "pairs"),
     [
-        ({}, {}, USUAL),
-        ({"PAIRS": ""}, {}, USUAL),
+        ({}, {}, SMOLLM2_FIRST),
+        ({"PAIRS": ""}, {}, SMOLLM2_FIRST),
         ({}, {"target": "smollm2"}, (PairChoice("smollm2", "smollm2"),)),  # at once, since the operator wants it
         ({"PAIRS": "bundled; Chat = smollm2"}, {}, (PairChoice(BUNDLED), PairChoice("Chat", "smollm2"))),
         ({"HEAD": "/a/head"}, {}, (PairChoice(BUNDLED, head="/a/head"),)),
@@ -54,37 +53,52 @@ def test_pairs_are_those_of_the_environment_and_the_options(environ, options, pa
     assert read_configuration(named, options) == Configuration(pairs)
 
 
-def test_pairs_are_listed_or_given_as_options():
-    with pytest.raises(ValueError, match="NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both"):
-        read_configuration({"NAIVE_SPECULATE_PAIRS": "bundled"}, {"head": "c/d"})
-
-
 def test_the_environment_decides_and_options_win():
-    environ = {
-        "NAIVE_SPECULATE_TARGET": "Qwen/Qwen3-8B",
-        "NAIVE_SPECULATE_DRAFT": "Qwen/Qwen3-0.6B",
-        "NAIVE_SPECULATE_DEVICE": "cuda:1",
-        "NAIVE_SPECULATE_DTYPE": "bfloat16",
-        "NAIVE_SPECULATE_MAX_TOKENS": "300",
-        "NAIVE_SPECULATE_MAX_PROMPT_TOKENS": "2000",
-        "NAIVE_SPECULATE_QUEUE_SIZE": "7",
-        "NAIVE_SPECULATE_CONCURRENCY": "3",
-        "NAIVE_SPECULATE_FILTER_WORDS": "all",
-        "NAIVE_SPECULATE_MEASURING": "off",
-    }
-    found = read_configuration(environ, {"dtype": None, "device": "cpu"})
-    assert found.pairs == (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
-    assert (found.device, found.dtype, found.max_tokens) == ("cpu", "bfloat16", 300)
-    assert (found.max_prompt_tokens, found.queue_size, found.concurrency) == (2000, 7, 3)
-    assert found.filter_words == "all"
-    assert found.measuring == "off"
+    given = {
+        "TARGET": "Qwen/Qwen3-8B", "DRAFT": "Qwen/Qwen3-0.6B", "DEVICE": "cuda:1", "DTYPE": "bfloat16", "MAX_TOKENS": "300",
+        "MAX_PROMPT_TOKENS": "2000", "QUEUE_SIZE": "7", "CONCURRENCY": "3", "FILTER_WORDS": "all", "MEASURING": "off",
+    }  # fmt: skip
+    environ = {f"NAIVE_SPECULATE_{name}": value for name, value in given.items()}
+    pairs = (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
+    limits = {"max_tokens": 300, "max_prompt_tokens": 2000, "queue_size": 7, "concurrency": 3}
+    expected = Configuration(pairs, device="cpu", dtype="bfloat16", filter_words="all", measuring="off", **limits)
+    assert read_configuration(environ, {"dtype": None, "device": "cpu"}) == expected
 
 
-@pytest.mark.parametrize("port", ["70000", "0", "-1", "http", "7" * 30])
-def test_a_port_that_cannot_be_is_one_line_and_status_2(capsys, port):
-    with pytest.raises(SystemExit, match="2"):
-        app.arguments(["--port", port])
-    assert "--port: must be a number from 1 to 65535" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAX_TOKENS", "0"), ("MAX_TOKENS", "many"), ("MAX_TOKENS", "2049"), ("MAX_PROMPT_TOKENS", "-5"), ("QUEUE_SIZE", "1.5"),
+        ("QUEUE_SIZE", "9" * 30), ("CONCURRENCY", "٣"), ("DEVICE", "toaster"), ("DTYPE", "float12"), ("FILTER_WORDS", "some"),
+        ("DRAFT", "only/a-draft"), ("PAIRS", "a; b"), ("PAIRS", "A=x+y; A=z+w"), ("PAIRS", ";"), ("HOSTS", "http://page.example/"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_named(name, value):
+    with pytest.raises(ValueError, match=f"NAIVE_SPECULATE_{name}"):
+        read_configuration({f"NAIVE_SPECULATE_{name}": value}, {})
+
+
+@pytest.mark.parametrize(
+    ("environ", "options", "said"),
+    [
+        ({"CONCURRENCY": "none"}, [], "NAIVE_SPECULATE_CONCURRENCY"),
+        ({"THREADS": "0"}, [], "NAIVE_SPECULATE_THREADS"),
+        ({"PAIRS": "bundled"}, ["--head", "c/d"], "NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both"),
+        ({}, ["--dtype", "int3"], "--dtype"),
+        ({}, ["--target", "/no/such/folder"], "/no/such/folder"),
+        *(
+            ({}, ["--port", port], "--port: must be a number from 1 to 65535")
+            for port in ("70000", "0", "-1", "http", "7" * 30)
+        ),
+        ({}, ["--engine", "ray", "--ray-address", "nonsense"], "host:port"),
+        ({}, ["--ray-address", "10.0.0.1:6379"], "--engine ray"),
+        ({}, ["--engine", "spark"], "invalid choice"),
+    ],
+)
+def test_a_wrong_start_ends_with_one_line_and_status_2(environ, options, said, monkeypatch):
+    for name, value in environ.items():
+        monkeypatch.setenv(f"NAIVE_SPECULATE_{name}", value)
+    assert said in refusal("app", options)
 
 
 def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys, small_pair):
@@ -99,40 +113,10 @@ def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys, small_pair)
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("MAX_TOKENS", "0"), ("MAX_TOKENS", "many"), ("MAX_TOKENS", "2049"), ("MAX_PROMPT_TOKENS", "-5"), ("QUEUE_SIZE", "1.5"),
-        ("QUEUE_SIZE", "9" * 30), ("CONCURRENCY", "٣"), ("DEVICE", "toaster"), ("DTYPE", "float12"), ("FILTER_WORDS", "some"),
-        ("DRAFT", "only/a-draft"), ("PAIRS", "a; b"), ("PAIRS", "A=x+y; A=z+w"), ("PAIRS", ";"),
-    ],
-)  # fmt: skip
-def test_a_wrong_value_is_named(name, value):
-    with pytest.raises(ValueError, match=f"NAIVE_SPECULATE_{name}"):
-        read_configuration({f"NAIVE_SPECULATE_{name}": value}, {})
-
-
-@pytest.mark.parametrize(
-    ("environ", "options", "said"),
-    [
-        ({"NAIVE_SPECULATE_CONCURRENCY": "none"}, [], "NAIVE_SPECULATE_CONCURRENCY"),
-        ({"NAIVE_SPECULATE_THREADS": "0"}, [], "NAIVE_SPECULATE_THREADS"),
-        ({}, ["--dtype", "int3"], "--dtype"),
-        ({}, ["--target", "/no/such/folder"], "/no/such/folder"),
-    ],
-)
-def test_a_wrong_start_ends_with_one_line_and_status_2(environ, options, said, monkeypatch, capsys):
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    assert app.main(options) == 2
-    assert said in capsys.readouterr().err.splitlines()[-1]
-
-
 def test_so_it_does_as_a_program():
     ended = subprocess.run([sys.executable, "app.py", "--port", "http"], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 2
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)
     assert ended.stderr.startswith("app.py: argument --port")
-    assert len(ended.stderr.splitlines()) == 1
 
 
 def test_visitors_choose_among_the_pairs_of_the_catalog_only(small_engine, tiny_engine):
@@ -213,43 +197,11 @@ def test_prompts_are_logged_where_the_operator_wanted_them(tiny_engine, caplog):
     assert json.loads(caplog.records[-1].message)["prompt"] == [7, 8]
 
 
-def test_gradios_queue_leaves_the_interpreter_to_the_decoder(monkeypatch):
-    """Counted over the first 0.2 s that its tasks ask to sleep: on this clock nothing else takes any time."""
-
-    class Counted(list):
-        looks = 0
-
-        def __iter__(self):
-            self.looks += 1
-            return super().__iter__()
-
-    async def looks(queue, task):
-        slept = 0.0
-
-        async def sleep(seconds):
-            nonlocal slept
-            slept += seconds
-            queue.stopped = slept >= 0.2
-
-        monkeypatch.setattr(asyncio, "sleep", sleep)
-        seen, queue.stopped = Counted(), False
-        queue.active_jobs = seen
-        await task()
-        return seen.looks
-
-    class Waiting(Queue):
-        looks = 0
-
-        def __len__(self):
-            self.looks += 1
-            return 0
-
+def test_gradios_queue_leaves_the_interpreter_to_the_decoder():
+    """By default its loops look 1,000 and 100 times a second."""
     page = gr.Blocks()
     open_queue(page, 8)
-    page._queue.__class__ = Waiting
-    assert 1 <= asyncio.run(looks(page._queue, page._queue.start_progress_updates)) <= 5
-    asyncio.run(looks(page._queue, page._queue.start_processing))
-    assert 1 <= page._queue.looks <= 11
+    assert (page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free) == (0.02, 0.05)
 
 
 def test_the_server_states_its_health_its_counters_and_each_run(server):
@@ -282,22 +234,7 @@ def test_the_host_s_limit_holds_for_programs(server):
 
 
 def test_language_models_can_call_it_as_a_tool(server):
-    from mcp import ClientSession
-    from mcp.client.streamable_http import streamablehttp_client
-
-    url = server.url
-
-    async def call() -> tuple[list[str], str]:
-        async with (
-            streamablehttp_client(url + "gradio_api/mcp/") as (reader, writer, _),
-            ClientSession(reader, writer) as session,
-        ):
-            await session.initialize()
-            tools = [tool.name for tool in (await session.list_tools()).tools]
-            answer = await session.call_tool("generate", {"prompt": "Once upon a time", "max_tokens": 8, "seed": 1})
-            assert not answer.isError, answer
-            return tools, answer.content[0].text
-
-    tools, text = asyncio.run(call())
+    tools, answer = call_tool(server.url, {"prompt": "Once upon a time", "max_tokens": 8, "seed": 1})
     assert tools == ["generate"]
-    assert "finished" in text
+    assert not answer.isError, answer
+    assert "finished" in answer.content[0].text

@@ -87,8 +87,6 @@ def test_names_are_this_machine_s_the_space_s_and_the_operator_s(monkeypatch):
     assert root("other", root_path="/deeper/") == "/deeper"
     assert root("other", root_path="https://page.example/deeper/") == "https://page.example/deeper"
     assert "img-src 'self' data: blob: https://huggingface.co" in policy("n")
-    with pytest.raises(ValueError, match="NAIVE_SPECULATE_HOSTS"):
-        read_configuration({"NAIVE_SPECULATE_HOSTS": "http://page.example/"}, {})
 
 
 def root(host: str, *more: tuple[str, str], root_path: str = "") -> str:

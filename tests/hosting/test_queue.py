@@ -5,11 +5,9 @@ import threading
 import gradio as gr
 import pytest
 
-from benchmarks.server import free_port
 from naive_speculate.serving.turns import TOO_MANY
-from tests.hosting.http import get, post
+from tests.hosting.http import get, post, serve
 from ui.host.errors import Page
-from ui.page import launch, open_queue
 
 MANY, OTHER = "1.1.1.1", "2.2.2.2"
 
@@ -23,8 +21,7 @@ class Held:
         with Page() as self.page:
             text = gr.Textbox()
             gr.Button().click(self.work, text, None, concurrency_limit=1)
-        open_queue(self.page, 3)
-        launch(self.page, server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True)
+        serve(self.page, 3)
 
     def work(self, name: str) -> None:
         self.begun.set()

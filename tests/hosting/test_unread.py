@@ -1,7 +1,6 @@
 """Unread events cost the decoder nothing: a program's events are written when it reads them."""
 
 import json
-import socket
 import threading
 from collections.abc import Iterator
 
@@ -11,48 +10,44 @@ from gradio.queueing import Event as QueuedEvent
 from gradio.server_messages import EstimationMessage
 
 from naive_speculate.events import Event
-from tests.hosting.http import generate, get, post
+from tests.hosting.http import generate, get, post, served
 from ui.host.catalog import load_catalog
 from ui.host.configuration import read_configuration
 from ui.host.queue import CROWDED, UNREAD
 from ui.host.weight import Weighed, weight
-from ui.page import build_page, launch, open_queue
-from ui.run.runs import Runs
 
 TOKENS = 48
 
 
 @pytest.fixture(scope="module")
 def page(small_pair) -> Iterator[gr.Blocks]:
-    """The page, served by this process."""
     target, draft = map(str, small_pair)
-    catalog = load_catalog(read_configuration({}, {"device": "cpu", "target": target, "draft": draft}))
-    made = build_page(catalog, Runs())
-    open_queue(made, 4)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launch(made, server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, quiet=True)
-    yield made
-    made.close(verbose=False)
-    catalog.close()
+    with served(load_catalog(read_configuration({}, {"device": "cpu", "target": target, "draft": draft}))) as page:
+        yield page
 
 
-def test_events_that_a_program_has_not_read_are_not_written(page, monkeypatch):
+@pytest.fixture
+def over(page, monkeypatch) -> threading.Event:
+    """Set once the queue is done with a call."""
+    done, process = threading.Event(), page._queue.process_events
+
+    async def watched(*args, **kwargs):
+        await process(*args, **kwargs)
+        done.set()
+
+    monkeypatch.setattr(page._queue, "process_events", watched)
+    return done
+
+
+def test_events_that_a_program_has_not_read_are_not_written(page, over, monkeypatch):
     written: list[Event] = []
-    over = threading.Event()
-    write, process = Event.to_dict, page._queue.process_events
+    write = Event.to_dict
 
     def counted(event: Event, *args, **kwargs):
         written.append(event)
         return write(event, *args, **kwargs)
 
-    async def watched(*args, **kwargs):
-        await process(*args, **kwargs)
-        over.set()
-
     monkeypatch.setattr(Event, "to_dict", counted)
-    monkeypatch.setattr(page._queue, "process_events", watched)
     address = generate(page.local_url, "Once upon a time", TOKENS, 0.7, 1.0, 1)
     assert over.wait(120)
     assert not written, "the run is over, and nobody has read of it"
@@ -66,15 +61,8 @@ def test_events_that_a_program_has_not_read_are_not_written(page, monkeypatch):
 
 
 @pytest.mark.parametrize("bound", ["visitor_bytes", "total_bytes"])
-def test_a_call_whose_events_no_one_reads_is_ended_where_they_take_too_many_bytes(page, monkeypatch, bound):
-    queue, over = page._queue, threading.Event()
-    process = queue.process_events
-
-    async def watched(*args, **kwargs):
-        await process(*args, **kwargs)
-        over.set()
-
-    monkeypatch.setattr(queue, "process_events", watched)
+def test_a_call_whose_events_no_one_reads_is_ended_where_they_take_too_many_bytes(page, over, monkeypatch, bound):
+    queue = page._queue
     monkeypatch.setattr("ui.host.queue.COUNT_BYTES", 0)
     monkeypatch.setattr(queue, bound, 60_000)
     address = generate(page.local_url, "Once upon a time", 500, 0.7, 1.0, 1)
