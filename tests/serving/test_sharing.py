@@ -21,11 +21,7 @@ def engine(patient_decoder):
 
 
 class Reading:
-    """A run and what came of it.
-
-    Attributes:
-        unread: Set it for a reader who does not read on.
-    """
+    """A run and what came of it. Set `unread` for a reader who does not read on."""
 
     def __init__(self, engine: LocalEngine, address: str, session: str = "", params: SamplingParams = LONG) -> None:
         self.events, self.end = [], None

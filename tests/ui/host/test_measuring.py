@@ -53,12 +53,17 @@ def catalog(engine, records):
 
 
 def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again(catalog, engine, records):
-    found = catalog.measure("", REQUEST)
-    assert [request.num_draft_tokens for request in engine.asked[:3]] == [0, 3, 0]
-    assert all(request.prompt == REQUEST.prompt and request.params.seed == 5 for request in engine.asked)
-    assert all(request.params.max_tokens == TOKENS for request in engine.asked)
-    assert 0 < found.low <= found.value <= found.high
-    assert found.machine
+    """First the whole run without drafts, for those who follow it."""
+    for lane, first in ((None, TOKENS), ([], REQUEST.params.max_tokens)):
+        engine.asked.clear()
+        found = catalog.measure("", REQUEST, lane)
+        assert [request.num_draft_tokens for request in engine.asked[:3]] == [0, 3, 0]
+        assert all(request.prompt == REQUEST.prompt and request.params.seed == 5 for request in engine.asked)
+        tokens = [request.params.max_tokens for request in engine.asked]
+        assert tokens == [first] + [TOKENS] * (len(tokens) - 1)
+        assert 0 < found.low <= found.value <= found.high
+        assert found.machine
+    assert sum(event.kind == EventKind.BONUS for event in lane) == REQUEST.params.max_tokens > MOST_TOKENS
     assert records == []  # it is no run
 
 
@@ -116,24 +121,20 @@ def test_one_who_decodes_past_the_catalog_ends_it_too(catalog, engine):
     list(others[0])
 
 
-def test_a_pair_that_is_decoded_elsewhere_says_so(tiny_engine):
-    with pytest.raises(NotMeasured) as why:
-        Catalog({"pair": ServedPair(tiny_engine)}).measure("", REQUEST)
-    assert (str(why.value), why.value.again) == (ELSEWHERE, False)
-
-
-def test_a_host_may_have_each_run_decoded_once(engine):
-    catalog = Catalog({"pair": ServedPair(engine, engine)}, measuring=False)
-    for again in (catalog.measure, catalog.events):
+def test_why_there_is_no_figure_and_another_try_will_not_help(catalog, engine):
+    elsewhere = Catalog({"pair": ServedPair(engine)})
+    never = Catalog({"pair": ServedPair(engine, engine)}, measuring=False)
+    short = Request([1], SamplingParams(max_tokens=3, ignore_eos=True), num_draft_tokens=0)
+    for measure, request, said in (
+        (elsewhere.measure, REQUEST, ELSEWHERE),
+        (never.measure, REQUEST, NEVER),
+        (never.events, REQUEST, NEVER),
+        (catalog.measure, short, SHORT),
+    ):
+        assert engine.asked == []
         with pytest.raises(NotMeasured) as why:
-            again("", REQUEST)
-        assert (str(why.value), why.value.again) == (NEVER, False)
-    assert engine.asked == []
-
-
-def test_a_text_that_is_too_short_says_so(catalog):
-    with pytest.raises(NotMeasured, match=SHORT):
-        catalog.measure("", Request([1], SamplingParams(max_tokens=3, ignore_eos=True), num_draft_tokens=0))
+            measure("", request)
+        assert (str(why.value), why.value.again) == (said, False)
 
 
 @pytest.fixture(scope="module")
@@ -160,21 +161,9 @@ def test_a_run_is_measured_once_and_its_trace_keeps_it(ended, engine):
     assert speedup_of(reopened, asked=False) == said
 
 
-def test_a_stopped_run_is_measured_for_those_who_ask(ended):
+def test_a_stopped_run_is_measured_for_those_who_ask_and_a_trace_without_a_figure_says_so(ended):
     ended.events[-1].finish_reason = FinishReason.CANCELLED
     assert speedup_of(ended, asked=False) == {"reason": STOPPED, "again": True}
+    for events in (ended.events, ended.events[:-1]):
+        assert speedup_of(Run(events), asked=True) == {"reason": NONE_SAVED, "again": False}
     assert "speedup" in speedup_of(ended, asked=True)
-
-
-def test_a_trace_without_a_figure_says_so(ended):
-    ended.measure = None
-    assert speedup_of(ended, asked=True) == {"reason": NONE_SAVED, "again": False}
-    ended.events = [event for event in ended.events if event.kind != EventKind.FINISHED]
-    assert speedup_of(ended, asked=True) == {"reason": NONE_SAVED, "again": False}
-
-
-def test_the_whole_run_without_drafts_is_decoded_first_and_can_be_followed(catalog, engine):
-    lane = []
-    catalog.measure("", REQUEST, lane)
-    assert [request.num_draft_tokens for request in engine.asked[:3]] == [0, 3, 0]
-    assert sum(event.kind == EventKind.BONUS for event in lane) == REQUEST.params.max_tokens > MOST_TOKENS
