@@ -5,17 +5,12 @@ import json
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.server import free_port
-from ui.host.catalog import Catalog
 from ui.host.errors import Page
-from ui.host.operations import Counters, routes
-from ui.page import build_page, launch, open_queue
-from ui.run.runs import Runs
+from ui.page import launch, open_queue
 
 JSON = {"Content-Type": "application/json"}
 
@@ -76,12 +71,3 @@ def serve(page: Page, size: int, *more: Any) -> Page:
     open_queue(page, size)
     launch(page, more, server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True)
     return page
-
-
-@contextmanager
-def served(catalog: Catalog) -> Iterator[Page]:
-    """The page with these pairs, served by this process."""
-    page = serve(build_page(catalog, Runs()), 4, *routes(Counters(catalog.load)))
-    yield page
-    page.close(verbose=False)
-    catalog.close()

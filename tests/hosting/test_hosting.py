@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -15,8 +16,10 @@ from gradio_client import Client
 
 import app
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.doctor import read
+from naive_speculate.events import Event, EventKind
 from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.serving import LocalEngine, Request
+from naive_speculate.serving import Load, LocalEngine, Request
 from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.serving.run_records import ObservedEngine, RunRecord
 from tests.hosting.http import call_tool, get
@@ -195,6 +198,42 @@ def test_prompts_are_logged_where_the_operator_wanted_them(tiny_engine, caplog):
     with caplog.at_level("INFO"):
         list(engine.submit(Request([7, 8], SamplingParams(max_tokens=2))))
     assert json.loads(caplog.records[-1].message)["prompt"] == [7, 8]
+
+
+EVENTS = [
+    Event(EventKind.STARTED, prompt_token_ids=[1, 2, 3, 4, 5]),
+    *(Event(EventKind.STEP, step=n, num_draft=4, num_accepted=accepted) for n, accepted in enumerate((3, 1, 1))),
+    Event(EventKind.STEP, step=3, num_draft=0, num_accepted=0),
+]
+
+
+def counters() -> Counters:
+    found, run = Counters(lambda: Load(True, 1, 2, 4)), RunRecord(Request("x"), 2.0, outcome="stop")
+    for event in EVENTS:
+        run.add(event, 0.1)
+    found.observe(run)
+    found.observe(replace(run, outcome="error"))
+    return found
+
+
+def test_every_metric_has_the_prefix_and_a_line_in_the_document():
+    """The document maps them to vLLM's."""
+    names = set(re.findall(r"^# TYPE (\S+) (?:counter|gauge|histogram)$", counters().text().decode(), re.MULTILINE))
+    names = {name for name in names if not name.endswith("_created")}
+    assert names
+    assert all(name.startswith("naive_speculate:") for name in names)
+    document = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(naive_speculate:\w+)` \| \w+ \| .* \| (`vllm:\w+`|none) \|$", document, re.MULTILINE)
+    assert {ours for ours, _ in rows} == names
+    assert all(theirs in ("none", f"`vllm:{ours.partition(':')[2]}`") for ours, theirs in rows)
+
+
+def test_the_doctor_reads_the_projects_own_counters():
+    reading = read(counters().text().decode())
+    assert reading.engine == "Naive Speculate"
+    assert (reading.num_steps, reading.num_draft_tokens, reading.num_accepted_tokens) == (6, 24, 10)
+    assert reading.rates == (1.0, 1 / 3, 1 / 3, 0.0)
+    assert reading.requests_running == 1
 
 
 def test_gradios_queue_leaves_the_interpreter_to_the_decoder():

@@ -3,6 +3,7 @@
 import json
 import urllib.error
 import urllib.request
+from dataclasses import asdict
 
 import pytest
 from gradio import route_utils
@@ -105,3 +106,9 @@ def test_the_host_decides_who_reads_the_counters(metrics, near, far, passed_on):
     assert there.get("/metrics").status_code == far
     assert here.get("/metrics", headers={"X-Forwarded-For": "192.0.2.7"}).status_code == passed_on
     assert there.get("/health").status_code == 200
+
+
+def test_health_is_503_with_the_reason_while_no_run_can_start():
+    stuck = Load(False, 1, 0, 1, reason="no progress", stuck=True)
+    answer = TestClient(Starlette(routes=routes(Counters(lambda: stuck)))).get("/health")
+    assert (answer.status_code, answer.json()) == (503, {"status": "unavailable"} | asdict(stuck))

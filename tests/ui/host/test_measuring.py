@@ -1,5 +1,6 @@
-"""Measurements make way for visitors, are no runs, and say why where there is no figure."""
+"""Measurements make way for visitors, are no runs, wait without a thread, and say why where there is no figure."""
 
+import asyncio
 import threading
 
 import pytest
@@ -9,9 +10,10 @@ from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request
 from naive_speculate.serving.run_records import ObservedEngine
 from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
-from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured
-from ui.run.runs import Run
+from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured, in_turn
+from ui.run.runs import Run, Runs
 from ui.run.speedup import NONE_SAVED, STOPPED, speedup_of
+from ui.run.stage import _server_functions
 
 REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=80, seed=5, ignore_eos=True), num_draft_tokens=3)
 
@@ -167,3 +169,54 @@ def test_a_stopped_run_is_measured_for_those_who_ask_and_a_trace_without_a_figur
     for events in (ended.events, ended.events[:-1]):
         assert speedup_of(Run(events), asked=True) == {"reason": NONE_SAVED, "again": False}
     assert "speedup" in speedup_of(ended, asked=True)
+
+
+def test_who_waits_for_a_measurement_takes_no_thread():
+    go_on, working = threading.Event(), asyncio.Event()
+    threads: set[int] = set()
+
+    async def all_of_them() -> list[dict[str, object]]:
+        loop = asyncio.get_running_loop()
+
+        def work() -> dict[str, object]:
+            threads.add(threading.get_ident())
+            loop.call_soon_threadsafe(working.set)
+            assert go_on.wait(60)
+            return {"done": True}
+
+        before = threading.active_count()
+        asked = [asyncio.create_task(in_turn(work)) for _ in range(50)]
+        await working.wait()
+        assert threading.active_count() <= before + 1
+        go_on.set()
+        return await asyncio.gather(*asked)
+
+    assert asyncio.run(all_of_them()) == [{"done": True}] * 50
+    assert len(threads) == 1
+
+
+def test_what_does_not_begin_in_time_is_not_done(monkeypatch):
+    go_on, done = threading.Event(), list[str]()
+
+    async def both() -> tuple[dict[str, object], dict[str, object]]:
+        begun, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def first() -> dict[str, object]:
+            loop.call_soon_threadsafe(begun.set)
+            assert go_on.wait(60)
+            return {"first": True}
+
+        one = asyncio.create_task(in_turn(first))
+        await begun.wait()
+        monkeypatch.setattr("ui.host.measuring.PATIENCE_SECONDS", 0.0)  # now, as the first one must begin
+        other = await in_turn(lambda: {"second": done.append("second")})
+        go_on.set()
+        return await one, other
+
+    assert asyncio.run(both()) == ({"first": True}, {"reason": BUSY, "again": True})
+    assert done == []
+
+
+def test_the_page_s_functions_that_measure_do_not_block():
+    functions = {function.__name__: function for function in _server_functions(Runs())}
+    assert [name for name, function in functions.items() if asyncio.iscoroutinefunction(function)] == ["unguided", "speedup"]

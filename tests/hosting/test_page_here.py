@@ -1,8 +1,9 @@
-"""Unread events cost the decoder nothing: a program's events are written when it reads them."""
+"""The page in this process: unread events cost the decoder nothing, and a guide that is parsed does not keep others waiting."""
 
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import astuple, replace
 
 import gradio as gr
 import pytest
@@ -10,11 +11,16 @@ from gradio.queueing import Event as QueuedEvent
 from gradio.server_messages import EstimationMessage
 
 from naive_speculate.events import Event
-from tests.hosting.http import generate, get, post, served
+from tests.hosting.http import generate, get, post, serve
 from ui.host.catalog import load_catalog
 from ui.host.configuration import read_configuration
+from ui.host.operations import Counters, routes
 from ui.host.queue import CROWDED, UNREAD
 from ui.host.weight import Weighed, weight
+from ui.page import build_page
+from ui.run import settings as settings_module
+from ui.run.recorded import START
+from ui.run.runs import Runs
 
 TOKENS = 48
 
@@ -22,8 +28,11 @@ TOKENS = 48
 @pytest.fixture(scope="module")
 def page(small_pair) -> Iterator[gr.Blocks]:
     target, draft = map(str, small_pair)
-    with served(load_catalog(read_configuration({}, {"device": "cpu", "target": target, "draft": draft}))) as page:
-        yield page
+    catalog = load_catalog(read_configuration({}, {"device": "cpu", "target": target, "draft": draft}))
+    page = serve(build_page(catalog, Runs()), 4, *routes(Counters(catalog.load)))
+    yield page
+    page.close(verbose=False)
+    catalog.close()
 
 
 @pytest.fixture
@@ -96,3 +105,29 @@ def test_a_message_to_a_visitor_who_has_left_is_no_error(page):
     left.alive = False
     page._queue.send_message(left, EstimationMessage(queue_size=0))
     assert "who has left" not in page._queue.pending_messages_per_session
+
+
+def test_health_answers_while_a_guide_is_being_parsed(page, monkeypatch):
+    """The guide is parsed only once `/health` has answered."""
+    begun, answered, parsed = threading.Event(), threading.Event(), threading.Event()
+    guide = settings_module.guide
+
+    def held(kind: str, text: str):
+        begun.set()
+        assert answered.wait(120)
+        made = guide(kind, text)
+        parsed.set()
+        return made
+
+    monkeypatch.setattr(settings_module, "guide", held)
+    (function,) = [number for number, made in page.fns.items() if made.name == "_decode"][:1]
+    fields = {f"f{n}": {"type": "number", "minimum": -n - 0.125} for n in range(300)}
+    large = json.dumps({"type": "object", "properties": fields})
+    values = astuple(replace(START, guided="json", guided_text=large))
+    body = {"data": values, "fn_index": function, "session_hash": "visitor"}
+    assert post(f"{page.local_url}gradio_api/queue/join", body)[0] == 200
+    assert begun.wait(60)
+    assert json.loads(get(f"{page.local_url}health"))["ready"]
+    assert not parsed.is_set()
+    answered.set()
+    assert parsed.wait(60)
