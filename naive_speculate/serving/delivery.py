@@ -60,7 +60,6 @@ class Inbox:
 
     @property
     def unread(self) -> int:
-        """Number of unread events."""
         with self._lock:
             return len(self._unread)
 
@@ -121,7 +120,6 @@ class DeliveredEvents:
         self._summaries = [Summary() for _ in range(rows)]
 
     def add(self, events: list[Event]) -> None:
-        """Record delivered events."""
         self.begun = self.begun or bool(events)
         for event in events:
             self._last_time = max(self._last_time, event.time)

@@ -46,7 +46,6 @@ class _Job:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows it needs."""
         return len(self.run.going_on)
 
     def deliver(self, item: list[Event] | Exception | None) -> None:
@@ -245,7 +244,6 @@ class LocalEngine(Engine):
         return sorted(chosen, key=lambda job: job.number)
 
     def _begin(self, job: _Job, batch: Batch) -> None:
-        """Admit a job's rows to the batch."""
         try:
             batch.admit(job.run.rows)
         except Exception as error:

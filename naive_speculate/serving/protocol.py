@@ -113,7 +113,6 @@ class ReaderFlag:
         self._cancel, self.left = cancel, False
 
     def is_set(self) -> bool:
-        """Whether the reader left or the run was cancelled."""
         return self.left or (self._cancel is not None and self._cancel.is_set())
 
 

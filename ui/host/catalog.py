@@ -105,7 +105,6 @@ class Catalog:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Each pair's label, by name."""
         return {name: TALES if served.is_tales else name for name, served in self.pairs.items()}
 
     @property

@@ -22,15 +22,8 @@ def expected(known: KnownPair | None, capacity: int) -> About:
 
 
 class DeferredEngine(Engine):
-    """An `Engine` that holds requests until its pair is loaded, and then passes them on.
-
-    Args:
-        name: The pair's name, for people.
-        about: What the engine is expected to report.
-        make: Loads the pair and returns its engine.
-        max_waiting: Most requests that are held.
-        on_demand: Whether the first request loads the pair; otherwise whoever made this calls `load_pair`.
-    """
+    """Holds at most `max_waiting` requests until its pair is loaded, and then passes them on. `make` loads the pair and returns
+    its engine, which is expected to report `about`. If it is `on_demand`, the first request loads it, else `load_pair`."""
 
     def __init__(
         self, name: str, about: About, make: Callable[[], Engine], max_waiting: int, *, on_demand: bool = False
@@ -57,7 +50,6 @@ class DeferredEngine(Engine):
 
     @property
     def loaded(self) -> bool:
-        """Whether the pair is loaded."""
         return self._engine is not None
 
     def load_pair(self) -> None:

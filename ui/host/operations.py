@@ -94,7 +94,6 @@ class Counters:
         yield GaugeMetricFamily(f"{_PREFIX}:num_requests_waiting", "Sequences waiting to be decoded.", load.waiting)
 
     def observe(self, run: RunRecord) -> None:
-        """Count a run."""
         metrics = run.summary.metrics
         for counter, amount in self._counted:
             counter.inc(amount(run, metrics))

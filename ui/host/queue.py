@@ -45,7 +45,6 @@ class Messages(asyncio.Queue[EventMessage]):
         return self._sizes[-1] if self._sizes else 0
 
     def clear(self) -> None:
-        """Remove them all."""
         while not self.empty():
             self.get_nowait()
 
