@@ -8,7 +8,7 @@ import urllib.request
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks.server import free_port
+from benchmarks.server import Server, free_port
 from ui.host.errors import Page
 from ui.page import launch, open_queue
 
@@ -34,6 +34,20 @@ def call(url: str, body: object, name: str = "generate") -> str:
     """What a program is answered that calls an endpoint and reads on to the end."""
     status, answer = post(f"{url}gradio_api/call/{name}", body)
     return get(f"{url}gradio_api/call/{name}/{json.loads(answer)['event_id']}") if status == 200 else answer
+
+
+def ask_page(url: str, function: int, data: Any, session: str, **event: Any) -> str:
+    """What the page is answered, to the end, that calls the function with this number."""
+    sent = {"data": data, "fn_index": function, "session_hash": session} | event
+    status, answer = post(f"{url}gradio_api/queue/join", sent)
+    return get(f"{url}gradio_api/queue/data?session_hash={session}") if status == 200 else answer
+
+
+def logged(server: Server, before: int) -> list[str]:
+    """The lines that the log has since it had so many characters, but for those of runs."""
+    generate(server.url, "Once", 1, 0, 1, before)  # once the log has this run, it has what came before
+    server.wait_for(f'"seed": {before}', 60)
+    return [line for line in server.log[before:].splitlines() if '"outcome"' not in line]
 
 
 def connected(url: str) -> socket.socket:

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from benchmarks.server import Server
-from tests.hosting.http import get, post
+from tests.hosting.http import ask_page, get, post
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES
 
 MEGABYTE = 2**20
@@ -43,9 +43,7 @@ def opened(server: Server, session: str, trace: bytes) -> dict[str, Any]:
     """What the page gets that opens a trace: the message for its stage, or the toast."""
     number, _ = event_of(server.url, "open")
     answer = posted(f"{server.url}trace?name=long.jsonl", trace)
-    call = {"data": [], "event_data": answer, "fn_index": number, "session_hash": session}
-    posted(server.url + "gradio_api/queue/join", call)
-    said = get(f"{server.url}gradio_api/queue/data?session_hash={session}")
+    said = ask_page(server.url, number, [], session, event_data=answer)
     messages = [json.loads(line.removeprefix("data: ")) for line in said.splitlines() if line.startswith("data: ")]
     if toasts := [message["log"] for message in messages if message["msg"] == "log"]:
         return {"toast": toasts[0]}

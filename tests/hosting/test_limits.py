@@ -2,8 +2,6 @@
 
 import json
 import select
-import urllib.error
-import urllib.request
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import fields
@@ -13,19 +11,11 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from benchmarks.server import Server
-from tests.hosting.http import call, call_tool, connected, get, post
+from tests.hosting.http import ask_page, call, call_tool, connected, get, logged, post
 from ui.host.limits import MAX_BODY_BYTES, MAX_TRACE_BYTES
 from ui.run.settings import Settings
 
 MEGABYTE = 2**20
-
-
-def whole_log(server: Server, seed: int) -> str:
-    """The log with all that was printed so far: up to the line of a run that is made now."""
-    call(server.url, {"data": ["Once", 1, 0.7, 1.0, seed, 3, "speculative_sampling"]})
-    server.wait_for(f'"seed": {seed}', 60)
-    return server.log
 
 
 def files(cache: Path) -> list[Path]:
@@ -46,7 +36,7 @@ def answer_to(url: str, head: str, body: Iterable[bytes]) -> tuple[bytes, int]:
         return line.recv(4096).split(b"\r\n")[0], sent
 
 
-def test_a_file_is_not_taken_and_not_kept(server, cache):
+def test_no_file_is_taken_and_neither_it_nor_a_visitor_s_settings_are_kept(server, cache):
     form = b"--x\r\nContent-Disposition: form-data; name=files; filename=a.txt\r\n\r\n" + b"a" * MEGABYTE + b"\r\n--x--\r\n"
     pieces = [form[place : place + 4096] for place in range(0, len(form), 4096)]
     before = files(cache)
@@ -54,6 +44,7 @@ def test_a_file_is_not_taken_and_not_kept(server, cache):
         kind = f"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: {len(form)}"
         first, _ = answer_to(server.url, f"/gradio_api/{path} HTTP/1.1\r\n{kind}", pieces)
         assert first.split()[1] in (b"307", b"403"), first
+    assert post(f"{server.url}gradio_api/deep_link?session_hash=mine", None)[0] == 403
     assert files(cache) == before
 
 
@@ -74,13 +65,6 @@ def test_a_body_that_does_not_end_is_refused_where_it_gets_too_large(server):
         assert sent > most
 
 
-def test_a_visitor_s_settings_are_not_written_to_the_disk(server, cache):
-    before = files(cache)
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        get(f"{server.url}gradio_api/deep_link?session_hash=mine")
-    assert files(cache) == before
-
-
 def fields_of(url: str) -> tuple[int, list[str], list[object]]:
     """The number of the page's own event that starts a run, the kinds of its inputs, and these as the page would send them."""
     config = json.loads(get(url + "config"))
@@ -94,8 +78,7 @@ def by_the_page(url: str, session: str, kind: str, wrong: object) -> str:
     """What the page is answered whose first input of this kind is wrong."""
     number, kinds, data = fields_of(url)
     data[kinds.index(kind)] = wrong
-    status, answer = post(url + "gradio_api/queue/join", {"data": data, "fn_index": number, "session_hash": session})
-    return get(f"{url}gradio_api/queue/data?session_hash={session}") if status == 200 else answer
+    return ask_page(url, number, data, session)
 
 
 def by_a_language_model(url: str, arguments: dict[str, object]) -> str:
@@ -134,13 +117,11 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_was_sent_comes_back_in_no_error_and_is_in_no_log(server, name):
-    number = list(WRONG).index(name)
-    secret = f"Diary, part {number}: nobody may read this. "
+    before, secret = len(server.log), "Diary, part one: nobody may read this. "
     answer = WRONG[name](server.url, secret * 25_000)
     assert answer
     assert len(answer) < 3000, "what was sent came back"
-    log = whole_log(server, seed=1000 + number)
-    assert secret[:14] not in log, "the log tells what was sent"
+    assert "Diary" not in "".join(logged(server, before)), "the log tells what was sent"
 
 
 @pytest.mark.parametrize(("kind", "guide"), [("json", '{"$ref": "Diary/of/mine"}'), ("regex", "Diary" + "^" * 2000)])
@@ -149,22 +130,16 @@ def test_the_log_tells_nothing_of_a_guide(server, kind, guide):
     values = dict(zip((field.name for field in fields(Settings)), data, strict=True))
     values |= {"guided": kind, "guided_text": guide, "max_tokens": 3}
     before = len(server.log)
-    call = {"data": list(values.values()), "fn_index": number, "session_hash": kind}
-    assert post(f"{server.url}gradio_api/queue/join", call)[0] == 200
-    assert "process_completed" in get(f"{server.url}gradio_api/queue/data?session_hash={kind}")
-    log = whole_log(server, seed=2000 + len(kind))[before:]
+    assert "process_completed" in ask_page(server.url, number, list(values.values()), kind)
+    log = "".join(logged(server, before))
     assert "Diary" not in log
     assert "Warning" not in log
 
 
-def test_who_leaves_while_sending_is_no_failure_of_the_server(server):
+def test_who_leaves_while_sending_and_who_asks_for_gradio_s_monitoring_leave_nothing_in_the_log(server):
+    """Gradio would write the key of its monitoring."""
     before = len(server.log)
     with connected(server.url) as line:
         line.sendall(f"POST /trace HTTP/1.1\r\nHost: {urlsplit(server.url).netloc}\r\nContent-Length: 9\r\n\r\n{{".encode())
-    assert "Disconnect" not in whole_log(server, seed=3000)[before:]
-
-
-def test_nobody_gets_gradio_s_monitoring_nor_its_key_into_the_log(server):
-    before = len(server.log)
     assert post(f"{server.url}monitoring", None)[0] == 403
-    assert "onitoring" not in whole_log(server, seed=3001)[before:]
+    assert logged(server, before) == []
