@@ -33,6 +33,7 @@ WARM_RUNS = 2
 WARM_TOKENS = 16
 NEVER = "This host does not measure runs."
 TALES = "Tales (small, trained with its drafters)"  # the bundled pair's label
+TALES_TARGET = "bundled target"
 MISSING = "{} cannot be loaded: {}. The default is now {}."
 ELSEWHERE = "The run was decoded on another machine, which may be busy, so it cannot be measured here."
 
@@ -56,7 +57,7 @@ class ServedPair:
     @property
     def is_tales(self) -> bool:
         """Whether this is the bundled pair, which was trained on tales."""
-        return _is_tales(self.engine)
+        return self.engine.about.models.get("target") == TALES_TARGET
 
     @property
     def drafters(self) -> list[str]:
@@ -282,11 +283,10 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     capacity = sum(engine.about.capacity for engine in engines.values())
     catalog = _empty(configuration, capacity + configuration.queue_size)
     for name, engine in engines.items():
-        words = _filtered(configuration, engine)
-        catalog.warm_up_engine(engine, words)
-        observed = ObservedEngine(engine, observers) if observers else engine
         target = next((choice.target for choice in configuration.pairs if choice.name == name), None)
-        catalog.pairs[name] = ServedPair(observed, filter_words=words, target=target)
+        served = _served(configuration, engine, target, observers)
+        catalog.warm_up_engine(engine, served.filter_words)
+        catalog.pairs[name] = replace(served, unobserved=None)  # another machine's speed is not measured
     return catalog
 
 
@@ -304,9 +304,10 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
             (catalog.on_demand if choice.on_demand and not zero_gpu() else catalog.later)[choice.name] = engine
         else:
             engine = make()
-        observed = ObservedEngine(engine, observers) if observers else engine
-        unobserved = None if zero_gpu() else engine  # without a GPU outside runs, nothing can be warmed up or measured
-        catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine), choice.target)
+        served = _served(configuration, engine, choice.target, observers)
+        if zero_gpu():  # without a GPU outside runs, nothing can be warmed up or measured
+            served.unobserved = None
+        catalog.pairs[choice.name] = served
     if zero_gpu():
         catalog.load_later()
     return catalog
@@ -327,11 +328,8 @@ def _empty(configuration: Configuration, concurrency: int | None) -> Catalog:
     return Catalog({}, configuration.max_tokens, concurrency, configuration.measuring == "on")
 
 
-def _filtered(configuration: Configuration, engine: Engine) -> str | None:
-    """The word list that the host filters for a pair."""
-    ships = _is_tales(engine) or engine.about.models.get("target") in {known.target for known in KNOWN.values()}
-    return "classroom" if configuration.filter_words == "all" or (ships and configuration.filter_words == "bundled") else None
-
-
-def _is_tales(engine: Engine) -> bool:
-    return engine.about.models.get("target") == "bundled target"
+def _served(configuration: Configuration, engine: Engine, target: str | None, observers: Sequence[Observer]) -> ServedPair:
+    """The pair with its observers, and with the word list that the host filters for it."""
+    ships = engine.about.models.get("target") in {TALES_TARGET, *(known.target for known in KNOWN.values())}
+    words = "classroom" if configuration.filter_words == "all" or (ships and configuration.filter_words == "bundled") else None
+    return ServedPair(ObservedEngine(engine, observers), engine, words, target)
