@@ -72,6 +72,8 @@ def main(argv: list[str] | None = None) -> int:
     with quick_imports(mcp=args.mcp):
         import_spaces_first()
         from naive_speculate.infer.threads import num_threads, share_cores
+        from ui.host.catalog import join_catalog, load_catalog
+        from ui.host.cluster import cluster_engines
         from ui.host.configuration import read_configuration
         from ui.host.operations import LOGGER, Counters, log_runs, with_queue
         from ui.page import build_page, open_queue
@@ -79,11 +81,15 @@ def main(argv: list[str] | None = None) -> int:
 
     if is_local(args.host or os.environ.get("GRADIO_SERVER_NAME") or "localhost"):
         share_cores()  # with the browser
-    counters = Counters(lambda: with_queue(catalog.load(), page))
+    counters = Counters(lambda: with_queue(catalog.load(), page))  # read once the page is there
+    observers = (log_runs(prompts=args.log_prompts), counters.observe)
     try:
         num_threads()  # checks its environment variable now
         configuration = read_configuration(os.environ, vars(args))
-        catalog = _catalog(configuration, args, (log_runs(prompts=args.log_prompts), counters.observe))
+        if args.engine == "ray":
+            catalog = join_catalog(configuration, cluster_engines(configuration, args.ray_address), observers)
+        else:
+            catalog = load_catalog(configuration, observers)
     except (ValueError, OSError) as error:
         print(f"app.py: {error}", file=sys.stderr)
         return 2
@@ -105,16 +111,6 @@ def main(argv: list[str] | None = None) -> int:
         page.close(verbose=False)
         catalog.close()
     return 0
-
-
-def _catalog(configuration: Any, args: argparse.Namespace, observers: Any) -> Any:
-    """The pairs, loaded here or on a Ray cluster."""
-    from ui.host.catalog import join_catalog, load_catalog
-    from ui.host.cluster import cluster_engines
-
-    if args.engine == "ray":
-        return join_catalog(configuration, cluster_engines(configuration, args.ray_address), observers)
-    return load_catalog(configuration, observers)
 
 
 def _serve(page: Any, catalog: Any, runs: Any, counters: Any, configuration: Any, args: argparse.Namespace) -> None:

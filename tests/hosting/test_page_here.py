@@ -1,4 +1,4 @@
-"""The page in this process: unread events cost the decoder nothing, and a guide that is parsed does not keep others waiting."""
+"""The page in this process: what nobody reads costs nothing, and one visitor's calls keep nobody else out."""
 
 import json
 import threading
@@ -11,9 +11,11 @@ from gradio.queueing import Event as QueuedEvent
 from gradio.server_messages import EstimationMessage
 
 from naive_speculate.events import Event
+from naive_speculate.serving.turns import TOO_MANY
 from tests.hosting.http import generate, get, post, serve
 from ui.host.catalog import load_catalog
 from ui.host.configuration import read_configuration
+from ui.host.errors import Page
 from ui.host.operations import Counters, routes
 from ui.host.queue import CROWDED, UNREAD
 from ui.host.weight import Weighed, weight
@@ -131,3 +133,35 @@ def test_health_answers_while_a_guide_is_being_parsed(page, monkeypatch):
     assert not parsed.is_set()
     answered.set()
     assert parsed.wait(60)
+
+
+def test_a_full_queue_has_room_for_another_visitor_who_is_next():
+    """The page has one function, which handles one call at a time, and none before `go` is set; three calls may wait."""
+    begun, go, over, done = threading.Event(), threading.Event(), threading.Event(), []
+
+    def work(name: str) -> None:
+        begun.set()
+        assert go.wait(60)
+        done.append(name)
+        if len(done) == 4:
+            over.set()
+
+    with Page() as page:
+        text = gr.Textbox()
+        gr.Button().click(work, text, None, concurrency_limit=1)
+    join = f"{serve(page, 3).local_url}gradio_api/queue/join"
+    (number,) = page.fns
+
+    def status_of(name: str, address: str) -> int:
+        return post(join, {"data": [name], "fn_index": number, "session_hash": name}, **{"X-Forwarded-For": address})[0]
+
+    assert status_of("many 0", "1.1.1.1") == 200
+    assert begun.wait(60)
+    assert [status_of(f"many {n}", "1.1.1.1") for n in (1, 2, 3, 4)] == [200, 200, 200, 503]
+    assert status_of("other", "2.2.2.2") == 200
+    assert TOO_MANY in get(f"{page.local_url}gradio_api/queue/data?session_hash=many%203")
+    go.set()
+    assert over.wait(60)
+    assert done[0] == "many 0"
+    assert done.index("other") < done.index("many 1")
+    page.close(verbose=False)

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -40,22 +41,15 @@ def test_more_than_fit_wait_and_a_waiting_one_can_be_cancelled(engine):
         cancel.set()
 
 
-class Failing:
-    """A processor that works until it does not."""
-
-    def __init__(self, after: int, error: Exception) -> None:
-        self.after, self.error = after, error
-
-    def __call__(self, history, logits):
-        if len(history) >= self.after:
-            raise self.error
+def test_a_failure_ends_only_the_run_that_fails(engine, patient_decoder):
+    def failing(error: Exception, history, logits):
+        if len(history) >= 9:
+            raise error
         return logits
 
-
-def test_a_failure_ends_only_the_run_that_fails(engine, patient_decoder):
     good = [Request([number, 2], SamplingParams(max_tokens=20, seed=number)) for number in range(3)]
     errors = {"a wheel came off": RuntimeError("a wheel came off"), "shorter prompt": MemoryError()}
-    fail = [SamplingParams(max_tokens=40, seed=7, logits_processors=[Failing(9, error)]) for error in errors.values()]
+    fail = [SamplingParams(max_tokens=40, seed=7, logits_processors=[partial(failing, error)]) for error in errors.values()]
     with ThreadPoolExecutor(5) as pool:
         traces = list(pool.map(lambda request: joined(engine, request), [*good, *(Request([7, 2], each) for each in fail)]))
     for said, trace in zip(errors, traces[3:], strict=True):
