@@ -38,6 +38,7 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
     ("fields", "said"),
     [
         (["Once", "many"], "max_tokens must be a whole number"),
+        (["Once", 2001], "max_tokens may be at most 2000 on this page"),  # the host's limit
         (["Once", 8, "hot"], "temperature must be a number"),
         (["Once", 8, 0.7, 2.0], "top_p must be a number"),
         (["Once", 8, 0.7, 1.0, -2], "seed must be a whole number"),
