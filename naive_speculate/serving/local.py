@@ -86,8 +86,7 @@ class LocalEngine(Engine):
         self._changed = threading.Condition()
         self._waiting: deque[_Job] = deque()
         self._running: list[_Job] = []
-        self._closed = False
-        self._broken = False
+        self._reason = ""  # why it accepts no requests
         self._number = self._turn = 0
         self._moved = time.monotonic()  # when the last step began
         self._run_seconds: float | None = None
@@ -99,10 +98,8 @@ class LocalEngine(Engine):
         job, dropped = _Job(cancel, deliver, reader), None
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
-            if self._closed:
-                raise Unavailable(STOPPING)
-            if self._broken:
-                raise Unavailable(_BROKEN)
+            if self._reason:
+                raise Unavailable(self._reason)
             waiting = sum(job.num_rows for job in self._waiting)
             if waiting + job.num_rows > self._max_waiting:
                 dropped = one_too_many(self._waiting, job)
@@ -132,14 +129,14 @@ class LocalEngine(Engine):
         with self._changed:
             running, waiting = (sum(len(job.run.rows) for job in jobs) for jobs in (self._running, self._waiting))
             still = time.monotonic() - self._moved if self._running else 0.0
-            reason = STOPPING if self._closed else _BROKEN if self._broken else ""
+            reason = self._reason
             if stuck := not reason and still > STUCK_SECONDS:
                 reason = f"The decoder has made no progress for {still:.0f} seconds."
             return Load(not reason, running, waiting, self._max_rows, reason=reason, stuck=stuck, run_seconds=self._run_seconds)
 
     def close(self) -> None:
         with self._changed:
-            self._closed = True
+            self._reason = STOPPING
             for job in (*self._waiting, *self._running):
                 job.left = True
             self._changed.notify()
@@ -151,7 +148,7 @@ class LocalEngine(Engine):
                 self._decode()
         finally:
             with self._changed:
-                self._broken = self._broken or not self._closed
+                self._reason = self._reason or _BROKEN
                 left, self._waiting, self._running = [*self._waiting, *self._running], deque(), []
             for job in left:
                 job.deliver(Unavailable(_BROKEN))
@@ -160,12 +157,12 @@ class LocalEngine(Engine):
         batch, untidy = self.decoder.new_batch(), False
         while True:
             with self._changed:
-                while not (self._waiting or self._running or self._closed):
+                while not (self._waiting or self._running or self._reason):
                     if not self._changed.wait(TIDY_SECONDS if untidy else None):
                         free_memory()
                         untidy = False
                 self._moved = time.monotonic()
-                if self._closed and not (self._waiting or self._running):
+                if self._reason and not (self._waiting or self._running):
                     return
                 joining = self._admit()
                 stepped = self._chosen()
@@ -189,7 +186,7 @@ class LocalEngine(Engine):
                     job.deliver(found)
                 if job.run.over:
                     job.deliver(None)
-            if self._broken:
+            if self._reason == _BROKEN:
                 return
 
     def _admit(self) -> list[_Job]:
@@ -266,7 +263,8 @@ class LocalEngine(Engine):
         if len(rows) == 1:
             for row in again:
                 row.end(FinishReason.ERROR, explain(failure))
-            self._broken = self._broken or (bool(again) and not self._works())
+            if again and not self._works():
+                self._reason = self._reason or _BROKEN
             return records
         half = (len(again) + 1) // 2
         for part in (again[:half], again[half:]):
