@@ -3,7 +3,6 @@
 import multiprocessing
 import re
 import threading
-from typing import ClassVar
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ import torch
 from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request, SoloEngine, Unavailable
-from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
+from naive_speculate.speculate.batch import Batch
 from tests.serving.contract import LONG, PATIENCE, EngineContract, joined
 
 
@@ -131,49 +130,33 @@ def test_a_host_that_takes_no_run_is_unavailable_and_requests_are_checked_withou
     assert engine.load().running == 0
 
 
-class Counting(BatchDrafter):
-    """Proposes token 3, and records which rows it drafts for; `fails` at the second step."""
-
-    rows: ClassVar[list] = []
-    fails = False
-
-    def admit(self, row):
-        self.rows.append(row)
-
-    def release(self, row):
-        self.rows.remove(row)
-
-    def propose(self, rows, limits) -> Proposal:
-        if self.fails and rows[0].output_ids:
-            raise RuntimeError("a wheel came off")
-        token_ids = torch.full((len(rows), max(limits)), 3)
-        return Proposal(token_ids, torch.nn.functional.one_hot(token_ids, self.vocab_size).float(), list(limits))
+def failing(history, logits):
+    if len(history) > 6:
+        raise RuntimeError("a wheel came off")
+    return logits
 
 
 @pytest.mark.parametrize(
-    ("fails", "wrap", "reason"),
-    [(False, None, FinishReason.LENGTH), (True, None, FinishReason.ERROR), (False, cut_short(2, None), FinishReason.ERROR)],
+    ("processors", "wrap", "reason"),
+    [([], None, FinishReason.LENGTH), ([failing], None, FinishReason.ERROR), ([], cut_short(2, None), FinishReason.ERROR)],
     ids=["over", "failed", "cut off"],
 )
-def test_a_run_gives_its_places_back_however_it_ends(tiny_decoder, monkeypatch, fails, wrap, reason):
-    counting = type("Mine", (Counting,), {"rows": [], "fails": fails})
-    monkeypatch.setitem(DRAFTERS, "mine", counting)
-    seen, over = [], threading.Event()
+def test_a_run_gives_its_places_back_however_it_ends(tiny_decoder, all_free, monkeypatch, processors, wrap, reason):
+    held: list[int] = []
 
-    def watched(decode):
-        inner = decode if wrap is None else wrap(decode)
+    def counting(method, change: int):
+        def counted(batch, rows) -> None:
+            rows = list(rows)
+            held.append(change * len(rows))
+            method(batch, rows)
 
-        def through(*args):
-            for events in inner(*args):
-                seen.append(len(counting.rows))
-                yield events
-            over.set()
+        return counted
 
-        return through
-
-    engine = SoloEngine(tiny_decoder, wrap=watched)
-    trace = joined(engine, Request([1, 2], SamplingParams(n=2, max_tokens=40, seed=3, ignore_eos=True), drafter="mine"))
-    assert over.wait(PATIENCE)
+    monkeypatch.setattr(Batch, "admit", counting(Batch.admit, 1))
+    monkeypatch.setattr(Batch, "release", counting(Batch.release, -1))
+    engine = SoloEngine(tiny_decoder, wrap=wrap)
+    params = SamplingParams(n=2, max_tokens=40, seed=3, ignore_eos=True, logits_processors=processors)
+    trace = joined(engine, Request([1, 2], params))
+    assert all_free(engine)
     assert {event.finish_reason for event in trace if event.kind == EventKind.FINISHED} == {reason}
-    assert max(seen) == 2
-    assert counting.rows == []
+    assert held == [2, -2]

@@ -78,12 +78,8 @@ def start(applications: dict[str, DecoderArgs], **options: Any) -> None:
         ray.init(address="local", **QUIET | {"include_dashboard": False, "runtime_env": environment} | options)
     except Exception as error:
         raise ClusterError(f"Ray does not start here: {type(error).__name__}: {one_line(error)}") from None
-    try:
-        for name, args in applications.items():
-            deploy(name, args)
-    except BaseException:
-        ray.shutdown()
-        raise
+    for name, args in applications.items():
+        deploy(name, args)
 
 
 def deploy(name: str, args: DecoderArgs) -> None:
