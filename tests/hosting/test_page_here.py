@@ -1,4 +1,4 @@
-"""The page in this process: what nobody reads costs nothing, and one visitor's calls keep nobody else out."""
+"""The page in this process: unread events cost nothing, a guide blocks no other request, and visitors take turns."""
 
 import json
 import threading
