@@ -16,9 +16,9 @@ from starlette.routing import Route
 
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import component, render
-from ui.experiments.learn_recordings import recorded_lesson
 from ui.experiments.lessons.course import LESSONS, RECORDING, answers_page, content, titles
 from ui.experiments.lessons.lesson import Lesson, Trial
+from ui.experiments.recordings import recorded_lesson
 from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
 from ui.host.errors import message_of

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
 from secrets import token_urlsafe
+from typing import Any
 
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
@@ -17,7 +18,6 @@ from naive_speculate.serving.protocol import Deliver, Reader, Request
 from ui.host.shared_threads import GUIDING, STARTING
 from ui.host.visitors import unfetched, visitor
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
-from ui.run.guided import Acceptance
 from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
@@ -77,7 +77,7 @@ class Run:
         self.plain: list[Event] = []  # the events of the same prompt without drafts, decoded after the run
         # Measures the speedup and fills `plain`, and finds the acceptance without the guide; None if it was not decoded here.
         self.measure: Callable[[], MeasuredSpeedup] | None = None
-        self.unguided: Callable[[], Acceptance] | None = None
+        self.unguided: Callable[[], dict[str, Any]] | None = None
         self.settings: Settings | None = None  # the visitor's; None for an opened trace
         self.error: Exception | None = None  # why it could not start or continue
         self.cancel = threading.Event()

@@ -134,6 +134,23 @@ def settings_of(trace: Trace) -> Settings | None:
         return None
 
 
+def title(trace: Trace) -> str:
+    """A run's settings in one line of plain text."""
+    started, settings = trace.started, trace.settings
+    k, temperature = settings.get("num_draft_tokens"), settings.get("temperature")
+    drafter = DRAFTERS.get(str(settings.get("drafter")))
+    parts = [
+        drafter.title.lower() if drafter and drafter.title and k != 0 else "",
+        f"tree {settings['tree']}" if settings.get("tree") and k != 0 else "",
+        "argmax drafts" if settings.get("draft_sampling") == "argmax" else "",
+        str(settings.get("verify_strategy", "")).replace("_", " "),
+        f"k = {k}" if k is not None else "",
+        f"temperature {temperature:g}" if isinstance(temperature, int | float) else "",
+        f"seed {started.seed}" if started and started.seed is not None else "",
+    ]
+    return " · ".join(part for part in parts if part)[:200]
+
+
 def checked(values: Mapping[str, Any]) -> Settings:
     """Settings from values by field; missing fields have their defaults. A ValueError names the field that is empty or has the
     wrong type."""

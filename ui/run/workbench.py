@@ -15,21 +15,19 @@ from naive_speculate.events.trace import Trace
 from ui.assets import component, render
 from ui.charts.plot import build_board
 from ui.charts.waterfall import build_waterfall
+from ui.explain.inspector import build_panel
 from ui.explain.models import build_models, models_in_short
-from ui.explain.panel import build_panel
 from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
-from ui.run.guided import acceptance
 from ui.run.messages import batch
 from ui.run.pairs import choices
 from ui.run.replay import TOO_LARGE
 from ui.run.runs import Run, Runs, request_of
-from ui.run.settings import MAX_PROMPT_CHARACTERS, NOTHING, Settings, from_query, settings_of
-from ui.run.speedup import seeded
+from ui.run.settings import MAX_PROMPT_CHARACTERS, NOTHING, Settings, from_query, settings_of, title
+from ui.run.speedup import acceptance, seeded
 from ui.run.stage import build_stage
-from ui.run.stats import title
 from ui.run.strategies import build_strategies
 
 NO_RUN = "The server no longer has this run. Press Run for a new one."

@@ -7,7 +7,7 @@ import pytest
 from naive_speculate.events import Event, EventKind
 from tests.ui.drawn import drawn
 from ui.experiments.batches import BatchSample, batch_speedups, full_speed, sizes_for, sweep_batches, where_it_pays
-from ui.experiments.heatmaps import batch_map
+from ui.experiments.maps import batch_map
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 

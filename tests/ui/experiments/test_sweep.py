@@ -10,8 +10,8 @@ import pytest
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.experiments import explore
-from ui.experiments.curves import speedup_curve, theory_of
-from ui.experiments.heatmaps import NOTHING_YET, acceptance_map, speedup_map
+from ui.experiments.maps import speedup_curve, theory_of
+from ui.experiments.maps import NOTHING_YET, acceptance_map, speedup_map
 from ui.experiments.measured import draft_seconds, step_seconds
 from ui.experiments.sweep import Progress, Sample, best_ks, cells, finding, ks_in_words, log_speedups, measure, sweep, to_csv
 from ui.host.catalog import Catalog, ServedPair

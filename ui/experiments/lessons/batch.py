@@ -1,6 +1,7 @@
 """Lesson 8: many texts at once use the idle compute themselves, so drafting stops paying off."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from naive_speculate.theory import expected_tokens, speedup
@@ -24,7 +25,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     if not sizes:
         yield Progress("This host does not decode batches in one process, so there is nothing to measure.")
         return
-    settings = trial.variant(max_tokens=TOKENS, temperature=TEMPERATURE, drafter=trial.drafter)
+    settings = replace(trial.settings, max_tokens=TOKENS, temperature=TEMPERATURE, drafter=trial.drafter)
     target = trial.catalog.of(trial.settings.pair).engine.about.models.get("target")
     prompts = [trial.settings.prompt, *prompts_for(target)]
     for state in sweep_batches(trial.catalog, settings, prompts, [K], sizes, trial.cancel, turns=TURNS):

@@ -38,11 +38,6 @@ ENGINES = {
 COPYING = ("suffix", "prompt_lookup")  # the drafters without a model; every pair has them
 
 
-def drafters(trial: Trial) -> list[str]:
-    """The drafters of the pair."""
-    return [name for name in NAMES if name in trial.catalog.of(trial.settings.pair).drafters]
-
-
 def _name(drafter: str, text: str) -> str:
     return f"{drafter}@{text}"
 
@@ -50,13 +45,13 @@ def _name(drafter: str, text: str) -> str:
 def measure(trial: Trial) -> Iterator[Progress]:
     """Run every drafter on both texts, and plainly to compare."""
     prompts = {"new": trial.settings.prompt, "repeating": REPEATING}
+    offered = trial.catalog.of(trial.settings.pair).drafters
     cases: dict[str, dict[str, Any]] = {}
     for text, prompt in prompts.items():
         cases[_name("plain", text)] = {"prompt": prompt, "num_draft_tokens": 0}
-        for drafter in drafters(trial):
+        for drafter in (name for name in NAMES if name in offered):
             cases[_name(drafter, text)] = {"prompt": prompt, "num_draft_tokens": K, "drafter": drafter}
-    common = {"auto": False, "verify_strategy": "speculative_sampling", "temperature": 0.0, "ignore_eos": True, "chat": False}
-    for name, known in run_all(trial, cases, **common, max_tokens=TOKENS):
+    for name, known in run_all(trial, cases, temperature=0.0, ignore_eos=True, chat=False, max_tokens=TOKENS):
         drafter, _, text = name.partition("@")
         yield progress_of(name, known, cases, f"Running {NAMES.get(drafter, drafter)} on {TEXTS.get(text)} …")
 

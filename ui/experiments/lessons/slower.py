@@ -24,8 +24,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
         _name(k, temperature): {"num_draft_tokens": k, "temperature": temperature}
         for k, temperature in ((0, CALM), (0, WILD), *CASES)
     }
-    common = {"auto": False, "drafter": trial.drafter, "verify_strategy": "speculative_sampling", "ignore_eos": True}
-    for name, known in run_all(trial, cases, **common, max_tokens=TOKENS):
+    for name, known in run_all(trial, cases, drafter=trial.drafter, ignore_eos=True, max_tokens=TOKENS):
         k, _, temperature = name.partition("@")
         yield progress_of(name, known, cases, f"Running k = {k} at temperature {temperature} …")
 
