@@ -16,8 +16,7 @@ from ui.assets import calling
 from ui.charts.figures import Figure
 from ui.charts.plot import build_plot
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
-from ui.experiments.maps import speedup_curve
-from ui.experiments.maps import acceptance_map, batch_map, speedup_map
+from ui.experiments.maps import acceptance_map, batch_map, speedup_curve, speedup_map
 from ui.experiments.recordings import Exploration, recorded_exploration
 from ui.experiments.spread import LEAST
 from ui.experiments.sweep import KS, TEMPERATURES, Cell, Progress, Sample, cells, finding, prompts_for, sweep, to_csv, to_frame

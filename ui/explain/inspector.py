@@ -150,7 +150,8 @@ def _tokens_shown(event: Event, entries: list[TokenProb], target: Mapping[int, f
     for entry in entries:
         if entry.token_id not in best or entry.prob > best[entry.token_id].prob:
             best[entry.token_id] = entry
-    first, *others = sorted(best.values(), key=lambda entry: -entry.prob)[:SHOWN_TOKENS]
+    by_prob = sorted(best.values(), key=lambda entry: (-entry.prob, -target.get(entry.token_id, 0.0)))
+    first, *others = by_prob[:SHOWN_TOKENS]
     chosen = [first, *(entry for entry in others if entry.prob >= LEAST_SHOWN)]
     if event.token_id is not None and all(entry.token_id != event.token_id for entry in chosen):
         own = TokenProb(event.token_id, event.text or event.token or "", event.target_prob or 0.0)
