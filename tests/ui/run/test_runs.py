@@ -115,28 +115,19 @@ def test_a_run_whose_visitor_s_connection_ends_goes_on_and_can_be_asked_about(vi
     assert runs.get(run.id) is run
 
 
-def test_a_visitor_who_does_not_come_back_is_forgotten_in_the_end(monkeypatch):
-    runs, mine, other = Runs(), Run(), Run()
-    runs.add("me", mine)
-    runs.leave("me")
-    runs.add("me", Run())  # back again
-    monkeypatch.setattr("ui.run.runs.LEFT_SECONDS", 0.0)
-    runs.add("you", other)
-    assert runs.get(mine.id) is mine
-    runs.leave("you")
-    assert runs.get(other.id) is None
-    assert other.cancel.is_set()
-
-
-def test_a_visitor_who_reads_on_is_not_forgotten(monkeypatch):
+@pytest.mark.parametrize("back", ["add", "read", None])
+def test_a_visitor_who_does_not_come_back_or_read_on_is_forgotten_in_the_end(monkeypatch, back):
     runs, mine = Runs(), Run()
     runs.add("me", mine)
     runs.leave("me")
-    assert runs.read(mine.id) is mine
+    if back == "add":
+        runs.add("me", Run())
+    elif back == "read":
+        assert runs.read(mine.id) is mine
     monkeypatch.setattr("ui.run.runs.LEFT_SECONDS", 0.0)
     runs.add("you", Run())
-    assert runs.get(mine.id) is mine
-    assert not mine.cancel.is_set()
+    assert runs.get(mine.id) is (mine if back else None)
+    assert mine.cancel.is_set() == (back != "read")  # a new run cancels the one before
 
 
 def test_a_run_no_one_reads_is_ended(monkeypatch):
@@ -174,18 +165,13 @@ def test_what_a_visitor_opens_ends_no_other_run_and_is_itself_forgotten():
     live.cancel.set()
 
 
-def test_a_dropped_run_leaves_the_one_before():
+def test_a_dropped_run_leaves_the_one_before_and_ids_that_are_no_ids_find_nothing():
     runs, before, broken = Runs(), Run(), Run()
     runs.add("visitor", before)
     runs.add("visitor", broken)
     runs.drop("visitor", broken)
     assert runs.get(before.id) is before
-    assert runs.get(broken.id) is None
-
-
-def test_ids_that_are_no_ids_find_nothing():
-    runs = Runs()
-    assert [runs.get(odd) for odd in (None, 3, [], {}, "", "no such run")] == [None] * 6
+    assert [runs.get(odd) for odd in (broken.id, None, 3, [], {}, "", "no such run")] == [None] * 7
 
 
 def test_a_pinned_run_stays():
