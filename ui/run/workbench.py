@@ -183,7 +183,7 @@ class Workbench:
             if run.events:
                 yield batch(run, first, len(events))
         if not run.events:
-            self._runs.drop(session, run)
+            self._runs.drop(run)
             yield gr.skip()
 
     def _halt(self, request: gr.Request) -> None:

@@ -90,22 +90,16 @@ def test_a_second_run_takes_the_first_one_s_place(visit):
     assert runs.get(first.id) is first, "what is still on the screen can still be asked about"
 
 
-def test_a_visitor_does_not_end_another_s_run():
-    runs, mine, other = Runs(), Run(), Run()
-    runs.add("me", mine)
+def test_a_visitor_who_leaves_is_forgotten_and_does_not_end_another_s_run(visit, monkeypatch):
+    (runs, run), other = visit, Run()
     runs.add("you", other)
-    runs.cancel("me")
-    runs._forget("me")
-    assert not other.cancel.is_set()
-    assert runs.get(other.id) is other
-    assert runs.get(mine.id) is None
-
-
-def test_a_visitor_who_leaves_is_forgotten(visit):
-    runs, run = visit
-    runs._forget("visitor")
+    runs.cancel("visitor")
+    monkeypatch.setattr("ui.run.runs.LEFT_SECONDS", 0.0)
+    runs.leave("visitor")
     assert run.done.wait(60)
     assert runs.get(run.id) is None
+    assert not other.cancel.is_set()
+    assert runs.get(other.id) is other
 
 
 def test_a_run_whose_visitor_s_connection_ends_goes_on_and_can_be_asked_about(visit):
@@ -169,7 +163,7 @@ def test_a_dropped_run_leaves_the_one_before_and_ids_that_are_no_ids_find_nothin
     runs, before, broken = Runs(), Run(), Run()
     runs.add("visitor", before)
     runs.add("visitor", broken)
-    runs.drop("visitor", broken)
+    runs.drop(broken)
     assert runs.get(before.id) is before
     assert [runs.get(odd) for odd in (broken.id, None, 3, [], {}, "", "no such run")] == [None] * 7
 

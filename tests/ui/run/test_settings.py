@@ -102,14 +102,15 @@ def test_a_link_repeats_prompt_and_seed_even_where_they_are_as_usual():
     assert linked == {"prompt": "Once", "seed": 1}
 
 
-def test_a_copy_of_a_run_outlives_its_first_visitor():
+def test_a_copy_of_a_run_outlives_its_first_visitor(monkeypatch):
     runs = Runs()
     mine = Run(run([(2, 1)]).events, title="t")
     mine.settings, mine.measure = Settings(prompt="Once"), list
     runs.add("first", mine)
     theirs = mine.copy()
     runs.add("second", theirs)
-    runs._forget("first")
+    monkeypatch.setattr("ui.run.runs.LEFT_SECONDS", 0.0)
+    runs.leave("first")
     assert runs.get(mine.id) is None
     kept = runs.get(theirs.id)
     assert (kept.events, kept.settings, kept.measure, kept.title) == (mine.events, mine.settings, list, "t")
