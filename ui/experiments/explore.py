@@ -201,7 +201,7 @@ def _explore(
             if not state.running or made != shown:
                 figures = [to_json(figure) if figure else "" for figure in _figures(state.samples, ks, temperatures)]
                 file = [gr.skip(), gr.skip()] if state.running or not made else [to_csv(made), gr.Button(visible=True)]
-                others = [*figures, _table(made), *file]
+                others = [*figures, gr.Dataframe(_styled(made) if made else None, visible=bool(made)), *file]
             shown = made
             yield status, *others
             progress((state.done, state.total), unit="runs")  # Gradio shows it until the next status
@@ -272,10 +272,6 @@ def _batches(
     finally:
         cancel.set()
     yield f"{where_it_pays(samples)}." if samples else "No batch produced a token, so there is nothing to compare.", gr.skip()
-
-
-def _table(made: Sequence[Cell]) -> gr.Dataframe:
-    return gr.Dataframe(_styled(made), visible=True) if made else gr.Dataframe(visible=False)
 
 
 def _styled(made: Sequence[Cell]) -> Any:

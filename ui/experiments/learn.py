@@ -21,9 +21,8 @@ from ui.experiments.lessons.lesson import Lesson, Trial
 from ui.experiments.recordings import recorded_lesson
 from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
-from ui.host.errors import message_of
 from ui.labels import to_json
-from ui.notify import QUIET, warn
+from ui.notify import QUIET
 from ui.run import controls as parts
 from ui.run.recorded import models_in_words, recording_of
 from ui.run.settings import Settings
@@ -104,11 +103,8 @@ def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) ->
         for status, data in lesson.measure(Trial(catalog, settings, cancel, keys)):
             found = content(lesson, data, LIVE) if data else found
             yield _message(lesson, status, found, done=False)
-    except ValueError as error:
-        warn(error)
-        status = ""
     except Exception as error:
-        status = f"It ended in an error: {message_of(error)}."
+        status = parts.failed(error)
     finally:
         cancel.set()
     yield _message(lesson, status, found, done=True)

@@ -16,13 +16,12 @@ from tests.ui.handmade import run
 from ui.assets import ROOT
 from ui.charts.figures import MUTED
 from ui.experiments import learn
-from ui.experiments.lessons import accept, batch, drafters, overlap, roofline, slow, slower, temperature, unchanged
-from ui.experiments.lessons import window_length as k_lesson
+from ui.experiments.lessons import accept, batch, drafters, overlap, roofline, slow, slower, temperature, unchanged, window
 from ui.experiments.lessons.course import LESSONS, answers_page, content, titles
 from ui.experiments.lessons.find_examples import ABOUT_A_THIRD, OPEN
 from ui.experiments.lessons.lesson import Trial, end_of, showing
 from ui.experiments.lessons.run_totals import RunTotals
-from ui.experiments.lessons.text import filled, inline, parse, read_steps, to_html
+from ui.experiments.lessons.text import filled, parse, read_steps, to_html
 from ui.experiments.lossless import OTHERS
 from ui.experiments.recordings import recorded_lesson
 from ui.host.catalog import Catalog, ServedPair
@@ -60,7 +59,7 @@ def test_a_text_is_cut_into_steps_with_their_questions():
 def test_what_a_model_wrote_is_text_and_never_markup():
     words = {"guess": "<b>*x*</b>"}
     assert to_html("A **{guess}**.", words) == "<p>A <strong>&lt;b&gt;*x*&lt;/b&gt;</strong>.</p>\n"
-    assert inline("{guess}?", words) == "&lt;b&gt;*x*&lt;/b&gt;?"
+    assert to_html("{guess}?", words, one_line=True) == "&lt;b&gt;*x*&lt;/b&gt;?"
     assert filled("{guess}", words) == "<b>*x*</b>"
     with pytest.raises(KeyError, match="unknown"):
         to_html("{unknown}", words)
@@ -230,9 +229,9 @@ def _run(speed: float) -> dict[str, object]:
 
 def test_answers_follow_what_was_measured_and_what_cannot_be_distinguished_from_the_best_is_said():
     data = known(k0=100, k1=120, k4=200, k6=195, k12=150)
-    assert (k_lesson.best(data), k_lesson.alike(data), k_lesson.right(data)) == (4, [4, 6], [1, 1])
-    assert k_lesson.right(known(k0=100, k1=90, k12=80))[0] == 2
-    assert k_lesson.right(known(k0=100, k1=90, k12=180))[0] == 0
+    assert (window.best(data), window.alike(data), window.right(data)) == (4, [4, 6], [1, 1])
+    assert window.right(known(k0=100, k1=90, k12=80))[0] == 2
+    assert window.right(known(k0=100, k1=90, k12=180))[0] == 0
     calm, wild, many = (slower._name(*case) for case in slower.CASES)
     plain = {slower._name(0, slower.CALM): _run(100), slower._name(0, slower.WILD): _run(100)}
     assert slower.right({"known": {**plain, calm: _run(200), wild: _run(150), many: _run(60)}}) == [1, 2, 1]
@@ -286,10 +285,10 @@ def test_a_long_text_keeps_its_last_words_whole_and_a_view_hides_and_dims_traces
 
 def test_what_lesson_6_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_shows():
     data = recorded_lesson(6)
-    shown = k_lesson.words(data)
+    shown = window.words(data)
     assert shown["third"] == percent(float(shown["alpha"]) ** 3)
     assert shown["last"] == percent(float(shown["alpha"]) ** int(shown["many"]))
-    bars, powers = k_lesson.views(data)[1]["figure"]["data"]
+    bars, powers = window.views(data)[1]["figure"]["data"]
     assert powers["y"] == pytest.approx([float(shown["alpha"]) ** n for n in range(1, 1 + len(powers["y"]))])
     below = sum(bar < power for bar, power in zip(bars["y"], powers["y"], strict=True))
     assert shown["line"].startswith(f"{below} of {len(bars['y'])} bars lie below the line. ")
@@ -299,26 +298,26 @@ def test_what_lesson_6_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_sho
     missing = int(shown["many"]) * widest["rounds"] - widest["drafted"]
     assert f"{missing} of {int(shown['many']) * widest['rounds']} places in the windows stayed empty" in shown["line"]
     high = {**data["known"], shown["many"]: {**widest, "kept_at": [widest["rounds"]] * 12}}
-    assert k_lesson.words({"known": high})["line"] == "0 of 12 bars lie below the line."
+    assert window.words({"known": high})["line"] == "0 of 12 bars lie below the line."
 
 
 def test_lesson_6_draws_every_k_as_far_from_0_as_it_is_large():
-    views = k_lesson.views(recorded_lesson(6))
+    views = window.views(recorded_lesson(6))
     for figure in (views[0]["figure"], views[0]["finished"], views[2]["figure"], views[3]["figure"]):
         bars = drawn(figure).data[0]
-        assert list(bars.x) == list(k_lesson.KS)
-        assert list(figure["layout"]["xaxis"]["tickvals"]) == list(k_lesson.KS)
-    assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(k_lesson.KS[1:])
+        assert list(bars.x) == list(window.KS)
+        assert list(figure["layout"]["xaxis"]["tickvals"]) == list(window.KS)
+    assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(window.KS[1:])
 
 
 def test_lesson_6_marks_no_k_as_good_that_is_slower_than_plain_decoding_and_says_why_bars_fall():
     data = recorded_lesson(6)
-    assert k_lesson.words(data)["by_chance"] == ""  # they rise
+    assert window.words(data)["by_chance"] == ""  # they rise
     data["known"]["4"] |= {"tokens_a_pass": 9.0}
-    assert k_lesson.words(data)["by_chance"] == " Beyond k = 4 the bars vary by chance: each k drew its own texts."
+    assert window.words(data)["by_chance"] == " Beyond k = 4 the bars vary by chance: each k drew its own texts."
     data["known"]["8"] |= {"speed": 0.9 * data["known"]["0"]["speed"], "speeds": [1.0, 2000.0]}
-    bars, _ = k_lesson.views(data)[3]["figure"]["data"]
-    assert bars["marker"]["color"][k_lesson.KS.index(8)] == MUTED
+    bars, _ = window.views(data)[3]["figure"]["data"]
+    assert bars["marker"]["color"][window.KS.index(8)] == MUTED
 
 
 def test_what_lesson_1_multiplies_is_what_it_shows():

@@ -5,6 +5,7 @@ import io
 import math
 import threading
 
+import gradio as gr
 import pytest
 
 from tests.ui.drawn import drawn
@@ -12,7 +13,7 @@ from tests.ui.handmade import run
 from ui.experiments import explore
 from ui.experiments.maps import NOTHING_YET, acceptance_map, speedup_curve, speedup_map, theory_of
 from ui.experiments.measured import draft_seconds, step_seconds
-from ui.experiments.sweep import Progress, Sample, best_ks, cells, finding, ks_in_words, log_speedups, measure, sweep, to_csv
+from ui.experiments.sweep import Progress, Sample, cells, finding, ks_in_words, log_speedups, measure, sweep, to_csv
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
@@ -93,7 +94,6 @@ def test_speedups_are_of_the_same_prompt_and_seed_and_seeds_of_a_prompt_are_aver
 
 
 def test_the_best_k_is_named_where_it_is_clear_and_a_tie_where_not():
-    assert best_ks(CLEAR, 0.0) == [4]
     assert finding(CLEAR, 0.0) == "k = 4 is the fastest"
     assert finding(CLEAR, 1.0) == "k = 1 and plain decoding are a statistical tie"
     slow = samples_of({1: [80.0, 81.0, 80.0], 4: [50.0, 51.0, 50.0]})
@@ -176,12 +176,11 @@ def test_the_last_word_is_said_even_when_the_last_run_changed_no_figure(catalog,
 
 
 def test_the_table_holds_numbers_to_sort_by_and_shows_them_written_with_the_best_k_starred():
-    shown = explore._table(cells(CLEAR)).value
+    shown = gr.Dataframe(explore._styled(cells(CLEAR))).value
     assert shown["headers"][-1] == "speedup"
     assert [row[-1] for row in shown["data"]][:2] == pytest.approx([1.296, 1.800], abs=1e-3)
     assert [row[-1] for row in shown["metadata"]["display_value"]][:2] == ["1.30×", "★ 1.80×"]
     assert shown["metadata"]["display_value"][0][2] == "50%"
-    assert not explore._table([]).visible
 
 
 def test_prompts_are_the_visitors_and_the_listed_ones_each_once():

@@ -98,12 +98,12 @@ def full_step(trace: Trace, followed_by: int) -> DraftedStep | None:
 def sampling_position(trace: Trace) -> SamplingPosition | None:
     """The position of a run where the resampled share is closest to a third, and several tokens are likely. The run's
     top-k must not exceed the lists of likely tokens in its events."""
-    forks = [
-        place
-        for place, target, draft in judged_positions(trace)
-        if max(target[0].prob, draft[0].prob) <= SURE and sum(entry.prob >= SEEN for entry in target) >= CHOICES
-        if _overrated(target, draft)
-    ]
+    forks = []
+    for place, target, draft in judged_positions(trace):
+        q = {entry.token_id: entry.prob for entry in draft}
+        open_choice = max(target[0].prob, draft[0].prob) <= SURE and sum(entry.prob >= SEEN for entry in target) >= CHOICES
+        if open_choice and any(q.get(entry.token_id, 0.0) > entry.prob for entry in target):  # the draft overrates a token
+            forks.append(place)
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
 
 
@@ -116,12 +116,6 @@ def judged_positions(trace: Trace) -> Iterator[tuple[SamplingPosition, list[Toke
                 share = resampled_share(event.target_top, event.draft_top)
                 before = SamplingPosition([*prompt, *trace.token_ids[:at]], _output(trace, at), share)
                 yield before, event.target_top, event.draft_top
-
-
-def _overrated(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> bool:
-    """Whether q > p for one of the target's tokens."""
-    q = {entry.token_id: entry.prob for entry in draft}
-    return any(q.get(entry.token_id, 0.0) > entry.prob for entry in target)
 
 
 def resampled_share(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> float:

@@ -77,6 +77,7 @@ def _known(data: Data) -> dict[int, float]:
 
 def words(data: Data) -> dict[str, str]:
     known = _known(data)
+    size, speed = data["bytes"], data["bytes"] / known[1] / 1e9
     widest, top = max(known), pass_costs(known)["layout"]["yaxis"]["range"][1]
     return {
         "one": milliseconds(known[1]),
@@ -86,13 +87,9 @@ def words(data: Data) -> dict[str, str]:
         "above": " It is above the edge of the chart." if 1000 * widest * known[1] > top else "",
         "times": f"{known[widest] / known[1]:.1f}",
         "left": f"{widest * known[1] / known[widest]:.1f}",
-        "bytes_here": _bandwidth(known[1], data["bytes"]) if data["bytes"] else "",
+        "bytes_here": f"Measured: {size / 1e6:.0f} MB in {milliseconds(known[1])}, {speed:.0f} GB per second." if size else "",
         "ridge": f"{RIDGE:.0f}",
     }
-
-
-def _bandwidth(seconds: float, size: float) -> str:
-    return f"Measured: {size / 1e6:.0f} MB in {milliseconds(seconds)}, {size / seconds / 1e9:.0f} GB per second."
 
 
 def right(data: Data) -> list[int]:
