@@ -75,8 +75,7 @@ def record_exploration(catalog: Catalog, folder: Path) -> Iterator[tuple[int, in
 
 
 def record_learn(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
-    """The lessons' first pictures; other lessons in the file stay. Raises ValueError if an experiment found nothing, with its
-    status."""
+    """The lessons' first pictures; other lessons in the file stay. Raises ValueError if an experiment found nothing."""
     settings = Settings(prompt=prompts_for(_target(catalog))[0], seed=1)
     file = folder / LESSONS_FILE
     found: dict[str, Data] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

@@ -81,7 +81,6 @@ def spaced(text: str, word: str) -> str:
 
 
 def _pair(catalog: Catalog) -> str | None:
-    """The first pair with a draft model."""
     return next((name for name, served in catalog.pairs.items() if "draft" in served.engine.about.models), None)
 
 

@@ -1,7 +1,4 @@
-"""The Explore tab: sweeps k, temperature and batch size with real runs, and maps acceptance and speedup.
-
-It opens with recorded maps of the default pair (`ui.experiments.recordings`).
-"""
+"""The Explore tab: sweeps k, temperature and batch size with real runs; recorded maps at first (`recordings`)."""
 
 import threading
 import time
@@ -12,7 +9,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from ui.assets import calling
+from ui.assets import calling, render
 from ui.charts.figures import Figure
 from ui.charts.plot import build_plot
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
@@ -27,16 +24,6 @@ from ui.run import controls as parts
 from ui.run.recorded import recording_of
 from ui.run.settings import Settings
 
-INTRO = (
-    "How many tokens should be drafted per step? Every cell of these maps is measured: several prompts, each decoded "
-    "plainly and with k draft tokens per step. With five prompts or more, the 95% interval is below each mean. A star marks "
-    "every k that may be the fastest."
-)
-BATCHES = (
-    "<b>Many texts at once.</b> A server decodes many texts together, which leaves no idle compute for verifying draft tokens. "
-    "At which batch size does drafting stop paying off? Measured at the Run tab's temperature."
-)
-TEXTS = 'Two greedy texts should be equal but differ? <a href="?room=differ">Find out why</a>.'
 MOST_PROMPTS = 32
 CHOSEN = [1, 2, 4, 6, 8]  # k, where nothing was recorded
 SHOWN: dict[str, tuple[str, Any]] = {
@@ -62,14 +49,14 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
     recorded = recorded_exploration(recording_of(target)[0])
     settings = parts.ordered(controls)
     with gr.Column(elem_classes="ns-experiment"):
-        gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
+        gr.HTML(render("explore_intro"), apply_default_css=False)
         made = _build_controls(prompts_for(target), sorted({s.k for s in recorded.samples} - {0}) or CHOSEN)
         run, stop = _build_buttons("Explore", "explore")
         outputs = _build_maps(recorded)
         _connect_sweep(catalog, run, stop, [*made.values(), *settings], outputs)
-        gr.HTML(f'<p class="ns-intro ns-part">{BATCHES}</p>', apply_default_css=False)
+        gr.HTML(render("explore_batches"), apply_default_css=False)
         _build_batches(catalog, recorded, [made["ks"], made["tokens"], made["prompts"], *settings])
-        gr.HTML(f'<p class="ns-intro ns-part">{TEXTS}</p>', apply_default_css=False)
+        gr.HTML(render("explore_texts"), apply_default_css=False)
     return {name: made[name] for name in ("ks", "temperatures", "tokens")}
 
 
@@ -95,14 +82,12 @@ def _build_controls(prompts: Sequence[str], chosen_ks: Sequence[int]) -> parts.C
 
 
 def _build_buttons(name: str, elem_id: str) -> tuple[gr.Button, gr.Button]:
-    """The buttons that start an experiment and stop it."""
     with gr.Row(elem_classes="ns-go"):
         run = gr.Button(name, variant="primary", elem_id=f"{elem_id}-run")
         return run, gr.Button("Stop", elem_id=f"{elem_id}-stop")
 
 
 def _build_maps(recorded: Exploration) -> list[Component]:
-    """Status, maps, curves, table, CSV text and its button."""
     shown, made = _figures(recorded.samples), cells(recorded.samples)
     status = _status("explore-status", recorded.about(_conclusion(recorded.samples, made)))
     titles = [f"Temperature {temperature:g}" for temperature in TEMPERATURES]

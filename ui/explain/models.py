@@ -15,17 +15,6 @@ from ui.assets import render
 from ui.host.catalog import Catalog
 
 MODEL_CARD, CODE = "model-card.md", "step.py"
-PAPERS = {
-    "Leviathan et al. 2023": "https://arxiv.org/abs/2211.17192",
-    "Chen et al. 2023": "https://arxiv.org/abs/2302.01318",
-    "block verification": "https://arxiv.org/abs/2403.10444",
-    "typical acceptance": "https://arxiv.org/abs/2401.10774",
-}
-TRAINED = (
-    "The tales pair was trained for this page, its target together with its drafters, so its speedup says little about other "
-    "models. It was trained on old English prose, mostly children's books, and on synthetic tales, letters and questions: "
-    "give it the start of a story. It knows no facts."
-)
 FILTERED = "Words unsuitable for a classroom are blocked{}: tokens that would complete one are banned."
 
 
@@ -68,12 +57,11 @@ def models_markup(catalog: Catalog) -> str:
     return render(
         "models",
         rows=_rows(catalog),
-        notes=[*([TRAINED] if tales else []), *([FILTERED.format(where)] if filtered else [])],
+        filtered=FILTERED.format(where) if filtered else "",
         tales=tales,
         card=MODEL_CARD,
         code=CODE,
         space=os.environ.get("SPACE_ID"),
-        papers=PAPERS,
     )
 
 

@@ -187,6 +187,5 @@ def ordered(controls: Controls) -> list[Component]:
 
 
 def read(values: Sequence[Any]) -> Settings:
-    """The settings from the components' values, in the order of `ordered`; a ValueError names the field that is empty or has
-    the wrong type."""
+    """The settings from the components' values, in the order of `ordered`; see `checked`."""
     return checked({field.name: value for field, value in zip(fields(Settings), values, strict=True)})

@@ -152,8 +152,7 @@ def title(trace: Trace) -> str:
 
 
 def checked(values: Mapping[str, Any]) -> Settings:
-    """Settings from values by field; missing fields have their defaults. A ValueError names the field that is empty or has the
-    wrong type."""
+    """Settings from values by field, or the defaults. A ValueError names the field that is empty or has the wrong type."""
     try:
         return Settings(**values)
     except ValidationError as error:

@@ -58,14 +58,13 @@ def _server_functions(runs: Runs) -> list[Callable[..., Any]]:
 
 
 def _event_functions(runs: Runs) -> list[Callable[..., Any]]:
-    def resync(request: list[object]) -> str:
+    def resync(request: object) -> str:
         """Missing events: `[run id, how many the browser has]` → a message."""
-        run = runs.read(request[0]) if isinstance(request, list) and len(request) == 2 else None
-        have = request[1] if run else None
-        if run is None or not isinstance(have, int) or have < 0:
-            return ""
-        run.attend()
-        return batch(run, have, RESYNC_EVENTS)
+        match request:
+            case [run_id, int(have)] if have >= 0 and (run := runs.read(run_id)):
+                run.attend()
+                return batch(run, have, RESYNC_EVENTS)
+        return ""
 
     def leave(run_id: object) -> str:
         """The visitor leaves the page with this run, so nobody reads on."""

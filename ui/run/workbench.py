@@ -1,7 +1,7 @@
 """The Run tab: prompt and controls, the run's tokens and steps, its numbers, the inspector, the charts."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import fields, replace
 from functools import cache, partial
@@ -123,13 +123,7 @@ class Workbench:
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
         """Run was pressed: decode with the controls' settings."""
-        try:
-            settings = parts.read(values)
-        except ValueError as error:
-            warn(error)
-            yield gr.skip()
-            return
-        async with aclosing(self._stream(request.session_hash or "", settings)) as stream:
+        async with aclosing(self._stream(request.session_hash or "", partial(parts.read, values))) as stream:
             async for message in stream:
                 yield message
 
@@ -150,13 +144,14 @@ class Workbench:
             warn(error)
             yield LOST_LINK
             return
-        async with aclosing(self._stream(session, replace(self._start, **settings))) as stream:
+        async with aclosing(self._stream(session, lambda: replace(self._start, **settings))) as stream:
             async for message in stream:
                 yield message
 
-    async def _stream(self, session: str, settings: Settings) -> AsyncGenerator[Any]:
+    async def _stream(self, session: str, read: Callable[[], Settings]) -> AsyncGenerator[Any]:
         """Decode, and yield messages with the new events about 20 times per second."""
         try:
+            settings = read()
             wanted = await request_of(settings)
             begin = partial(self._catalog.start, settings.pair, wanted)
             queue = self._catalog.queue(settings.pair)

@@ -20,7 +20,6 @@ TURNS, TOKENS, TEMPERATURE = 2, 48, 0.7
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Decode batches of every size that this host takes, plainly and with drafts."""
     sizes = sizes_for(trial.catalog, trial.settings.pair)
     if not sizes:
         yield Progress("This host does not decode batches in one process, so there is nothing to measure.")
@@ -53,7 +52,6 @@ def words(data: Data) -> dict[str, str]:
 
 
 def _by_texts(data: Data) -> str:
-    """The measured speedups in a sentence."""
     (size, value), *others = data["speedups"].items()
     return ", ".join([f"{value:.2f}× with {count(int(size), 'text')}", *(f"{more:.2f}× with {n}" for n, more in others)])
 

@@ -43,7 +43,6 @@ def _name(drafter: str, text: str) -> str:
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Run every drafter on both texts, and plainly to compare."""
     prompts = {"new": trial.settings.prompt, "repeating": REPEATING}
     offered = trial.catalog.of(trial.settings.pair).drafters
     cases: dict[str, dict[str, Any]] = {}
@@ -81,7 +80,6 @@ def _gains(data: Data, text: str, names: Iterable[str]) -> dict[str, float]:
 
 
 def _fastest(gains: Mapping[str, float]) -> str:
-    """The fastest; several if the difference is a draw."""
     most = max(gains.values())
     return " or ".join(name for name in sorted(gains, key=lambda name: -gains[name]) if gains[name] > most / (1 + DRAW))
 
@@ -114,7 +112,6 @@ def _copying(data: Data) -> str:
 
 
 def _slow_head(data: Data) -> str:
-    """That the head was slower than plain decoding, if it was."""
     if "head" not in measured(data) or _gain(data, "head", "new") >= 1 - DRAW:
         return ""
     times = f"{_gain(data, 'head', 'new'):.2f}× on the new text"

@@ -55,8 +55,8 @@ class RunTotals:
 
 
 def run_all(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Run every case with several seeds, alternating, so that a disturbance affects all cases. Yields the current case and the
-    results so far; the last item has an empty case. A ValueError names the invalid setting."""
+    """Run every case with several seeds, alternating, so that a disturbance affects all cases. Yields the current case, empty
+    at the end, and the results so far."""
     known = {name: RunTotals() for name in cases}
     for seed in SEEDS:
         for name, changes in cases.items():

@@ -28,8 +28,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def measure_passes(trial: Trial) -> Iterator[dict[int, float]]:
-    """Undisturbed time of a target pass over 1, 2, 4 … tokens, in seconds; yields the results so far. A ValueError names the
-    invalid setting."""
+    """Undisturbed time of a target pass over 1, 2, 4 … tokens, in seconds; yields the results so far."""
     times: dict[int, list[float]] = {}
     for width in WIDTHS * REPEATS:  # alternating, so that a disturbance affects all widths
         chosen = replace(trial.settings, num_draft_tokens=width - 1, drafter=trial.drafter, max_tokens=width * (STEPS + 2))

@@ -19,7 +19,6 @@ def _name(k: int, temperature: float) -> str:
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Run few and many draft tokens per step at a low and a high temperature, each with a plain run to compare."""
     cases = {
         _name(k, temperature): {"num_draft_tokens": k, "temperature": temperature}
         for k, temperature in ((0, CALM), (0, WILD), *CASES)
@@ -59,7 +58,6 @@ def views(data: Data) -> list[View]:
 
 
 def _chart(data: Data, shown: int) -> Figure:
-    """The first cases; question marks stand for the others."""
     times = [_gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature<br>{temperature:g}" for k, temperature in CASES]
     colors = [ACCEPTED if value >= 1 else REJECTED for value in times[:shown]]

@@ -19,7 +19,6 @@ BOTH = "mean over the text"
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Find one position of each kind, and measure α there and on whole texts at every temperature."""
     yield Progress("Searching for two positions …")
     found = _positions(trial)
     if found is None:

@@ -13,7 +13,6 @@ TEMPERATURE = 0.9  # sampled texts have more positions at which two tokens are n
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Compute texts in float32 and in bfloat16 until a tie flips."""
     yield Progress("Loading the target in float32 and in bfloat16 …")
     full, half = scores_of(trial.catalog, trial.settings.pair)
     for number, seed in enumerate(trial.seeds(TRIES), start=1):

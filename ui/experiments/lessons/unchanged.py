@@ -19,7 +19,6 @@ CENSUS = TypeAdapter(Census)  # reads and writes its JSON
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Find a suitable position, then draw there; see `draw`."""
     yield Progress("Searching for a position where the two models disagree moderately …")
     fork = find_position(trial)
     if trial.cancel.is_set():
@@ -38,8 +37,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def find_position(trial: Trial) -> SamplingPosition | None:
-    """The first position after the prompt where about a third of the draws are resampled, else the closest; None if there is
-    none."""
+    """The first position after the prompt where about a third of the draws are resampled, else the closest."""
     found: list[SamplingPosition] = []
     for seed in trial.seeds(TRIES):
         position = sampling_position(trial.sampled(seed, num_draft_tokens=K, top_k=TOP_K, max_tokens=TOKENS))

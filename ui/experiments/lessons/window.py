@@ -15,7 +15,6 @@ BAR = 0.8  # width of a bar, in units of k
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Run plainly and with every k, with several seeds each."""
     cases = {str(k): {"num_draft_tokens": k} for k in (0, *KS)}
     for name, known in run_all(trial, cases, drafter=trial.drafter, temperature=TEMPERATURE, max_tokens=TOKENS):
         data = {"known": known} if known.get("0") and len(known) > 2 else None
@@ -23,7 +22,6 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def _runs(data: Data) -> dict[int, Data]:
-    """The totals by k, without plain decoding."""
     return {int(k): run for k, run in data["known"].items() if k != "0"}
 
 
@@ -33,7 +31,6 @@ def gains(data: Data) -> dict[int, float]:
 
 
 def best(data: Data) -> int:
-    """The k with the highest speed."""
     found = gains(data)
     return max(found, key=lambda k: found[k])
 
@@ -51,8 +48,7 @@ def spread(data: Data, k: int) -> tuple[float, float]:
 
 
 def alpha(data: Data) -> float:
-    """Accepted ÷ judged draft tokens of all runs, rounded to the two digits shown, so that readers can verify what follows
-    from it."""
+    """Accepted ÷ judged draft tokens of all runs, rounded as shown, so that readers can verify what follows from it."""
     drafting = _runs(data).values()
     return round(sum(run["kept"] for run in drafting) / max(1, sum(run["judged"] for run in drafting)), 2)
 
