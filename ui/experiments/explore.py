@@ -43,8 +43,8 @@ SHOWN: dict[str, tuple[str, Any]] = {
 MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, "api_visibility": "private"}
 
 
-def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
-    """Build the tab inside the current Blocks context; returns its own controls."""
+def build_explore(catalog: Catalog, controls: parts.Controls) -> None:
+    """Build the tab inside the current Blocks context."""
     target = catalog.of("").engine.about.models.get("target")
     recorded = recorded_exploration(recording_of(target)[0])
     settings = parts.ordered(controls)
@@ -57,7 +57,6 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
         gr.HTML(render("explore_batches"), apply_default_css=False)
         _build_batches(catalog, recorded, [made["ks"], made["tokens"], made["prompts"], *settings])
         gr.HTML(render("explore_texts"), apply_default_css=False)
-    return {name: made[name] for name in ("ks", "temperatures", "tokens")}
 
 
 def _build_controls(prompts: Sequence[str], chosen_ks: Sequence[int]) -> parts.Controls:

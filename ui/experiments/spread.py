@@ -41,14 +41,14 @@ def ratio_of(logs: Sequence[float]) -> Estimate:
     return Estimate(math.exp(mean), *(() if reach is None else (math.exp(mean - reach), math.exp(mean + reach))))
 
 
-def may_be_best(scores: Mapping[K, Mapping[Hashable, float]], level: float = LEVEL) -> list[K]:
-    """The choices that may be the best: with a probability of at least `level`, the truly best one is among them.
+def may_be_best(scores: Mapping[K, Mapping[Hashable, float]]) -> list[K]:
+    """The choices that may be the best: with a probability of at least `LEVEL`, the truly best one is among them.
 
     `scores` are each choice's scores for each sample; larger is better. A choice is excluded if another beats it in a one-sided
-    paired t-test. Each test is at (1 - level) ÷ (number of other choices), so that the best one is excluded by chance in at
-    most 1 - level of all cases (Bonferroni). Choices that share fewer than two samples are a tie.
+    paired t-test. Each test is at (1 - LEVEL) ÷ (number of other choices), so that the best one is excluded by chance in at
+    most 1 - LEVEL of all cases (Bonferroni). Choices that share fewer than two samples are a tie.
     """
-    each = 1 - (1 - level) / max(1, len(scores) - 1)
+    each = 1 - (1 - LEVEL) / max(1, len(scores) - 1)
 
     def beats(a: Mapping[Hashable, float], b: Mapping[Hashable, float]) -> bool:
         return lies_above([a[sample] - b[sample] for sample in a if sample in b], 0.0, each)

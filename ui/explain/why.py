@@ -201,7 +201,7 @@ def _resampled(case: Case) -> list[str]:
         how = "It was drawn from the residual of the block, "
     if setting(case.settings, "tree"):
         how = "It was drawn from what the rejected candidates left of the target's distribution, "
-    residual = {entry.token_id: entry.prob for entry in event.residual_top or []}.get(event.token_id)
+    residual = next((entry.prob for entry in event.residual_top or [] if entry.token_id == event.token_id), None)
     left = "" if residual is None else f"; in the residual it had {number(residual)}"
     return [
         replaces,

@@ -107,7 +107,7 @@ def sampling_position(trace: Trace) -> SamplingPosition | None:
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
 
 
-def judged_positions(trace: Trace) -> Iterator[tuple[SamplingPosition, list[TokenProb], list[TokenProb]]]:
+def judged_positions(trace: Trace) -> Iterator[tuple[SamplingPosition, Sequence[TokenProb], Sequence[TokenProb]]]:
     """The position of every judged draft token, with the target's and the draft's most probable tokens there."""
     prompt = (trace.started and trace.started.prompt_token_ids) or []
     for step in drafted_steps(trace):
