@@ -146,7 +146,7 @@ def theory_of(samples: Sequence[Sample], temperature: float) -> Theory | None:
 
 def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
     """The chart: a point with interval per k, the theoretical curve, and a line at plain decoding."""
-    found = [cell for cell in cells(samples) if cell.temperature == temperature]
+    found = cells([s for s in samples if s.temperature == temperature])
     theory = theory_of(samples, temperature)
     last = max(cell.k for cell in found)
     curve = [theory.speedup(k) for k in range(last + 1)] if theory else []

@@ -7,8 +7,10 @@ which suits few, roughly normal samples. Speeds are compared by the logarithms o
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 LEVEL = 0.95
 LEAST = 5  # fewer samples have no interval: it would be too wide to be a finding
@@ -73,4 +75,4 @@ def _reach(values: Sequence[float], within: float = LEVEL) -> float | None:
     from scipy.special import stdtrit  # 45 MB, which a page without experiments does not need
 
     quantile = float(stdtrit(len(values) - 1, (1 + within) / 2))
-    return quantile * stdev(values) / math.sqrt(len(values))
+    return quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))

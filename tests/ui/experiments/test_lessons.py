@@ -256,6 +256,7 @@ def test_the_70b_model_waits_for_memory_until_the_ridge_and_many_texts_use_it_up
 
 def test_temperature_has_two_effects_and_alpha_is_predicted(catalog, monkeypatch):
     monkeypatch.setattr(temperature, "TOKENS", 32)
+    monkeypatch.setattr(temperature, "TEMPERATURES", (0.0, 1.0, 2.0))
     monkeypatch.setattr(overlap, "TOKENS", 60)
     *_, found = temperature.measure(trial(catalog))
     agree, differ = found.data["alpha"]["agree"], found.data["alpha"]["differ"]
