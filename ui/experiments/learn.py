@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import gradio as gr
-from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
@@ -42,7 +41,8 @@ def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
     def recorded(number: object) -> str:  # called by its name
         return recording(number, target)
 
-    view = component("learn", template(), events=events, server_functions=[recorded], label="Lessons")
+    markup = render("learn", titles=titles(), lessons=LESSONS)
+    view = component("learn", markup, events=events, server_functions=[recorded], label="Lessons")
 
     def live(event: gr.EventData, *values: Any) -> Iterator[Any]:
         yield from go_live(catalog, payload(event), values)
@@ -56,11 +56,6 @@ def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
     view.halt(None, None, None, cancels=going, queue=False, **QUIET)
 
 
-def template() -> str:
-    """The component's markup, with the list of all lessons."""
-    return render("learn", titles=titles(), lessons=LESSONS)
-
-
 def recording(number: object, target: str | None = None) -> str:
     """A lesson's recording for this target, as JSON for the browser; empty for an unknown one."""
     lesson = lesson_of(number)
@@ -72,11 +67,7 @@ def recording(number: object, target: str | None = None) -> str:
 
 def answers() -> Route:
     """The route of the page with the answers to all exercises."""
-
-    async def page(_request: Request) -> HTMLResponse:
-        return HTMLResponse(answers_page())
-
-    return Route(f"/{ANSWERS}", page)
+    return Route(f"/{ANSWERS}", lambda _: HTMLResponse(answers_page()))
 
 
 def lesson_of(number: object) -> Lesson | None:

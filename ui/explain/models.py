@@ -1,6 +1,7 @@
 """What the models are: names and sizes as loaded, training data, and further reading."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,12 @@ FILTERED = "Words unsuitable for a classroom are blocked{}: tokens that would co
 
 def documents() -> list[Route]:
     """The routes of the bundled pair's model card and of the code of one step, as text."""
+    files = {MODEL_CARD: BUNDLED_PAIR / "README.md", CODE: Path(step.__file__)}
+    return [Route(f"/{name}", partial(_as_text, path)) for name, path in files.items()]
 
-    def route(name: str, path: Path) -> Route:
-        async def document(_request: Request) -> FileResponse:
-            return FileResponse(path, media_type="text/plain; charset=utf-8")
 
-        return Route(f"/{name}", document)
-
-    return [route(MODEL_CARD, BUNDLED_PAIR / "README.md"), route(CODE, Path(step.__file__))]
+def _as_text(path: Path, _request: Request) -> FileResponse:
+    return FileResponse(path, media_type="text/plain; charset=utf-8")
 
 
 def size(parameters: int) -> str:
