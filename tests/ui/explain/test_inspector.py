@@ -191,66 +191,51 @@ def test_what_changes_the_target_s_distribution_is_said_with_the_result():
 HOSTILE = '<img src=x onerror="alert(1)">&amp;\u202e'
 
 
-def test_model_text_can_be_no_markup():
+def odds(**numbers) -> dict:
+    """The distributions of a rejected token."""
+    return distributions(one(**KING | numbers), 1)
+
+
+def labels(shown: dict, *, chosen: bool = False) -> list[str]:
+    return [entry["text"] for entry in shown["tokens"] if entry["chosen"] or not chosen]
+
+
+def test_model_text_is_made_visible_and_can_be_no_markup():
     sent = to_json(step_of(token(REJECTED, HOSTILE, **KING, uniform=0.5)), 1)
     assert "<" not in sent
     assert "\\u003cimg" in sent
     assert "\u202e" not in json.loads(sent)["words"]["sentences"][0][0][0]
-
-
-def labels(shown: dict) -> list[str]:
-    return [entry["text"] for entry in shown["tokens"]]
-
-
-def chosen(shown: dict) -> list[str]:
-    return [entry["text"] for entry in shown["tokens"] if entry["chosen"]]
-
-
-def test_model_text_is_made_visible_in_the_chart():
-    numbers = {**KING, "target_top": top((HOSTILE, 0.31), ("\n", 0.2), (" ", 0.1), ("", 0.05))}
-    trace = step_of(token(REJECTED, " king", **numbers))
-    shown = distributions(trace, 1)
+    shown = odds(target_top=top((HOSTILE, 0.31), ("\n", 0.2), (" ", 0.1), ("", 0.05)))
     assert {"⏎", "␣", "∅"} <= set(labels(shown))
     assert "\u202e" not in str(shown)
-    assert "<" not in to_json(trace, 1)
 
 
-def test_distributions_stand_side_by_side_with_the_chosen_token_marked():
+def test_distributions_stand_side_by_side_with_the_chosen_token_marked_and_sum_to_1_with_the_rest():
     shown = distributions(refused(), 3)
     assert shown["series"] == ["draft", "target"]
-    assert labels(shown) == ["␣queen", "␣king", "the"]
-    assert chosen(shown) == ["␣king"]
+    assert (labels(shown), labels(shown, chosen=True)) == (["␣queen", "␣king", "the"], ["␣king"])
     assert [entry["probs"] for entry in shown["tokens"]] == [[0.2, 0.31], [0.55, 0.12], [0.05, 0.1]]
+    assert shown["rest"] == pytest.approx([0.2, 0.47])
     assert distributions(refused(), 5)["series"] == ["draft", "target", "residual"]
+    assert distributions(one(BONUS), 1) == {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": [], "rest": []}
 
 
-def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability():
-    numbers = {**KING, "target_top": top((" queen", 0.5)), "draft_top": top(("the", 0.9)), "target_prob": 0.001}
-    shown = distributions(step_of(token(REJECTED, " king", **numbers)), 1)
-    assert labels(shown)[1] == chosen(shown)[0] == "␣king"
+def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability_and_others_only_if_their_bars_can_be_seen():
+    shown = odds(target_top=top((" queen", 0.5)), draft_top=top(("the", 0.9)), target_prob=0.001)
+    assert labels(shown)[1:2] == labels(shown, chosen=True) == ["␣king"]
     assert shown["tokens"][1]["probs"][1] == 0.001
     assert shown["tokens"][2]["probs"][1] is None  # not recorded, which is not the same as zero
+    unseen = odds(target_top=top((" queen", 0.9999), ("the", 0.00009)), draft_top=None, target_prob=0.00002)
+    assert (labels(unseen), labels(unseen, chosen=True)) == (["␣queen", "␣king"], ["␣king"])
 
 
-def test_tokens_whose_bars_no_one_could_see_take_no_room_but_the_chosen_one_does():
-    unseen = {**KING, "target_top": top((" queen", 0.9999), ("the", 0.00009)), "draft_top": None, "target_prob": 0.00002}
-    shown = distributions(step_of(token(REJECTED, " king", **unseen)), 1)
-    assert labels(shown) == ["␣queen", "␣king"]
-    assert chosen(shown) == ["␣king"]
-
-
-def test_the_rows_of_a_distribution_and_what_they_leave_sum_to_1():
-    shown = distributions(refused(), 3)
-    for column in range(2):
-        assert sum(entry["probs"][column] for entry in shown["tokens"]) + shown["rest"][column] == pytest.approx(1)
-    unsure = {**KING, "draft_top": top((" king", 0.55)), "target_top": top((" queen", 0.31)), "target_prob": 0.12}
-    shown = distributions(step_of(token(REJECTED, " king", **unsure)), 1)
+def test_what_is_not_recorded_is_part_of_the_rest_unless_the_other_model_s_list_has_it():
+    unsure = {"draft_top": top((" king", 0.55)), "target_top": top((" queen", 0.31))}
+    shown = odds(**unsure)
     assert shown["rest"] == pytest.approx([0.45, 0.57])
     assert shown["takeaway"].endswith("tokens marked – are part of “all others”")
-    crossed = {**unsure, "draft_top_target": [0.12], "target_top_draft": [0.2]}
-    shown = distributions(step_of(token(REJECTED, " king", **crossed)), 1)
-    assert [entry["probs"] for entry in shown["tokens"]] == [[0.2, 0.31], [0.55, 0.12]]
-    assert shown["rest"] == pytest.approx([0.25, 0.57])
-    sure = {**KING, "draft_prob": 1.0, "target_prob": 1.0, "draft_top": top((" king", 1.0)), "target_top": top((" king", 1.0))}
-    assert distributions(step_of(token(ACCEPTED, " king", **sure)), 1)["rest"] == []
-    assert distributions(one(BONUS), 1) == {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": [], "rest": []}
+    crossed = odds(**unsure, draft_top_target=[0.12], target_top_draft=[0.2])
+    assert [entry["probs"] for entry in crossed["tokens"]] == [[0.2, 0.31], [0.55, 0.12]]
+    assert crossed["rest"] == pytest.approx([0.25, 0.57])
+    sure = top((" king", 1.0))
+    assert odds(draft_prob=1.0, target_prob=1.0, draft_top=sure, target_top=sure)["rest"] == []
