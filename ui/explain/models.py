@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
 from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import Route
@@ -41,11 +40,6 @@ def size(parameters: int) -> str:
 def models_in_short(catalog: Catalog, pair: str = "") -> str:
     """What a visitor must know about a pair before the first run, shown below the prompt, as HTML."""
     return render("models_line", tales=catalog.of(pair).is_tales)
-
-
-def build_models(catalog: Catalog) -> gr.HTML:
-    """The section at the end of the page."""
-    return gr.HTML(models_markup(catalog), html_template="${value}", apply_default_css=False, elem_id="about")
 
 
 def models_markup(catalog: Catalog) -> str:

@@ -55,15 +55,11 @@ class Settings:
     chat: bool = True
     pair: Text = ""
 
-    @property
-    def stop_strings(self) -> list[str]:
-        """The stop strings; `\\n` in a line means a line break."""
-        return [line.replace("\\n", "\n") for line in self.stop.split("\n") if line]
-
     def params(self) -> SamplingParams:
         """The library's parameters; a ValueError names the field that is out of range."""
         same = {name: getattr(self, name) for name in ALIKE}
-        return SamplingParams(**same, stop=self.stop_strings, guided_decoding=guide(self.guided, self.guided_text))
+        stop = [line.replace("\\n", "\n") for line in self.stop.split("\n") if line]  # as in the control's help
+        return SamplingParams(**same, stop=stop, guided_decoding=guide(self.guided, self.guided_text))
 
     def request(self, detail: Detail = "full", *, shrink_in_batch: bool = False) -> Request:
         """The request for the engine; details cost time, so omit them if only tokens and times are needed. A ValueError names

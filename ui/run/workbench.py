@@ -16,7 +16,7 @@ from ui.assets import component, render
 from ui.charts.plot import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.explain.inspector import build_panel
-from ui.explain.models import build_models, models_in_short
+from ui.explain.models import models_in_short, models_markup
 from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import QUIET, warn
@@ -63,7 +63,7 @@ class Workbench:
                 build_board()
                 self.others = build_strategies(runs)
                 build_waterfall()
-                models = build_models(catalog)
+                models = gr.HTML(models_markup(catalog), html_template="${value}", apply_default_css=False, elem_id="about")
         of_pair: dict[str, Block] = {name: self.controls[name] for name in ("pair", "drafter", "chat")}
         self.parts = of_pair | {"questions": questions, "stories": stories, "line": line, "models": models}
         self.settings = parts.ordered(self.controls)

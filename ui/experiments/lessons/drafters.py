@@ -170,18 +170,15 @@ def views(data: Data) -> list[View]:
 def markup(data: Data) -> str:
     """The table of all kinds, with this page's figures where the pair has such a drafter."""
     kinds = tomllib.loads((ROOT / "lessons" / "drafters.toml").read_text(encoding="utf-8"))["kind"]
+    here = {}
+    for name in measured(data):
+        tokens = pace(data, name, "new")
+        here[name] = f"{tokens:.1f} tokens, {tokens / _gain(data, name, 'new'):.1f} passes"
     rows = [
-        kind
-        | {"engines": {name: ENGINES[name] for name in kind["engines"]}}
-        | {"here": _here(data, kind["own"]) if kind["own"] in measured(data) else ""}
+        kind | {"engines": {name: ENGINES[name] for name in kind["engines"]}, "here": here.get(kind["own"], "")}
         for kind in kinds
     ]
     return render("lesson_drafters", rows=rows)
-
-
-def _here(data: Data, drafter: str) -> str:
-    cost = pace(data, drafter, "new") / _gain(data, drafter, "new")
-    return f"{pace(data, drafter, 'new'):.1f} tokens, {cost:.1f} passes"
 
 
 def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:

@@ -74,14 +74,10 @@ def words(data: Data) -> dict[str, str]:
 
 def _stronger(*means: float) -> str:
     """Which effect is stronger between the temperatures 0, 1 and 2, in a sentence."""
-    first, second = (_change(before, after) for before, after in pairwise(means))
+    effects = {-1: "the loss is larger", 0: "the two effects cancel out", 1: "the gain is larger"}
+    changes = [after - before for before, after in pairwise(means)]
+    first, second = (effects[0 if abs(change) < DRAW else 1 if change > 0 else -1] for change in changes)
     return f"Here {first} from 0 to 2." if first == second else f"Here {first} from 0 to 1, and {second} from 1 to 2."
-
-
-def _change(before: float, after: float) -> str:
-    if abs(after - before) < DRAW:
-        return "the two effects cancel out"
-    return "the gain is larger" if after > before else "the loss is larger"
 
 
 def views(data: Data) -> list[View]:
