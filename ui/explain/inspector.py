@@ -87,13 +87,10 @@ def _details(case: Case) -> list[tuple[str, str]]:
 
 
 def distributions(trace: Trace, number: int) -> dict[str, Any]:
-    """The most probable tokens of draft, target and residual, for the table that `assets/js/distributions.js` draws. See
-    `case_of` for the arguments.
+    """The most probable tokens of draft, target and residual, for the table of `assets/js/distributions.js`; see `case_of`.
 
-    Returns:
-        dict: `takeaway`, one line; `series`, the names of the known distributions; `tokens`, each with a short `text`, a longer
-        `name`, whether it is `chosen`, and its `probs` per distribution, None if not recorded (not zero); `rest`, what
-        they leave of 1 in each distribution, empty if nothing.
+    `series` names the known distributions. Each of the `tokens` has a short `text`, a longer `name`, whether it is `chosen`,
+    and its `probs` per distribution, None if not recorded (not zero). `rest` is what they leave of 1, empty if nothing.
     """
     case = case_of(trace, number)
     event = case.event
