@@ -6,7 +6,7 @@ import pytest
 
 from naive_speculate.events import TOKEN_KINDS
 from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES
-from ui.experiments.heatmaps import ACCEPTANCE, INK, SLOWER_FASTER
+from ui.experiments.maps import ACCEPTANCE, INK, SLOWER_FASTER
 
 # Machado, Oliveira & Fernandes 2009, severity 1.0, on linear RGB.
 COLOUR_VISION = {

@@ -103,14 +103,10 @@ PRESETS = (
 
 
 def build_waterfall() -> gr.HTML:
-    """The component; it follows the stage and its sliders."""
-    return component("waterfall", markup(), label=TITLE)
-
-
-def markup() -> str:
-    """The chart, the machine buttons, the sliders, and the sources of the calculated machines."""
+    """The component: the chart, the machine buttons, the sliders, and the sources of the calculated machines. It follows the
+    stage and its sliders."""
     values = {
         preset.key: {"alpha": ALPHA, "k": preset.k, "draftCost": preset.draft_cost, "computeShare": preset.compute_share}
         for preset in PRESETS
     }
-    return render("waterfall", title=TITLE, presets=PRESETS, values=values, alpha=ALPHA)
+    return component("waterfall", render("waterfall", title=TITLE, presets=PRESETS, values=values, alpha=ALPHA), label=TITLE)
