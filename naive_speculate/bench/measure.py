@@ -111,7 +111,7 @@ def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTabl
 
     predicted = None
     if costs is not None and alpha is not None and way.drafter == "model" and isinstance(k, int) and 0 < k < len(costs.verify):
-        predicted = speedup(alpha, k, costs.draft, costs.verify)
+        predicted = speedup(alpha, k, costs.draft, costs.verify[k])
     over_plain = median(run.speed / other.speed for run, other in pairs)
     return Line(
         name=way.name,
