@@ -53,8 +53,7 @@ def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> F
     if (observed[p <= 0] > 0).any():
         return Fit(math.inf, len(p) - 1, 0.0, int(n), float(np.abs(observed / n - p).sum() / 2))
     observed, expected = (pooled(x, p * n) for x in (observed, p * n))
-    seen = observed > 0
-    statistic = 2 * float((observed[seen] * np.log(observed[seen] / expected[seen])).sum())
+    statistic = _g(observed, expected)
     degrees = len(observed) - 1
     correction = 1 + (float((n / expected).sum()) - 1) / (6 * n * degrees) if degrees else 1.0
     return fit(statistic / correction, degrees, int(n), float(np.abs(observed - expected).sum() / 2 / n))
@@ -88,10 +87,15 @@ def two_sample_test(a: Mapping[str, int], b: Mapping[str, int]) -> Fit:
     sizes, shares = table.sum(axis=1), table.sum(axis=0) / table.sum()
     table = np.array([pooled(row, shares * sizes.min()) for row in table])
     expected = sizes[:, None] * table.sum(axis=0) / sizes.sum()
-    seen = table > 0
-    statistic = 2 * float((table[seen] * np.log(table[seen] / expected[seen])).sum())
     bias = float(np.abs(table[0] / sizes[0] - table[1] / sizes[1]).sum() / 2)
-    return fit(statistic, table.shape[1] - 1, int(sizes.prod() / sizes.sum()), bias)
+    return fit(_g(table, expected), table.shape[1] - 1, int(sizes.prod() / sizes.sum()), bias)
+
+
+def _g(observed: Array, expected: Array) -> float:
+    """The G statistic, chi-square distributed if the counts are as expected."""
+    from scipy.special import rel_entr
+
+    return 2 * float(rel_entr(observed, expected).sum())
 
 
 def fit(statistic: float, degrees: int, num_samples: int, bias: float) -> Fit:
@@ -124,12 +128,11 @@ def smallest_bias(num_samples: int, degrees: int, error_rate: float) -> float:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values adjusted for many tests (Holm 1979): those below a rate, over all tests, have that rate of false alarms."""
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    adjusted, largest = [1.0] * len(p_values), 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
+    p, count = np.asarray(p_values), len(p_values)
+    order = np.argsort(p)
+    adjusted = np.maximum.accumulate(p[order] * np.arange(count, 0, -1)).clip(max=1.0)
+    found: list[float] = adjusted[np.argsort(order)].tolist()
+    return found
 
 
 def _detectable(degrees: int, error_rate: float) -> float:

@@ -9,7 +9,6 @@ from itertools import cycle, islice, product
 from statistics import median
 from typing import Any
 
-import torch
 from rich.progress import Progress
 
 from naive_speculate.bench.measure import Line, decode_all, fastest_drafter, forward_costs, line_of, memory_mib
@@ -186,11 +185,3 @@ class Comparison:
             detail: median(run.seconds / base.seconds - 1 for run, base in zip(runs, none, strict=True))
             for detail, runs in zip(details[1:], others, strict=True)
         }
-
-
-def choose_threads(peer: Transformers, prompt: list[int]) -> None:
-    """Let transformers use the best number of threads; torch itself keeps one, since this decoder's own tensors are small."""
-    cores = torch.get_num_threads()
-    peer.choose_threads(prompt, sorted({1, max(1, cores - 1), cores}))
-    if peer.target.device.type == "cpu":
-        torch.set_num_threads(1)

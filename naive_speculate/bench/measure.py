@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
@@ -14,7 +15,7 @@ from naive_speculate.costs import CostTable
 from naive_speculate.infer.protocols import BatchLanguageModel
 from naive_speculate.theory import speedup
 
-_DRAFTS_IN_A_ROW = 4
+_DRAFTS_IN_A_ROW, _REPEATS = 4, 25
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def decode_all(
 
 
 def forward_costs(
-    target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int, repeats: int = 25
+    target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int
 ) -> tuple[float, list[float]]:
     """Milliseconds of a forward of the draft over one token, and of the target over 1 … `max_tokens`, timed alternately.
 
@@ -64,7 +65,7 @@ def forward_costs(
     timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW))]
     timers += [forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
     seconds: list[list[float]] = [[] for _ in timers]
-    for _ in range(repeats + 2):
+    for _ in range(_REPEATS + 2):
         for timer, found in zip(timers, seconds, strict=True):
             found.append(timer())
     ms = [median(found[2:]) * 1e3 for found in seconds]  # the first two are warm-up
@@ -79,19 +80,14 @@ def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
     return max(speeds, key=speeds.__getitem__)
 
 
-def peak_bytes() -> int | None:
-    """The peak resident memory of this process; None on systems without POSIX's `getrusage`, such as Windows."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux and the BSDs kilobytes
-
-
 def memory_mib(device: torch.device) -> dict[str, float]:
-    """The peak memory of this process, and of torch on CUDA."""
-    found = {} if (peak := peak_bytes()) is None else {"process": peak / 2**20}
+    """The peak memory of this process, on systems with POSIX's `getrusage`, and of torch on CUDA."""
+    found = {}
+    with suppress(ImportError):  # Windows
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found["process"] = peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, others kilobytes
     if device.type == "cuda":
         found["device"] = torch.cuda.max_memory_allocated(device) / 2**20
     return found

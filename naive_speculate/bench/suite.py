@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
+from rich.progress import Progress
 
 from naive_speculate.bench.measure import decode_all, line_of
 from naive_speculate.bench.ways import Run, Transformers, Way, our_way
@@ -134,17 +135,13 @@ def _figures(ways: Sequence[Way], answers: Sequence[list[Run]], temperature: flo
         line = line_of(way, runs, plain)
         steps = summarize(event for run in runs for event in run.steps)
         ratios = [run.decoding_speed / other.decoding_speed for run, other in zip(runs, plain, strict=True)]
-        found[way.name] = {
+        found[way.name] = {key: getattr(line, key) for key in ("tokens_per_second", "over_plain", "draft_ms", "step_ms")} | {
             "questions": len(runs),
             "tokens_per_step": line.tokens_per_forward,
             "conditional_acceptance": steps.acceptance_rate_per_position,
             "marginal_acceptance": steps.unconditional_acceptance_rate_per_position,
-            "tokens_per_second": line.tokens_per_second,
-            "over_plain": line.over_plain,
             "decoding_over_plain": median(ratios),
             "decoding_interval": interval(ratios) if way.name != NONE else None,
-            "draft_ms": line.draft_ms,
-            "step_ms": line.step_ms,
             "same_as_plain": line.same_as_plain if temperature == 0 else None,
         }
     return found
@@ -183,16 +180,19 @@ def measure_suite(
     drafters: Sequence[str] | None,
     windows: Sequence[int | str],
     params: SamplingParams,
-    started: Callable[[int], Callable[[str], None]],
-    peer: Transformers | None = None,
+    progress: Progress,
+    peer: Transformers | None,
 ) -> dict[str, Any]:
-    """The whole report, with transformers' ways if `peer` is given; `started` is called with the number of runs, and its result
-    after each run, with the category."""
+    """The whole report, with transformers' ways if `peer` is given."""
     decoder = SpeculativeDecoder(pair)
     ways = ways_of(decoder, drafters, windows, params, peer)
     prompts = encode(decoder, path, questions)
-    done = started(len(ways) * len(questions))
-    answers, interrupted = answers_of(ways, prompts, lambda number: done(questions[number].category))
+    task = progress.add_task("measuring", total=len(ways) * len(questions))
+
+    def tick(number: int) -> None:
+        progress.update(task, advance=1, description=questions[number].category)
+
+    answers, interrupted = answers_of(ways, prompts, tick)
     return {
         "suite": path.name,
         **{role: pair.names.get(role) for role in ("target", "draft", "head")},

@@ -97,9 +97,11 @@ class Transformers:
                 model.generation_config.eos_token_id = self._ends
         target.register_forward_pre_hook(self._count)
 
-    def choose_threads(self, prompt: list[int], candidates: list[int]) -> None:
-        """Choose the number of torch threads with the fastest plain or assisted generation; candidates are tried
-        alternately."""
+    def choose_threads(self, prompt: list[int]) -> None:
+        """Choose the number of torch threads with the fastest plain or assisted generation: 1, all cores, or all but one; they
+        are tried alternately."""
+        cores = torch.get_num_threads()
+        candidates = sorted({1, max(1, cores - 1), cores})
         fastest = dict.fromkeys(candidates, math.inf)
         for threads in 3 * candidates:
             self.threads = threads
@@ -109,6 +111,11 @@ class Transformers:
 
     def way(self, num_draft_tokens: int, temperature: float, lookup: bool = False) -> Way:
         """Plain generation, or with a constant number of draft tokens: of the draft model, or with `lookup` of the prompt."""
+
+        drawn = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
+        config = GenerationConfig(
+            max_new_tokens=self.new_tokens, do_sample=bool(drawn), pad_token_id=0, eos_token_id=self._ends, **drawn
+        )
 
         def decode(prompt: list[int], seed: int) -> Run:
             torch.manual_seed(seed)
@@ -126,9 +133,7 @@ class Transformers:
             before = torch.get_num_threads()
             torch.set_num_threads(self.threads)
             began = time.perf_counter()
-            output = self.target.generate(
-                query, attention_mask=torch.ones_like(query), generation_config=self._config(temperature), **options
-            )
+            output = self.target.generate(query, attention_mask=torch.ones_like(query), generation_config=config, **options)
             token_ids = output[0, len(prompt) :].tolist()
             seconds = time.perf_counter() - began
             torch.set_num_threads(before)
@@ -140,13 +145,6 @@ class Transformers:
         name = f"transformers, k = {num_draft_tokens}" if num_draft_tokens else "transformers, plain"
         name = f"transformers, prompt lookup, k = {num_draft_tokens}" if lookup else name
         return Way(name, num_draft_tokens, False, decode)
-
-    def _config(self, temperature: float) -> GenerationConfig:
-        config = GenerationConfig(max_new_tokens=self.new_tokens, do_sample=temperature > 0, pad_token_id=0)
-        config.eos_token_id = self._ends
-        if temperature > 0:
-            config.temperature, config.top_k, config.top_p = temperature, 0, 1.0
-        return config
 
     def _count(self, *_: Any) -> None:
         self.forwards += 1
