@@ -88,6 +88,11 @@ def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
     assert overall["tokens_per_second"] == 4.0
     assert found["overall"]["none"]["over_plain"] == 1.0
     assert figures(ways, questions, answers, 1.0)["overall"]["head"]["same_as_plain"] is None
+    metrics = Metrics(num_spec_steps=4, time_to_first_token=3.0, draft_seconds=1.0, verify_seconds=3.0)
+    run = Run([1, 2, 3, 4], 6.0, 4, metrics, (), prompt_seconds(metrics))
+    assert (run.prompt_seconds, run.decoding_speed) == (2.0, 1.0)
+    low, high = interval([1.0, 1.2, 1.3, 1.4, 2.0]) or (0.0, 0.0)
+    assert 1.0 <= low <= 1.3 <= high <= 2.0
 
 
 def test_ctrl_c_keeps_the_questions_that_are_complete() -> None:
@@ -119,12 +124,6 @@ def test_an_interrupted_run_reports_what_it_has_with_status_130(suite: Path, mon
     assert report["interrupted"]
     assert list(report["categories"]) == ["lists"]
     assert report["overall"]["interrupted"]["questions"] == 1
-
-
-def test_an_interval_holds_the_median_and_one_value_has_none() -> None:
-    low, high = interval([1.0, 1.2, 1.3, 1.4, 2.0]) or (0.0, 0.0)
-    assert 1.0 <= low <= 1.3 <= high <= 2.0
-    assert interval([1.5]) is None
 
 
 def test_first_turns_are_read_and_a_category_may_be_limited(suite: Path) -> None:
@@ -188,13 +187,6 @@ def test_a_drafter_with_argmax_drafts_its_most_probable_tokens(bundled_decoder: 
     assert texts[0].token_ids != texts[1].token_ids
 
 
-def test_speed_after_the_prompt_leaves_out_what_comes_before_the_first_step() -> None:
-    metrics = Metrics(num_spec_steps=4, time_to_first_token=3.0, draft_seconds=1.0, verify_seconds=3.0)
-    run = Run([1, 2, 3, 4], 6.0, 4, metrics, (), prompt_seconds(metrics))
-    assert run.prompt_seconds == 2.0
-    assert run.decoding_speed == 1.0
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -206,9 +198,11 @@ def test_speed_after_the_prompt_leaves_out_what_comes_before_the_first_step() ->
         (json.dumps({"category": "a", "turns": ["so " * 5000]}), "line 2: prompt has"),
     ],
 )
-def test_a_bad_line_is_named(suite: Path, line: str, message: str) -> None:
+def test_a_bad_line_is_named_and_a_file_without_questions(suite: Path, line: str, message: str) -> None:
     suite.write_text(json.dumps(QUESTIONS[0]) + "\n" + line + "\n", encoding="utf-8")
     assert f"--suite {suite}, {message}" in refused(suite, *SMALL)
+    suite.write_text("\n", encoding="utf-8")
+    assert f"--suite {suite}: the file has no questions" in refused(suite)
 
 
 @pytest.mark.parametrize(
@@ -224,11 +218,6 @@ def test_a_bad_line_is_named(suite: Path, line: str, message: str) -> None:
 )
 def test_bad_options_are_one_line(suite: Path, options: list[str], message: str) -> None:
     assert message in refused(suite, *SMALL, *options)
-
-
-def test_a_file_without_questions_is_refused(suite: Path) -> None:
-    suite.write_text("\n", encoding="utf-8")
-    assert "the file has no questions" in refused(suite)
 
 
 def refused(suite: Path, *options: str) -> str:
