@@ -2,13 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 _TURNS, _PLAIN_TURN, _DRAFT_TURN = 32, 1, 17
 _TRUST, _PRIOR_ACCEPTANCE, _MEMORY = 8.0, 0.5, 0.99  # of the acceptance rate
@@ -29,11 +26,6 @@ class CostTable:
         first = min(1, last - 1)  # the first draft token costs more, since it includes the call
         slope = max(0.0, (self.verify[last] - self.verify[first]) / (last - first)) if last else 0.0
         return self.verify[last] + slope * (num_draft_tokens - last)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "CostTable":
-        """The opposite of `to_dict`."""
-        return cls(float(data["draft"]), tuple(map(float, data["verify"])))
 
     def to_dict(self) -> dict[str, Any]:
         """The costs as plain JSON values."""
@@ -110,18 +102,17 @@ class _Fit:
     _MEMORY, _MOST = 0.99, 3.0
 
     def __init__(self, trust: float) -> None:
-        # Normal equations of seconds = plain + slope · growth. The prior adds trust · (slope - plain)² to the squares.
-        self._prior = trust * np.array([[1.0, -1.0], [-1.0, 1.0]])
-        self._squares, self._products = np.zeros((2, 2)), np.zeros(2)
+        self._trust = trust  # in the prior's growth: trust · (b - a)² is added to the squares
+        self._n = self._x = self._y = self._xx = self._xy = 0.0
         self._costs = self._seconds = 0.0
 
     def add(self, growth: float, seconds: float) -> None:
-        if self._squares.any():
+        if self._n:
             plain, slope, _ = self.solved()
             seconds = min(seconds, self._MOST * (plain + slope * growth))
-        row = np.array([1.0, growth])
-        self._squares = self._MEMORY * self._squares + np.outer(row, row)
-        self._products = self._MEMORY * self._products + seconds * row
+        old = self._MEMORY
+        self._n, self._x, self._y = old * self._n + 1, old * self._x + growth, old * self._y + seconds
+        self._xx, self._xy = old * self._xx + growth**2, old * self._xy + growth * seconds
 
     def add_draft(self, costs: float, seconds: float) -> None:
         if self._costs:
@@ -130,8 +121,10 @@ class _Fit:
 
     def solved(self) -> tuple[float, float, float]:
         """Seconds of a plain step, of a verification per unit of growth, and of drafting per unit of the table."""
-        plain, growth = np.linalg.solve(self._squares + self._prior, self._products).tolist()
-        plain = max(plain, 0.1 * float(self._products[0] / self._squares[0, 0]))
+        a, b, c = self._n + self._trust, self._x - self._trust, self._xx + self._trust
+        plain = (self._y * c - self._xy * b) / (a * c - b * b)
+        growth = (self._xy * a - self._y * b) / (a * c - b * b)
+        plain = max(plain, 0.1 * self._y / self._n)
         return plain, max(growth, 0.0), self._seconds / self._costs if self._costs else plain
 
 
@@ -140,7 +133,11 @@ def read_costs(path: Path, with_head: bool) -> dict[str, Any]:
     if not path.is_file():
         return {}
     data = json.loads(path.read_text(encoding="utf-8"))
-    found: dict[str, Any] = {"measured_costs": CostTable.from_dict(data)}
+    found: dict[str, Any] = {"measured_costs": _cost_table(data)}
     if with_head and "head" in data:
-        found |= {"measured_head_costs": CostTable.from_dict(data["head"]), "fastest_drafter": data["fastest_drafter"]}
+        found |= {"measured_head_costs": _cost_table(data["head"]), "fastest_drafter": data["fastest_drafter"]}
     return found
+
+
+def _cost_table(data: dict[str, Any]) -> CostTable:
+    return CostTable(float(data["draft"]), tuple(float(cost) for cost in data["verify"]))

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import rel_entr
+from scipy.stats import chi2, ncx2
 
 POWER = 0.9  # the probability of finding the smallest bias that is stated as found
 CONFIDENCE = 0.95
@@ -53,7 +56,7 @@ def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> F
     if (observed[p <= 0] > 0).any():
         return Fit(math.inf, len(p) - 1, 0.0, int(n), float(np.abs(observed / n - p).sum() / 2))
     observed, expected = (pooled(x, p * n) for x in (observed, p * n))
-    statistic = _g(observed, expected)
+    statistic = 2 * float(rel_entr(observed, expected).sum())
     degrees = len(observed) - 1
     correction = 1 + (float((n / expected).sum()) - 1) / (6 * n * degrees) if degrees else 1.0
     return fit(statistic / correction, degrees, int(n), float(np.abs(observed - expected).sum() / 2 / n))
@@ -88,22 +91,13 @@ def two_sample_test(a: Mapping[str, int], b: Mapping[str, int]) -> Fit:
     table = np.array([pooled(row, shares * sizes.min()) for row in table])
     expected = sizes[:, None] * table.sum(axis=0) / sizes.sum()
     bias = float(np.abs(table[0] / sizes[0] - table[1] / sizes[1]).sum() / 2)
-    return fit(_g(table, expected), table.shape[1] - 1, int(sizes.prod() / sizes.sum()), bias)
-
-
-def _g(observed: Array, expected: Array) -> float:
-    """The G statistic, chi-square distributed if the counts are as expected."""
-    from scipy.special import rel_entr
-
-    return 2 * float(rel_entr(observed, expected).sum())
+    return fit(2 * float(rel_entr(table, expected).sum()), table.shape[1] - 1, int(sizes.prod() / sizes.sum()), bias)
 
 
 def fit(statistic: float, degrees: int, num_samples: int, bias: float) -> Fit:
     """The result for a statistic that is chi-square distributed if the sampler is correct."""
     if degrees < 1:
         return Fit(0.0, 0, 1.0, num_samples, 0.0)
-    from scipy.stats import chi2
-
     return Fit(statistic, degrees, float(chi2.sf(statistic, degrees)), num_samples, bias)
 
 
@@ -131,25 +125,19 @@ def holm(p_values: Sequence[float]) -> list[float]:
     p, count = np.asarray(p_values), len(p_values)
     order = np.argsort(p)
     adjusted = np.maximum.accumulate(p[order] * np.arange(count, 0, -1)).clip(max=1.0)
-    found: list[float] = adjusted[np.argsort(order)].tolist()
-    return found
+    return list(map(float, adjusted[np.argsort(order)]))
 
 
 def _detectable(degrees: int, error_rate: float) -> float:
     """The noncentrality that a test with this rate of false alarms finds with 90% power."""
-    from scipy.stats import chi2
-
     return _noncentrality(float(chi2.isf(error_rate, degrees)), degrees, 1 - POWER)
 
 
 def _noncentrality(statistic: float, degrees: int, probability: float) -> float:
     """The noncentrality under which a statistic at most this large has this probability; 0 if there is none."""
-    from scipy.optimize import brentq
-    from scipy.stats import ncx2
 
     def excess(value: float) -> float:
         return float(ncx2.cdf(statistic, degrees, value)) - probability
 
-    if excess(1e-9) <= 0:
-        return 0.0
-    return float(brentq(excess, 1e-9, 2 * statistic + 20 * math.sqrt(statistic + degrees) + 50))
+    highest = 2 * statistic + 20 * math.sqrt(statistic + degrees) + 50
+    return float(brentq(excess, 1e-9, highest)) if excess(1e-9) > 0 else 0.0
