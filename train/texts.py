@@ -13,7 +13,6 @@ from torch import Tensor
 
 from train.batches import HELD_OUT, HELD_OUT_BATCHES, Batch
 from train.data import LIKELIEST
-from train.errors import TrainingError
 
 MIN_ANSWER = 8  # fewest answer tokens of a conversation
 POOL = 32_768  # conversations that are sorted by length together
@@ -34,7 +33,7 @@ class Texts:
         try:
             return cls(**load_file(path))
         except (SafetensorError, TypeError) as error:
-            raise TrainingError(f"{path} is damaged: {error}; remove it to write conversations again") from None
+            raise ValueError(f"{path} is damaged: {error}; remove it to write conversations again") from None
 
     def conversation(self, number: int) -> tuple[Tensor, Tensor]:
         """Tokens of one conversation, and which are the answer's."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from naive_speculate.bench.measure import Line, decode_all, fastest_drafter, forward_costs, line_of, memory_mib
+from naive_speculate.bench.measure import Line, decode_all, fastest_drafter, forward_costs, lines_of, memory_mib
 from naive_speculate.bench.ways import Transformers, Way, our_way
 from naive_speculate.costs import CostTable
 from naive_speculate.events import EventKind
@@ -60,8 +60,7 @@ class Comparison:
             ways = self._ways(temperature)
             for way in ways:
                 way.decode(self.prompts[0], 0)
-            plain, *others = zip(*decode_all(ways, self.prompts, self.tick), strict=True)
-            lines[mode] = [line_of(way, runs, plain, costs) for way, runs in zip(ways, (plain, *others), strict=True)]
+            lines[mode] = lines_of(ways, decode_all(ways, self.prompts, self.tick), costs)
         progress.update(task, description="contexts, batches, events")
         return self._report(lines) | {
             "forwards": {"context": _COST_CONTEXT, "draft_ms": draft_ms, "verify_ms": verify_ms},

@@ -26,7 +26,7 @@ _OF_PROMPTS = {  # by heading: a key of a way's figures, and its format
     "efficiency": ("efficiency", ".0%"),
     "accepted": ("acceptance", ".2f"),
     "α": ("alpha", ".2f"),
-    "tokens/forward": ("tokens_per_forward", ".2f"),
+    "tokens/forward": ("tokens_per_step", ".2f"),
     "draft ms": ("draft_ms", ".2f"),
     "verify ms": ("verify_ms", ".2f"),
     "step ms": ("step_ms", ".2f"),

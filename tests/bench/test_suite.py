@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from naive_speculate.bench import main
-from naive_speculate.bench.suite import Question, answers_of, figures, interval, read_suite, ways_of
+from naive_speculate.bench.measure import interval
+from naive_speculate.bench.suite import Question, answers_of, figures, read_suite, ways_of
 from naive_speculate.bench.ways import Run, Way, prompt_seconds
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
@@ -45,7 +46,7 @@ def step(accepted: int, drafted: int) -> Event:
 
 
 def made(token_ids: list[int], seconds: float, steps: list[Event]) -> Run:
-    return Run(token_ids, seconds, len(steps), Metrics(num_spec_steps=len(steps)), steps)
+    return Run(token_ids, seconds, len(steps), steps)
 
 
 def way(name: str, runs: dict[int, Run], calls: list[tuple[str, int]]) -> Way:
@@ -89,7 +90,7 @@ def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
     assert found["overall"]["none"]["over_plain"] == 1.0
     assert figures(ways, questions, answers, 1.0)["overall"]["head"]["same_as_plain"] is None
     metrics = Metrics(num_spec_steps=4, time_to_first_token=3.0, draft_seconds=1.0, verify_seconds=3.0)
-    run = Run([1, 2, 3, 4], 6.0, 4, metrics, (), prompt_seconds(metrics))
+    run = Run([1, 2, 3, 4], 6.0, 4, (), prompt_seconds(metrics))
     assert (run.prompt_seconds, run.decoding_speed) == (2.0, 1.0)
     low, high = interval([1.0, 1.2, 1.3, 1.4, 2.0]) or (0.0, 0.0)
     assert 1.0 <= low <= 1.3 <= high <= 2.0
