@@ -323,12 +323,10 @@ def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any
         if tokenizer is None:
             raise ValueError("inputs is a text, which needs a tokenizer")
         inputs = tokenizer(inputs, return_tensors="pt")
-    if isinstance(inputs, Mapping):
-        encoded = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
-    else:
-        given = inputs if isinstance(inputs, torch.Tensor) else torch.tensor([list(inputs)], dtype=torch.long)
-        given = (given if given.dim() > 1 else given[None]).to(device)
-        encoded = {"input_ids": given, "attention_mask": torch.ones_like(given)}
+    if not isinstance(inputs, Mapping):
+        given = torch.atleast_2d(torch.as_tensor(inputs, dtype=torch.long))
+        inputs = {"input_ids": given, "attention_mask": torch.ones_like(given)}
+    encoded = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
     ids = encoded.get("input_ids")
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.shape[0] != 1 or not ids.shape[1]:
         shape = list(ids.shape) if isinstance(ids, torch.Tensor) else type(ids).__name__
