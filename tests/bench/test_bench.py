@@ -1,4 +1,4 @@
-"""The benchmark's figures follow from the runs it is given, and its command line keeps its promises."""
+"""`bench` over prompts: what it prints and saves."""
 
 import json
 import re
@@ -9,57 +9,13 @@ import pytest
 import torch
 
 from naive_speculate.bench import main
-from naive_speculate.bench.measure import decode_all, line_of, memory_mib
-from naive_speculate.bench.ways import Run, Way
-from naive_speculate.costs import CostTable
-from naive_speculate.events import Event, EventKind
+from naive_speculate.bench.measure import memory_mib
 from naive_speculate.speculate.draft import DRAFTERS
-from naive_speculate.theory import speedup
 from tests.heads import head_config, head_tensors, save_head
 from tests.programs import refusal
 from tests.tiny import save_model, tiny_llama
 
 NO_GGUF = "transformers, with which this compares, does not compute GGUF files"
-COSTS = CostTable(0.1, (1.0, 1.1, 1.2))
-
-
-def events(steps: int, drafted: int, accepted: int, rejected: int) -> list[Event]:
-    """The events of steps with equally many draft tokens, of which the first ones accept all."""
-    each, made = drafted // steps, list[Event]()
-    for _ in range(steps):
-        made.append(Event(EventKind.STEP, num_draft=each, num_accepted=min(each, accepted), total_seconds=0.01))
-        accepted -= min(each, accepted)
-    return made + [Event(EventKind.REJECTED)] * rejected
-
-
-def way(name: str, k: int, seconds: float, tokens: list[int], found: list[Event], forwards: int) -> Way:
-    return Way(name, k, bool(found), lambda prompt, seed: Run(tokens, seconds, forwards, found))
-
-
-def test_lines_give_ratios_acceptance_and_theory() -> None:
-    tokens = list(range(12))
-    ticks: list[int] = []
-    ways = [
-        way("plain", 0, 1.2, tokens, events(12, 0, 0, 0), 12),
-        way("k = 2", 2, 0.6, tokens, events(6, 12, 6, 2), 6),
-        way("transformers plain", 0, 2.4, [*tokens[:-1], 99], [], 12),
-    ]
-    runs = list(zip(*decode_all(ways, [[1, 2], [3]], ticks.append), strict=True))
-    plain, fast, peer = (line_of(*of_way, runs[0], COSTS) for of_way in zip(ways, runs, strict=True))
-    assert ticks == [0, 0, 0, 1, 1, 1]
-    assert plain.over_plain == 1.0
-    assert plain.predicted is None
-    assert fast.over_plain == pytest.approx(2.0)
-    assert fast.acceptance == pytest.approx(0.5)
-    assert fast.alpha == pytest.approx(0.75)
-    assert fast.tokens_per_step == pytest.approx(2.0)
-    assert fast.step_ms == pytest.approx(10.0)
-    assert fast.predicted == pytest.approx(speedup(0.75, 2, 0.1, 1.2))
-    assert fast.predicted is not None
-    assert fast.efficiency == pytest.approx(2.0 / fast.predicted)
-    assert fast.same_as_plain == 1.0
-    assert peer.over_plain == pytest.approx(0.5)
-    assert peer.same_as_plain == 0.0
 
 
 def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
