@@ -142,7 +142,7 @@ def _flat(part: Any) -> Iterator[dict[str, Any]]:
             yield from _flat(part.get(name))
 
 
-_NO_SPACE_BEFORE = {
+_NO_SPACE_BEFORE: dict[str, dict[str, Any]] = {
     "Metaspace": {"prepend_scheme": "never"},
     "ByteLevel": {"add_prefix_space": False},
     "Prepend": {"prepend": ""},

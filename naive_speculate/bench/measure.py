@@ -111,10 +111,9 @@ def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTabl
     def step_ms(name: str) -> float | None:
         return median(getattr(one, name) / one.num_spec_steps for one in steps) * 1e3 if steps else None
 
-    predicted = None
-    drafted = way.drafter == "model" and isinstance(k, int) and k > 0
-    if costs is not None and whole.alpha is not None and drafted and k < len(costs.verify):
-        predicted = speedup(whole.alpha, k, costs.draft, costs.verify[k])
+    predicted, alpha = None, whole.alpha if way.drafter == "model" else None
+    if costs is not None and alpha is not None and isinstance(k, int) and k < len(costs.verify):
+        predicted = speedup(alpha, k, costs.draft, costs.verify[k])
     over_plain = median(run.speed / other.speed for run, other in pairs)
     ratios = [run.decoding_speed / other.decoding_speed for run, other in pairs]
     return Line(
