@@ -17,7 +17,7 @@ from rich.progress import Progress
 from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, windows
 from naive_speculate.bench.comparison import Comparison
 from naive_speculate.bench.report import save_plots, show, show_suite, suite_svg
-from naive_speculate.bench.suite import drafters_of, measure_suite, read_suite
+from naive_speculate.bench.suite import answers_of, drafters_of, encode, figures, read_suite, ways_of
 from naive_speculate.bench.ways import Transformers
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
@@ -118,8 +118,29 @@ def _measure_suite(options: argparse.Namespace, progress: Progress) -> dict[str,
     if options.transformers:
         peer = _transformers(options, options.max_tokens, ends=True)
         peer.threads = threads
-    report = measure_suite(pair, options.suite, questions, drafters, options.num_draft_tokens, params, progress, peer)
-    return report | {"machine": platform.machine(), "threads": threads if report["device"] == "cpu" else None}
+    decoder, windows = SpeculativeDecoder(pair), options.num_draft_tokens
+    ways = ways_of(decoder, drafters, windows, params, peer)
+    prompts = encode(decoder, options.suite, questions)
+    task = progress.add_task("measuring", total=len(ways) * len(questions))
+
+    def tick(number: int) -> None:
+        progress.update(task, advance=1, description=questions[number].category)
+
+    answers, interrupted = answers_of(ways, prompts, tick)
+    return {
+        "suite": options.suite.name,
+        **{role: pair.names.get(role) for role in ("target", "draft", "head")},
+        "device": str(decoder.admission.device),
+        "machine": platform.machine(),
+        "threads": threads if decoder.admission.device.type == "cpu" else None,
+        "executor": getattr(pair.target, "executor", "transformers"),
+        "chat": decoder.admission.has_chat_template,
+        "num_draft_tokens": windows[0] if len(windows) == 1 else windows,
+        "max_tokens": params.max_tokens,
+        "temperature": params.temperature,
+        "interrupted": interrupted,
+        **figures(ways, questions, answers, params.temperature),
+    }
 
 
 def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:

@@ -12,11 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.progress import Progress
-
 from naive_speculate.bench.measure import decode_all, lines_of
 from naive_speculate.bench.ways import Run, Transformers, Way, our_way
-from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
@@ -141,37 +138,3 @@ def answers_of(ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable
             raise
         return answers, True
     return answers, False
-
-
-def measure_suite(
-    pair: ModelPair,
-    path: Path,
-    questions: Sequence[Question],
-    drafters: Sequence[str] | None,
-    windows: Sequence[int | str],
-    params: SamplingParams,
-    progress: Progress,
-    peer: Transformers | None,
-) -> dict[str, Any]:
-    """The whole report, with transformers' ways if `peer` is given."""
-    decoder = SpeculativeDecoder(pair)
-    ways = ways_of(decoder, drafters, windows, params, peer)
-    prompts = encode(decoder, path, questions)
-    task = progress.add_task("measuring", total=len(ways) * len(questions))
-
-    def tick(number: int) -> None:
-        progress.update(task, advance=1, description=questions[number].category)
-
-    answers, interrupted = answers_of(ways, prompts, tick)
-    return {
-        "suite": path.name,
-        **{role: pair.names.get(role) for role in ("target", "draft", "head")},
-        "device": str(decoder.admission.device),
-        "executor": getattr(pair.target, "executor", "transformers"),
-        "chat": decoder.admission.has_chat_template,
-        "num_draft_tokens": windows[0] if len(windows) == 1 else list(windows),
-        "max_tokens": params.max_tokens,
-        "temperature": params.temperature,
-        "interrupted": interrupted,
-        **figures(ways, questions, answers, params.temperature),
-    }
