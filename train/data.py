@@ -216,7 +216,7 @@ class Collector:
         """Feed one token of every row, keep what the target computed, and sample where no token is given."""
         query = torch.tensor([[row.tokens[len(row.states)]] for row in rows])
         logits, states = self.target.forward(query, cache.rows(range(len(rows))), num_logits=1, layers=self.layers)
-        log_probs, ids = likeliest(logits[:, -1])
+        log_probs, ids = (part.cpu() for part in likeliest(logits[:, -1]))
         states = states[:, -1].half().cpu()
         writing = torch.tensor([row.answer_start is None for row in rows])
         temperature = torch.tensor([1.0 if row.answer_start is None else row.temperature for row in rows])
@@ -250,7 +250,7 @@ def likeliest(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities and ids of the `LIKELIEST` next tokens, from logits `[…, vocab_size]`."""
     logits = logits.float()
     top = logits.topk(min(LIKELIEST, logits.shape[-1]))
-    return (top.values - logits.logsumexp(-1, keepdim=True)).cpu(), top.indices.cpu()
+    return top.values - logits.logsumexp(-1, keepdim=True), top.indices
 
 
 def sample(
@@ -275,7 +275,7 @@ def score(target: Any, layers: Sequence[int], batch: Sequence[tuple[list[int], l
     logits, states = target.forward(query, cache.rows(range(len(rows))), layers=layers)
     found = []
     for index, ((prompt, _), tokens) in enumerate(zip(batch, rows, strict=True)):
-        log_probs, ids = likeliest(logits[index, : len(tokens)])
+        log_probs, ids = (part.cpu() for part in likeliest(logits[index, : len(tokens)]))
         tops = list(zip(ids.to(torch.int32), log_probs.half(), strict=True))
         kept = list(states[index, : len(tokens)].half().cpu())
         found.append(Conversation(tokens, len(prompt), len(tokens), 0.0, kept, tops))
