@@ -18,12 +18,10 @@ from train.losses import token_loss
 BLOCK_SHARE = 4  # one of so many answer tokens begins a block
 
 
-class BlockAttention(Qwen3Attention):
+class BlockAttention(Qwen3Attention):  # type: ignore[misc]
     """Attention of blocks over the target's states before them and over themselves."""
 
-    def forward(  # type: ignore[override]
-        self, blocks: Tensor, states: Tensor, rotation: KeysValues, seen: Tensor
-    ) -> Tensor:
+    def forward(self, blocks: Tensor, states: Tensor, rotation: KeysValues, seen: Tensor) -> Tensor:
         """Attend.
 
         Args:
