@@ -1,6 +1,5 @@
 """Tokens to text and back: joined pieces are the text that all tokens give decoded together; stops are exact."""
 
-import json
 import random
 from dataclasses import replace
 from functools import cache
@@ -9,13 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.models import wrap
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
-from tests import tokenizers_of_tests
-from tests.tokenizers_of_tests import ODD, PROSE, byte_level, legacy, llama, unigram
+from tests.tokenizers_of_tests import ODD, PROSE, byte_level, legacy, llama, unigram, wrapped
 
 RUNS = 150
 
@@ -27,7 +24,7 @@ def word_pieces():
     tokenizer = Tokenizer(models.WordPiece({piece: place for place, piece in enumerate(pieces)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", bos_token="[CLS]", eos_token="[SEP]")
+    return wrapped(tokenizer, "[CLS]", "[SEP]", "[UNK]")
 
 
 @cache
@@ -35,24 +32,21 @@ def whole_words():
     words = ["<unk>", "</s>", *"abcdefgh", "the", "fox", "日本", "🎉"]
     tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="</s>")
+    return wrapped(tokenizer, None, "</s>", "<unk>")
 
 
 @cache
 def metaspaces():
     """Unigram whose decoder is Metaspace, as T5's and XLNet's."""
-    state = json.loads(unigram().backend_tokenizer.to_str())
-    tokenizer = Tokenizer.from_str(json.dumps(state))
+    tokenizer = Tokenizer.from_str(unigram().backend_tokenizer.to_str())
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
-    return tokenizers_of_tests.wrapped(tokenizer, "<s>", "</s>", "<unk>")
+    return wrapped(tokenizer, "<s>", "</s>", "<unk>")
 
 
 @cache
-def turns(make=legacy):
+def turns():
     """With a special token of no role, as <|eot_id|> is one."""
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(make().backend_tokenizer.to_str()), bos_token="<s>", eos_token="</s>"
-    )
+    tokenizer = wrapped(Tokenizer.from_str(legacy().backend_tokenizer.to_str()), "<s>", "</s>")
     tokenizer.add_tokens(["<|turn|>"], special_tokens=True)
     return tokenizer
 
