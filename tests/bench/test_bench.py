@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from naive_speculate.bench import main
+from naive_speculate.bench.command import main
 from naive_speculate.bench.measure import memory_mib
 from naive_speculate.speculate.draft import DRAFTERS
 from tests.heads import head_config, head_tensors, save_head

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from naive_speculate.bench import main
+from naive_speculate.bench.command import main
 from naive_speculate.bench.measure import interval, lines_of
 from naive_speculate.bench.suite import Question, answers_of, figures, read_suite, ways_of
 from naive_speculate.bench.ways import Run, Way, prompt_seconds
