@@ -13,11 +13,7 @@ def expected_tokens(alpha: float, k: int) -> float:
     """Expected tokens of a step with k draft tokens, the last token included: (1 - α^(k+1)) / (1 - α), equation 1, where α is
     the probability that a draft token is accepted. Raises `ValueError` if an argument is out of range."""
     _check(alpha, k)
-    total, reached = 1.0, 1.0
-    for _ in range(k):  # a sum is exact at α = 1 too
-        reached *= alpha
-        total += reached
-    return total
+    return sum(alpha**count for count in range(k + 1))  # which is right at α = 1 too
 
 
 def expected_accepted(ratios: Sequence[float], *, block: bool = False) -> float:

@@ -137,9 +137,8 @@ class Transformers:
             reading = max(0.0, self.second - began - step) if self.forwards > 1 else 0.0
             return Run(token_ids, seconds, self.forwards, prompt_seconds=reading)
 
-        name = f"transformers, k = {num_draft_tokens}" if num_draft_tokens else "transformers, plain"
-        name = f"transformers, prompt lookup, k = {num_draft_tokens}" if lookup else name
-        return Way(name, num_draft_tokens, False, decode)
+        how = f"k = {num_draft_tokens}" if num_draft_tokens else "plain"
+        return Way(f"transformers, {'prompt lookup, ' if lookup else ''}{how}", num_draft_tokens, False, decode)
 
     def _count(self, *_: Any) -> None:
         self.forwards += 1
