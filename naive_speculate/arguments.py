@@ -35,7 +35,6 @@ whole_number = parsed(int, "a whole number")
 positive = parsed(int, "a positive whole number", lambda found: found >= 1)
 number = parsed(float, "a number")
 positive_number = parsed(float, "a positive number", lambda found: found > 0)
-numbers = parsed(lambda text: tuple(float(part) for part in text.split(",")), "a number, or several with commas between them")
 window = parsed(lambda text: "auto" if text.lower() == "auto" else int(text), "a whole number or auto")
 
 

@@ -70,7 +70,6 @@ class Diagnosis:
         self.conditional = tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in judged)
         # The rates, if every window had a draft token at each index, so that they are rates of windows; else empty.
         self.whole_rates = rates if width is not None and abs(len(rates) - width) < 0.01 else ()
-        self.categories = {name: Diagnosis(of_one) for name, of_one in reading.categories.items()}
         self.suspects: tuple[Suspect, ...] = ()  # possible faults, those of acceptance first
 
     @cached_property
@@ -164,7 +163,7 @@ class Diagnosis:
             "mean_acceptance_length": self.mean_acceptance_length,
             "alpha": self.alpha,
             "rates": [{"index": index, "conditional": if_reached, "marginal": share} for index, (if_reached, share) in rates],
-            "categories": {name: found.profile() for name, found in self.categories.items()},
+            "categories": {name: Diagnosis(of_one).profile() for name, of_one in self.reading.categories.items()},
         }
 
 
