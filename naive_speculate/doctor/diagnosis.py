@@ -114,7 +114,7 @@ class Diagnosis:
             pays_below = (tokens - (costs.verify_cost(k) if costs else 1.0)) / k
             with_costs: tuple[float | None, ...] = ()
             if costs is not None:
-                cost = costs.draft, costs.verify_cost
+                cost = costs.draft, costs.verify_cost(k)
                 with_costs = break_even_alpha(k, *cost), tokens / step_cost(k, *cost)
             found.append(Window(k, tokens, k <= len(rates), pays_below if pays_below > 0 else None, *with_costs))
         return tuple(found)
@@ -133,7 +133,7 @@ class Diagnosis:
         costs, width, tokens = self.costs, self.num_draft_tokens, self.mean_acceptance_length
         if costs is None or tokens is None or width is None:
             return None
-        return tokens / _at(width, lambda k: step_cost(k, costs.draft, costs.verify_cost))
+        return tokens / _at(width, lambda k: step_cost(k, costs.draft, costs.verify_cost(k)))
 
     @property
     def gain(self) -> float | None:
