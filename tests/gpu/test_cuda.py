@@ -63,7 +63,7 @@ def test_captured_windows_give_the_logits_of_the_plain_forward(cuda_decoder):
     generator = torch.Generator().manual_seed(1)
     for number, width in enumerate([300, 5, 5, 1, 1, 5, 1, 200, 5, 5, 5, 1, 1, 1, 2, 5, 2, 2]):
         query = torch.randint(0, model.vocab_size, (2, width), generator=generator).to(model.device)
-        plain.require(lean, lean.shape, lean.dtype, model.device)
+        plain.require(lean.shape, lean.dtype, model.device)
         expected = lean.forward(query, plain.all_rows(), width)[0]
         plain.all_rows().advance(width)
         torch.testing.assert_close(model.forward(query, graphed), expected, rtol=0, atol=1e-3)

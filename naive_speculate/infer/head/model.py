@@ -105,7 +105,7 @@ class DraftHead(Head):
             tuple: Logits, shape `[len(last), vocab_size]`, minus infinity for tokens that the head does not have; and the
                 head's own hidden state, shape `[len(last), d]`.
         """
-        rows.cache.require(self._forward, self._shape, self.dtype, self.device)
+        rows.cache.require(self._shape, self.dtype, self.device)
         logits, hidden = self._forward.forward(token_ids, states, rows, last)
         rows.advance(token_ids.shape[1])
         return self._in_target_tokens(logits), hidden

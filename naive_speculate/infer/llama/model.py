@@ -88,7 +88,7 @@ class LlamaLanguageModel(HasEndTokens):
         Large caches, and caches whose buffers could not all be allocated, are dropped.
         """
         small = cache.capacity <= 2 * _GRAPH_STEP
-        complete = cache.filled_by is self._forward
+        complete = cache.num_layers == self.num_layers
         if self._captures and len(cache.lengths) == 1 and small and complete and len(self._spare) < _MAX_SPARE:
             self._spare.append(cache)
 
@@ -110,7 +110,7 @@ class LlamaLanguageModel(HasEndTokens):
         forward, shape = self._forward, self._forward.shape
         check_layers(layers, shape.num_layers)
         with as_rows(kv_cache, batch_size, count) as rows:
-            rows.cache.require(forward, shape, forward.dtype, forward.device)
+            rows.cache.require(shape, forward.dtype, forward.device)
             logits, features = forward.forward(query_token_ids.to(self.device), rows, num_logits, layers)
             rows.advance(count)
         return logits if features is None else (logits, features)
