@@ -55,26 +55,26 @@ class GgufCache(BatchCache):
         if self._context.num_cells > 2 * wanted:
             self._move(wanted)
 
-    def decode(self, rows: Sequence[int], query: Sequence[Sequence[int]], num_logits: int) -> torch.Tensor:
-        """Compute and store tokens that follow the rows' own, the same number for each of these distinct rows. Returns the
-        logits of the last `num_logits` tokens, float32, shape `[rows * num_logits, vocab_size]`. Raises `MemoryError` if memory
-        is insufficient (the rows are unchanged), `RuntimeError` if llama.cpp fails."""
-        num_new = len(query[0])
-        starts = np.array([self.lengths[row] for row in rows])
+    def decode(self, rows: Sequence[int], query: Sequence[Sequence[int]], first: int) -> torch.Tensor:
+        """Compute and store tokens that follow those of these distinct rows. Returns the logits of each row's tokens from index
+        `first` on, row after row, float32, shape `[num_logits, vocab_size]`. Raises `MemoryError` if memory is insufficient
+        (the rows are unchanged), `RuntimeError` if llama.cpp fails."""
+        counts = [len(tokens) for tokens in query]
+        spans = [np.arange(self.lengths[row], self.lengths[row] + count) for row, count in zip(rows, counts, strict=True)]
         batch = _Batch(
-            tokens=np.array(query, np.int32).ravel(),
-            positions=(starts[:, None] + np.arange(num_new)).astype(np.int32).ravel(),
-            rows=np.repeat(np.array(rows, np.int32), num_new),
-            wanted=np.tile(np.arange(num_new) >= num_new - num_logits, len(rows)).astype(np.int8),
+            tokens=np.array([token for tokens in query for token in tokens], np.int32),
+            positions=np.concatenate(spans).astype(np.int32),
+            rows=np.repeat(np.array(rows, np.int32), counts),
+            wanted=np.concatenate([np.arange(count) >= first for count in counts]).astype(np.int8),
         )
         with self._lock:
-            needed = sum(self.lengths) + len(rows) * num_new
+            needed = sum(self.lengths) + sum(counts)
             if needed > self._context.num_cells:
                 self._move(max(needed, self._context.num_cells * 3 // 2))
-            begins = range(0, len(rows) * num_new, Context.MAX_TOKENS)
+            begins = range(0, sum(counts), Context.MAX_TOKENS)
             found = [self._compute(rows, batch, begin, begin + Context.MAX_TOKENS) for begin in begins]
-            for row in rows:
-                self.lengths[row] += num_new
+            for row, count in zip(rows, counts, strict=True):
+                self.lengths[row] += count
         return torch.cat(found)
 
     def _compute(self, rows: Sequence[int], batch: "_Batch", begin: int, end: int) -> torch.Tensor:

@@ -132,7 +132,7 @@ def _forward_of(executor: str, stored: StoredLlama) -> _Forward:
     if executor == "torch":
         lean = TorchLlama(stored.shape, stored.weights, stored.rotary)
         return GraphLlama(lean) if lean.device.type == "cuda" else lean
-    from naive_speculate.infer.llama.onnx import OnnxLlama  # onnxruntime is optional
+    from naive_speculate.infer.llama.onnx_session import OnnxLlama  # onnxruntime is optional
 
     return OnnxLlama(stored.shape, stored.weights, stored.rotary)
 

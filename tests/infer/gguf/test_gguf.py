@@ -82,17 +82,18 @@ def test_rows_are_copied_and_then_go_their_own_ways():
     rows.forward(6, [3, 1, 0])
 
 
-def test_padding_may_go_on_after_the_last_position(decoder):
+def test_padding_is_not_computed_so_it_may_go_on_after_the_last_position(decoder):
     model, limit = decoder.pair.target, decoder.pair.target.max_positions
     ids = torch.randint(1, 400, (1, limit), generator=torch.Generator().manual_seed(0))
     cache = model.new_cache(2)
     model.forward(ids[:, : limit - 2], cache.rows([0]))
     query = torch.cat([torch.nn.functional.pad(ids[:, limit - 2 :], (0, 3)), ids[:, :5]])
-    found = model.forward(query, cache)
+    found = model.forward(query, cache, lengths=[2, 5])
     expected = direct_logits(llama(byte_level(), 0, 2), ids[0].tolist())
     torch.testing.assert_close(found[0, :2], expected[-2:], atol=1e-3, rtol=0)
     torch.testing.assert_close(found[1], expected[:5], atol=1e-3, rtol=0)
-    torch.testing.assert_close(model.forward(query, cache)[0], torch.zeros(5, 420))
+    assert not model.forward(query, cache, lengths=[0, 5])[0].any()
+    assert cache.lengths == [limit, 10]
     with pytest.raises(ValueError, match=f"query_token_ids reaches .* can take {limit}"):
         model.forward(query[:1], cache.rows([0]))
 
