@@ -1,13 +1,12 @@
 """The fast language model for the Llama family: Llama, Qwen2, Qwen3, Mistral."""
 
-import importlib.metadata
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
-from packaging.version import Version
 
+from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.end_tokens import HasEndTokens
 from naive_speculate.infer.forward import check_layers, check_query, checked_num_logits
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
@@ -138,16 +137,8 @@ def _forward_of(executor: str, stored: StoredLlama) -> _Forward:
 
 
 def _onnx_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
-    if not _is_installed("onnxruntime", _ONNXRUNTIME) or not _is_installed("onnx", _ONNX):
+    if not is_installed("onnxruntime", _ONNXRUNTIME) or not is_installed("onnx", _ONNX):
         return f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}: pip install 'naive-speculate[onnx]'"
     if device.type != "cpu" or dtype != torch.float32:
         return f"runs float32 on the CPU; the model is {dtype} on {device}"
     return None
-
-
-def _is_installed(package: str, at_least: str) -> bool:
-    try:
-        found = importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return Version(found) >= Version(at_least)
