@@ -3,12 +3,16 @@
 Tensors have their layouts' names, but for `layer.` before those of the first layer."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
+from transformers import AutoConfig
+
+from naive_speculate.models import BUNDLED_PAIR
 
 Tensors = dict[str, torch.Tensor]
 LAYOUTS = ("eagle", "speculators")
@@ -45,15 +49,8 @@ def head_tensors(
     """Random weights by their bare names; `known` of the target's tokens, all for None. `adds`: states are added to
     embeddings, not read in addition. `normed_input`: the target's states are normed before they are fused, `normed_layers`:
     those of each layer."""
-    generator = torch.Generator().manual_seed(seed)
+    random, generator = randomly(seed)
     d, vocab = config["hidden_size"], config["vocab_size"]
-    head_dim = config.get("head_dim", d // config["num_attention_heads"])
-    heads, kv = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
-
-    def random(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator) * (0.3 if len(shape) == 2 else 0.2) + (1 if len(shape) == 1 else 0)
-
-    mlp = config["intermediate_size"]
     tensors = {
         "fc.weight": random(d, 3 * TARGET_WIDTH),
         "norm.weight": random(d),
@@ -61,18 +58,7 @@ def head_tensors(
         "hidden_norm.weight" if adds else "layer.hidden_norm.weight": random(d),
     }
     for index in range(config["num_hidden_layers"]):
-        at, read = _layer(index), d if adds or index else 2 * d
-        tensors |= {
-            f"{at}input_layernorm.weight": random(d),
-            f"{at}post_attention_layernorm.weight": random(d),
-            f"{at}self_attn.q_proj.weight": random(heads, read),
-            f"{at}self_attn.k_proj.weight": random(kv, read),
-            f"{at}self_attn.v_proj.weight": random(kv, read),
-            f"{at}self_attn.o_proj.weight": random(d, heads),
-            f"{at}mlp.gate_proj.weight": random(mlp, d),
-            f"{at}mlp.up_proj.weight": random(mlp, d),
-            f"{at}mlp.down_proj.weight": random(d, mlp),
-        }
+        tensors |= layer_tensors(config, _layer(index), d if adds or index else 2 * d, random)
     if adds:
         tensors["state_proj.weight"] = random(d, d)
     if normed_input:
@@ -86,6 +72,34 @@ def head_tensors(
     if own_embeddings or d != TARGET_WIDTH:
         tensors["embed_tokens.weight"] = random(vocab, d)
     return tensors
+
+
+def randomly(seed: int) -> tuple[Callable[..., torch.Tensor], torch.Generator]:
+    """A function that makes random weights of a shape, and its generator."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator) * (0.3 if len(shape) == 2 else 0.2) + (1 if len(shape) == 1 else 0)
+
+    return random, generator
+
+
+def layer_tensors(config: dict[str, Any], at: str, read: int, random: Callable[..., torch.Tensor]) -> Tensors:
+    """The weights of a Llama's layer by their names after `at`; its attention reads states of width `read`."""
+    d, inner = config["hidden_size"], config["intermediate_size"]
+    head_dim = config.get("head_dim", d // config["num_attention_heads"])
+    heads, kv = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
+    return {
+        f"{at}input_layernorm.weight": random(d),
+        f"{at}post_attention_layernorm.weight": random(d),
+        f"{at}self_attn.q_proj.weight": random(heads, read),
+        f"{at}self_attn.k_proj.weight": random(kv, read),
+        f"{at}self_attn.v_proj.weight": random(kv, read),
+        f"{at}self_attn.o_proj.weight": random(d, heads),
+        f"{at}mlp.gate_proj.weight": random(inner, d),
+        f"{at}mlp.up_proj.weight": random(inner, d),
+        f"{at}mlp.down_proj.weight": random(d, inner),
+    }
 
 
 def _layer(index: int) -> str:
@@ -147,31 +161,40 @@ def eager_layers(
         read = rms(embedding[tokens] if beside.numel() else stream, norm, epsilon)
         kind = config.get("layer_types", ["full_attention"] * (index + 1))[index]
         window = config["sliding_window"] if kind == "sliding_attention" else len(tokens)
-        stream = _eager_layer(tensors, config, _layer(index), stream, torch.cat([read, beside], dim=-1), window)
+        seen = torch.cat([read, beside], dim=-1)
+        stream = eager_layer(
+            tensors, config, _layer(index), stream, seen, lambda back, window=window: (back < 0) | (back >= window)
+        )
         beside = beside[:, :0]
     return stream
 
 
-def _eager_layer(
-    tensors: Tensors, config: dict[str, Any], at: str, stream: torch.Tensor, read: torch.Tensor, window: int
+def eager_layer(
+    tensors: Tensors,
+    config: dict[str, Any],
+    at: str,
+    stream: torch.Tensor,
+    seen: torch.Tensor,
+    hidden: Callable[[torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """The residual stream `[tokens, d]` after a layer whose attention reads `read`, of the last `window` places."""
-    epsilon, d = config["rms_norm_eps"], config["hidden_size"]
-    head_dim, count = config.get("head_dim", d // config["num_attention_heads"]), len(stream)
+    """The residual stream `[tokens, d]` after a layer. Its attention reads `seen`, of which the last are the stream's tokens;
+    `hidden`: whether a token at a distance before another is hidden from it."""
+    epsilon, count = config["rms_norm_eps"], len(stream)
+    head_dim = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
 
     def w(name: str) -> torch.Tensor:
         return tensors[f"{at}{name}.weight"].to(stream.dtype)
 
-    q, k, v = ((read @ w(f"self_attn.{part}_proj").T).unflatten(-1, (-1, head_dim)).transpose(0, 1) for part in "qkv")
-    q, k = turned(q, config["rope_theta"]), turned(k, config["rope_theta"])
+    q, k, v = ((seen @ w(f"self_attn.{part}_proj").T).unflatten(-1, (-1, head_dim)).transpose(0, 1) for part in "qkv")
+    if f"{at}self_attn.q_norm.weight" in tensors:
+        q, k = rms(q, w("self_attn.q_norm"), epsilon), rms(k, w("self_attn.k_norm"), epsilon)
+    q, k = turned(q, config["rope_theta"])[:, -count:], turned(k, config["rope_theta"])
     k, v = (x.repeat_interleave(config["num_attention_heads"] // config["num_key_value_heads"], dim=0) for x in (k, v))
-    scores = q @ k.transpose(1, 2) / head_dim**0.5
-    back = torch.arange(count)[:, None] - torch.arange(count)
-    later = (back < 0) | (back >= window)
-    attended = scores.masked_fill(later, -torch.inf).softmax(-1) @ v
-    hidden = stream + attended.transpose(0, 1).flatten(1) @ w("self_attn.o_proj").T
-    x = rms(hidden, w("post_attention_layernorm"), epsilon)
-    return hidden + (F.silu(x @ w("mlp.gate_proj").T) * (x @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
+    scores, place = q @ k.transpose(1, 2) / head_dim**0.5, torch.arange(len(seen))
+    attended = scores.masked_fill(hidden(place[-count:, None] - place), -torch.inf).softmax(-1) @ v
+    stream = stream + attended.transpose(0, 1).flatten(1) @ w("self_attn.o_proj").T
+    x = rms(stream, w("post_attention_layernorm"), epsilon)
+    return stream + (F.silu(x @ w("mlp.gate_proj").T) * (x @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
 
 
 def eager_logits(tensors: Tensors, config: dict[str, Any], hidden: torch.Tensor) -> torch.Tensor:
@@ -183,6 +206,14 @@ def eager_logits(tensors: Tensors, config: dict[str, Any], hidden: torch.Tensor)
     found = logits.new_full((*logits.shape[:-1], config["vocab_size"]), -torch.inf)
     found[..., torch.arange(logits.shape[-1]) + tensors["d2t"]] = logits
     return found
+
+
+def save_bundled_head(folder: Path) -> Path:
+    """A random head for the bundled target: narrower, and with few of its tokens."""
+    target = AutoConfig.from_pretrained(BUNDLED_PAIR / "target")
+    config = head_config(hidden_size=64, head_dim=16, vocab_size=target.vocab_size)
+    tensors = head_tensors(config, known=1000) | {"fc.weight": torch.randn(64, 3 * target.hidden_size) * 0.3}
+    return save_head(folder, "speculators", config, tensors)
 
 
 def eager_fed_back(tensors: Tensors, config: dict[str, Any], hidden: torch.Tensor, **options: Any) -> torch.Tensor:

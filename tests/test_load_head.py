@@ -5,28 +5,20 @@ import shutil
 
 import pytest
 import torch
-from transformers import AutoConfig
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair, models
 from naive_speculate import pair as pairs
 from naive_speculate.__main__ import main
 from naive_speculate.costs import CostTable
 from naive_speculate.models import BUNDLED_PAIR
-from tests import heads
-from tests.heads import LAYOUTS, head_config, head_tensors, save_head
+from tests.heads import LAYOUTS, head_config, head_tensors, save_bundled_head, save_head
 from tests.speculate.rows import same_as_plain
 from tests.tiny import save_model, tiny_llama
 
 
 @pytest.fixture(scope="module")
-def bundled_head(tmp_path_factory, bundled_pair):
-    """A random one for the bundled target, narrower than it."""
-    target = AutoConfig.from_pretrained(BUNDLED_PAIR / "target")
-    config = head_config(hidden_size=64, head_dim=16, vocab_size=target.vocab_size)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(heads, "TARGET_WIDTH", target.hidden_size)
-        tensors = head_tensors(config, known=1000)
-    return save_head(tmp_path_factory.mktemp("bundled"), "speculators", config, tensors)
+def bundled_head(tmp_path_factory):
+    return save_bundled_head(tmp_path_factory.mktemp("bundled"))
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,12 @@
-"""Moves numbers from the host to a device and back."""
+"""What computes: packages that may be installed, and devices, to which numbers move and from which they come back."""
 
+import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from packaging.version import Version
 
 Array = np.ndarray[Any, Any]  # an input or output of ONNX Runtime
 
@@ -24,3 +26,11 @@ def to_lists(*tensors: torch.Tensor) -> list[Any]:
     if tensors[0].is_cuda:
         torch.cuda.current_stream(tensors[0].device).synchronize()
     return [copy.tolist() for copy in copies]
+
+
+def is_installed(package: str, at_least: str) -> bool:
+    """Whether a recent enough version of a package is installed; it is not imported."""
+    try:
+        return Version(importlib.metadata.version(package)) >= Version(at_least)
+    except importlib.metadata.PackageNotFoundError:
+        return False

@@ -1,7 +1,8 @@
 """Loads one language model, from the Hub, a local folder or a GGUF file, with the executor that suits it."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -74,7 +75,8 @@ def load_model(name: str, argument: str, options: LoadOptions, device_map: str |
         raise load_error(argument, name, error) from None
     if device_map is not None:  # its layers are placed already, and only transformers' own forward moves between devices
         return wrap(model, "transformers" if executor == "auto" else executor)
-    return wrap(_moved(model, argument, name, device), executor)
+    with _fits(argument, name, device):
+        return wrap(model.to(device), executor)
 
 
 def wrap(model: Any, executor: str = "auto") -> LanguageModel:
@@ -139,10 +141,8 @@ def check_complete(report: Mapping[str, Any]) -> None:
 def _read_stored(argument: str, name: str, device: torch.device, dtype: str) -> StoredLlama | None:
     if (stored := stored_dtype(Path(name))) is None:
         return None
-    try:
+    with _fits(argument, name, device):
         return read_llama(Path(name), device, dtype_of(dtype, device, stored))
-    except torch.OutOfMemoryError as error:
-        raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
 
 
 def _load_gguf(argument: str, name: str, options: LoadOptions, device_map: str | None) -> LanguageModel:
@@ -160,7 +160,8 @@ def _load_gguf(argument: str, name: str, options: LoadOptions, device_map: str |
             return LlamaLanguageModel(stored, cast(Any, options.executor))
         if (reason := unread_by_transformers(path)) is not None:
             raise ValueError(f"{reason}, which transformers does not read: pip install 'naive-speculate[gguf]'")
-        return wrap(_moved(_from_gguf(path, dtype), argument, name, options.device), "transformers")
+        with _fits(argument, name, options.device):
+            return wrap(_from_gguf(path, dtype).to(options.device), "transformers")
     except (*_FAILURES, MemoryError) as error:
         raise load_error(argument, name, error) from None
 
@@ -179,9 +180,10 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
     return model
 
 
-def _moved(model: Any, argument: str, name: str, device: torch.device) -> Any:
+@contextmanager
+def _fits(argument: str, name: str, device: torch.device) -> Iterator[None]:
     try:
-        return model.to(device)
+        yield
     except torch.OutOfMemoryError as error:
         raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
 

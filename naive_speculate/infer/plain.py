@@ -8,7 +8,7 @@ import torch
 from naive_speculate.infer.forward import forward
 from naive_speculate.infer.protocols import BatchLanguageModel, KVCache, LanguageModel
 from naive_speculate.infer.ragged_cache import DynamicKVCache
-from naive_speculate.infer.rows import BatchCache, Rows, row_by_row
+from naive_speculate.infer.rows import BatchCache, Rows, forward_each_row
 
 
 class PlainCache(BatchCache):
@@ -42,7 +42,7 @@ class PlainModel:
     """A `BatchLanguageModel` that calls a plain one row by row; its `device`, `vocab_size` and `max_positions` are used if
     present."""
 
-    row_by_row = True  # a forward takes each row's number of tokens, so that no padding is computed
+    takes_lengths = True  # a forward takes each row's number of tokens, so that no padding is computed
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
@@ -86,12 +86,12 @@ class PlainModel:
             return forward(self.model, token_ids[None], kv_cache.cache.caches[kv_cache.indices[index]])[0][0], None
 
         batch_size, num_new = query_token_ids.shape
-        return row_by_row(query_token_ids, lengths or [num_new] * batch_size, num_logits, one)[0]
+        return forward_each_row(query_token_ids, lengths or [num_new] * batch_size, num_logits, one)[0]
 
 
 def new_cache(model: LanguageModel) -> KVCache:
     """An empty cache of one sequence for a model's `forward`; recurrent models have their own kind."""
-    return cast(Any, model).new_cache(1) if getattr(model, "row_by_row", False) else DynamicKVCache()
+    return cast(Any, model).new_cache(1) if getattr(model, "takes_lengths", False) else DynamicKVCache()
 
 
 def as_batch_model(model: LanguageModel) -> BatchLanguageModel:

@@ -1,7 +1,7 @@
 """Protocols of language models, caches and inference engines. Nothing has to inherit from them."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, overload, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -105,17 +105,9 @@ class BatchLanguageModel(LanguageModel, Protocol):
     def new_cache(self, batch_size: int) -> BatchCache:
         """A cache for `batch_size` rows."""
 
-    @overload
-    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None) -> torch.Tensor: ...
-
-    @overload
-    def forward(
-        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int]
-    ) -> tuple[torch.Tensor, torch.Tensor]: ...
-
     def forward(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> Any:
         """See `LanguageModel.forward`; with two more arguments.
 
         Args:

@@ -46,7 +46,6 @@ class RaggedKVCache(BatchCache):
         self._step = step
         self.capacity = step
         self.version = 0  # counts replacements of buffers, for users of their addresses
-        self.filled_by: object = None  # the model that has checked the buffers' shape
 
     def rows(self, rows: Sequence[int]) -> "CacheRows":
         return CacheRows(self, list(rows))
@@ -91,7 +90,6 @@ class RaggedKVCache(BatchCache):
     def empty(self) -> None:
         """Remove all tokens and zero the buffers: masked attention would spread a number that is not finite."""
         self.lengths = [0] * len(self.lengths)
-        self.filled_by = None
         for buffer in (*self._keys, *self._values):
             buffer.zero_()
 
@@ -120,11 +118,9 @@ class RaggedKVCache(BatchCache):
                         buffers.append(torch.zeros(shape, dtype=like.dtype, device=like.device))
         return self._keys[index], self._values[index]
 
-    def require(self, owner: object, shape: Any, dtype: torch.dtype, device: torch.device) -> None:
-        """Make the buffers for a model (`owner`) of this `LlamaShape`, if there are none. Raises `ValueError` if they belong to
-        a model of another shape, dtype or device."""
-        if self.filled_by is owner:
-            return
+    def require(self, shape: Any, dtype: torch.dtype, device: torch.device) -> None:
+        """Make the buffers for a model of this `LlamaShape`, if there are none. Raises `ValueError` if they belong to a model
+        of another shape, dtype or device."""
         if not self._keys:
             like = torch.empty(len(self.lengths), shape.num_kv_heads, 0, shape.head_dim, dtype=dtype, device=device)
             self.layer(shape.num_layers - 1, like, like)
@@ -134,7 +130,6 @@ class RaggedKVCache(BatchCache):
         if found != wanted:
             names = "layers, key heads, head width, dtype, device"
             raise ValueError(f"kv_cache belongs to another model: its {names} are {found}, this model's are {wanted}")
-        self.filled_by = owner
 
     def buffers(self) -> list[KVState]:
         """The whole buffers, one entry per layer."""
@@ -143,7 +138,7 @@ class RaggedKVCache(BatchCache):
     @property
     def num_layers(self) -> int:
         """Number of layers with buffers."""
-        return len(self._keys)
+        return len(self._values)
 
     def update(self, kv_states: Sequence[KVState]) -> None:
         """Append new tokens to every row (see `KVCache`)."""
@@ -216,49 +211,34 @@ class CacheRows(Rows["RaggedKVCache"]):
         return [KVState(keys[at, :, :end], values[at, :, :end]) for keys, values in pairs]
 
 
-class DynamicKVCache:
-    """Keys and values of equally long rows, as many as the first update has; rolling back is free."""
+class DynamicKVCache(RaggedKVCache):
+    """Keys and values of equally long rows, as many as the first update has."""
 
     def __init__(self) -> None:
-        self._cache: RaggedKVCache | None = None
+        super().__init__(1)
 
-    def ragged(self, batch_size: int) -> RaggedKVCache:
-        """The same cache as one of rows. Raises `ValueError` if it has another number of rows."""
-        if self._cache is None or not self._cache.get_num_tokens():  # its first forward may have failed
-            self._cache = RaggedKVCache(batch_size)
-        if (found := len(self._cache.lengths)) != batch_size:
-            raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {found}")
-        return self._cache
+    def all_rows(self, batch_size: int | None = None) -> CacheRows:
+        """All rows; an empty cache first takes their number, `batch_size`."""
+        if batch_size not in (None, len(self.lengths)) and not self.get_num_tokens():  # its first forward may have failed
+            self.lengths, self._keys, self._values = [0] * batch_size, [], []
+            self.version += 1
+        return super().all_rows()
 
     def update(self, kv_states: Sequence[KVState]) -> None:
         """Append the keys and values of new tokens, one `KVState` per layer. Raises `ValueError` if the number of layers
         differs from earlier updates, or shapes differ between layers."""
         _count_new(kv_states, 0)
-        self.ragged(len(kv_states[0].keys)).update(kv_states)
-
-    def get_kv_states(self) -> list[KVState]:
-        """The stored keys and values, one entry per layer; `[]` before the first update."""
-        return [] if self._cache is None else self._cache.get_kv_states()
-
-    def get_num_tokens(self) -> int:
-        """Number of tokens stored."""
-        return 0 if self._cache is None else self._cache.get_num_tokens()
-
-    def crop(self, num_tokens_crop: int) -> None:
-        """Remove the last `num_tokens_crop` tokens; a `ValueError` if there are fewer."""
-        (self._cache or RaggedKVCache(1)).crop(num_tokens_crop)
+        self.all_rows(len(kv_states[0].keys)).update(kv_states)
 
 
 @contextmanager
 def as_rows(kv_cache: Any, batch_size: int, num_new: int) -> Iterator[CacheRows]:
     """The rows of a cache, for a forward over `num_new` tokens. The states of a `KVCache` of another class are copied, and it
     gets the new ones afterwards. Raises `ValueError` if it is no cache, or has another number of rows."""
-    foreign = not isinstance(kv_cache, RaggedKVCache | CacheRows | DynamicKVCache)
+    foreign = not isinstance(kv_cache, RaggedKVCache | CacheRows)
     rows = kv_cache
-    if isinstance(kv_cache, DynamicKVCache):
-        rows = kv_cache.ragged(batch_size).all_rows()
-    elif isinstance(kv_cache, RaggedKVCache):
-        rows = kv_cache.all_rows()
+    if isinstance(kv_cache, RaggedKVCache):
+        rows = kv_cache.all_rows(batch_size) if isinstance(kv_cache, DynamicKVCache) else kv_cache.all_rows()
     elif foreign:
         if not isinstance(kv_cache, KVCache):
             raise ValueError(f"kv_cache must be a KVCache, got {type(kv_cache).__name__}")

@@ -7,6 +7,7 @@ ones, in one forward. Rows are computed one by one.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from inspect import signature
 from typing import Any
@@ -14,11 +15,9 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.hidden_states import hidden_states
 from naive_speculate.infer.plain import PlainCache
-from naive_speculate.infer.protocols import KVCache
-from naive_speculate.infer.rows import Rows, row_by_row
+from naive_speculate.infer.rows import Rows
 from naive_speculate.infer.transformers_model import TransformersLanguageModel, probe_tokens, tolerance
 
 _MOST_REPLAYED = 16  # replayed tokens beyond which they get a forward of their own, after which they need no more replay
@@ -91,8 +90,7 @@ class RecurrentLanguageModel(TransformersLanguageModel):
     plain decoding; `probe` decides.
     """
 
-    row_by_row = True
-    takes_trees = False
+    takes_lengths = True
     _cache_name, _one_by_one_of = "a cache of its state", "tokens"
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -108,32 +106,18 @@ class RecurrentLanguageModel(TransformersLanguageModel):
         """An empty cache for `batch_size` rows."""
         return StateCache(batch_size)
 
-    @torch.no_grad()
-    def forward(
-        self,
-        query_token_ids: torch.Tensor,
-        kv_cache: KVCache | StateCache | Rows[StateCache],
-        *,
-        num_logits: int | None = None,
-        layers: Sequence[int] = (),
-        lengths: Sequence[int] | None = None,
-    ) -> Any:
-        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed. Raises
-        `ValueError` if the cache is of another kind, or the query has other rows than it."""
-        check_query(query_token_ids)
-        self.probe()
+    def _rows(self, kv_cache: Any, batch_size: int, num_new: int) -> AbstractContextManager[Any]:
         view = kv_cache.all_rows() if isinstance(kv_cache, StateCache) else kv_cache
         if not isinstance(view, Rows) or not isinstance(view.cache, StateCache):
             raise ValueError(f"kv_cache of {self.name} must be a StateCache, since its state is recurrent")
-        batch_size, num_new = query_token_ids.shape
         if len(view.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(view.indices)}")
+        return nullcontext(view)
 
-        def one(index: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-            return self._read(view.cache.caches[view.indices[index]], token_ids.tolist(), layers)
-
-        logits, features = row_by_row(query_token_ids, lengths or [num_new] * batch_size, num_logits, one)
-        return logits if features is None else (logits, features)
+    def _compute_row(
+        self, rows: Any, num_logits: int, layers: Sequence[int], index: int, token_ids: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        return self._read(rows.cache.caches[rows.indices[index]], token_ids.tolist(), layers)
 
     @torch.no_grad()
     def _obstacle(self, together: bool) -> str | None:

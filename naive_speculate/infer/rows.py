@@ -83,7 +83,7 @@ class Rows(Generic[C]):
             self.cache.keep(row, length - count)
 
 
-def row_by_row(
+def forward_each_row(
     query_token_ids: torch.Tensor,
     lengths: Sequence[int],
     num_logits: int | None,

@@ -113,15 +113,16 @@ class SlotPool:
         lengths: Sequence[int] | None = None,
         num_logits: int | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """One forward; every row of the view gains all tokens of its row of the query, int64 `[rows, num_query_tokens]`.
+        """One forward; every row of the view gains the tokens of its row of the query, int64 `[rows, num_query_tokens]`.
 
-        `lengths` are the tokens per row without padding; a plain model computes only these. Returns the logits of the last
-        `num_logits` positions (None: all), shape `[rows, num_query_tokens or num_logits, vocab_size]`, and the hidden states of
-        `layers` (see `BatchLanguageModel.forward`), shape `[rows, num_query_tokens, len(layers) * hidden_size]`; None without
-        layers. Raises `ValueError` if the model violates its contract, or does not return hidden states.
+        `lengths` are the tokens per row without padding; a model that takes them computes and stores only these. Returns the
+        logits of the last `num_logits` positions (None: all), shape `[rows, num_query_tokens or num_logits, vocab_size]`, and
+        the hidden states of `layers` (see `BatchLanguageModel.forward`), shape `[rows, num_query_tokens, len(layers) *
+        hidden_size]`; None without layers. Raises `ValueError` if the model violates its contract, or does not return hidden
+        states.
         """
         tokens = on_device(query, self.model.device) if isinstance(query, list) else query
-        if getattr(self.model, "row_by_row", False):  # it checks its own results
+        if getattr(self.model, "takes_lengths", False):  # it checks its own results
             model: Any = self.model
             found = model.forward(tokens, view, num_logits=num_logits, layers=layers, lengths=lengths)
             return found if layers else (found, None)

@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -11,9 +13,8 @@ from transformers.cache_utils import Cache, LinearAttentionCacheLayerMixin
 from naive_speculate.infer.end_tokens import HasEndTokens, end_tokens
 from naive_speculate.infer.forward import check_query
 from naive_speculate.infer.hidden_states import hidden_states
-from naive_speculate.infer.protocols import KVCache
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, as_rows
-from naive_speculate.infer.rows import row_by_row
+from naive_speculate.infer.rows import forward_each_row
 
 _ATTENTION_KINDS = {"full_attention", "sliding_attention"}
 _PROBE_TOKENS = 6
@@ -102,33 +103,60 @@ class TransformersLanguageModel(HasEndTokens):
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)
 
+    @property
+    def takes_lengths(self) -> bool:
+        """Whether a forward computes each row alone; it then takes each row's number of tokens, and computes no padding."""
+        self.probe()
+        return not self._mode
+
     @torch.no_grad()
     def forward(
-        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
+        self,
+        query_token_ids: torch.Tensor,
+        kv_cache: Any,
+        *,
+        num_logits: int | None = None,
+        layers: Sequence[int] = (),
+        lengths: Sequence[int] | None = None,
     ) -> Any:
-        """See `BatchLanguageModel.forward`; the cache may be a `RaggedKVCache`, a choice of its rows, or any `KVCache`.
+        """See `BatchLanguageModel.forward`; the cache is of `new_cache`, a choice of its rows, or any `KVCache` if the state
+        can be rolled back. `lengths`, if rows are computed one by one, are the tokens per row without padding.
 
         Raises:
-            ValueError: If the query has another shape or other rows than the cache, all rows exceed `max_positions`, a layer is
-                missing, or the model's logits with a cache differ from those of its own forward (see `probe`).
+            ValueError: If the query has another shape or other rows than the cache, the cache is of another kind, all rows
+                exceed `max_positions`, a layer is missing, or the model's logits with a cache differ from those of its own
+                forward (see `probe`).
         """
         check_query(query_token_ids)
         batch_size, num_new = query_token_ids.shape
-        self.probe()
-        with as_rows(kv_cache, batch_size, num_new) as rows:
-            if self.max_positions is not None and (reached := min(rows.lengths) + num_new) > self.max_positions:
+        counts, takes_lengths = lengths or [num_new] * batch_size, self.takes_lengths
+        with self._rows(kv_cache, batch_size, num_new) as rows:
+            ends = [length + count for length, count in zip(rows.lengths, counts, strict=True)]
+            reached = (max if takes_lengths else min)(ends)  # padding may exceed the last position
+            if self.max_positions is not None and reached > self.max_positions:
                 raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
-            if not self._mode and len(set(rows.lengths)) > 1:
-                logits, features = self._one_by_one(query_token_ids, rows, num_logits or num_new, layers)
+            if takes_lengths:
+                one = partial(self._compute_row, rows, num_logits or num_new, layers)
+                logits, features = forward_each_row(query_token_ids, counts, num_logits, one)
             else:
-                logits, features = self._compute(query_token_ids, rows, num_logits or 0, bool(self._mode), layers)
+                logits, features = self._compute(query_token_ids, rows, num_logits or 0, True, layers)
         return logits if features is None else (logits, features)
+
+    def _rows(self, kv_cache: Any, batch_size: int, num_new: int) -> AbstractContextManager[Any]:
+        return as_rows(kv_cache, batch_size, num_new)
+
+    def _compute_row(
+        self, rows: Any, num_logits: int, layers: Sequence[int], index: int, token_ids: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """One row's forward over tokens `[num_tokens]`; see `forward_each_row`."""
+        row = rows.cache.rows([rows.indices[index]])
+        logits, features = self._compute(token_ids[None], row, min(num_logits, len(token_ids)), False, layers)
+        return logits[0], None if features is None else features[0]
 
     @property
     def takes_trees(self) -> bool:
         """Whether the cache of a forward may be `TreeRows`: models that accept our masks take them."""
-        self.probe()
-        return bool(self._mode)
+        return not self.takes_lengths
 
     def probe(self) -> None:
         """Decide by a few small forwards which of its two ways the model can go: whether it accepts our masks, for rows of
@@ -179,24 +207,6 @@ class TransformersLanguageModel(HasEndTokens):
         if bool(difference <= tolerance(self.model.dtype) * spread) or not finite.any():
             return None
         return "its logits are not those of its own forward" + (" for rows of different lengths" if by_mask else "")
-
-    def _one_by_one(
-        self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int]
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """One forward per row. Padding after the last position is left out and gives zeros."""
-        num_new = query_token_ids.shape[1]
-        most = [num_new if self.max_positions is None else self.max_positions - length for length in rows.lengths]
-        fits = [min(num_new, max(0, count)) for count in most]
-
-        def one(index: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-            row = rows.cache.rows([rows.indices[index]])
-            logits, features = self._compute(token_ids[None], row, min(num_logits, len(token_ids)), False, layers)
-            return logits[0], None if features is None else features[0]
-
-        found = row_by_row(query_token_ids, fits, num_logits, one)
-        for index, fit in zip(rows.indices, fits, strict=True):
-            rows.cache.lengths[index] += num_new - fit
-        return found
 
     def _compute(
         self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int, by_mask: bool, layers: Sequence[int] = ()

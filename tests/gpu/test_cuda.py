@@ -12,6 +12,7 @@ from naive_speculate.infer.llama.cuda_graphs import GraphLlama
 from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.stopwatch import Stopwatch
+from tests.heads import save_bundled_head
 
 pytestmark = pytest.mark.gpu
 
@@ -63,7 +64,7 @@ def test_captured_windows_give_the_logits_of_the_plain_forward(cuda_decoder):
     generator = torch.Generator().manual_seed(1)
     for number, width in enumerate([300, 5, 5, 1, 1, 5, 1, 200, 5, 5, 5, 1, 1, 1, 2, 5, 2, 2]):
         query = torch.randint(0, model.vocab_size, (2, width), generator=generator).to(model.device)
-        plain.require(lean, lean.shape, lean.dtype, model.device)
+        plain.require(lean.shape, lean.dtype, model.device)
         expected = lean.forward(query, plain.all_rows(), width)[0]
         plain.all_rows().advance(width)
         torch.testing.assert_close(model.forward(query, graphed), expected, rtol=0, atol=1e-3)
@@ -119,3 +120,28 @@ def test_steps_are_timed_on_the_devices_own_current_stream():
         assert watch._verify.device == device
         assert before.query()  # what was queued on the device is over once the watch has stopped
         assert 0 < seconds.verify <= seconds.total
+
+
+# Heads
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory):
+    return save_bundled_head(tmp_path_factory.mktemp("head"))
+
+
+@pytest.mark.parametrize("k", [1, 4, "auto"])
+def test_greedy_tokens_with_a_head_are_those_of_plain_decoding(head, k):
+    decoder = SpeculativeDecoder(load_pair(head=head, device="cuda", dtype="float32"))
+    params = SamplingParams(temperature=0, max_tokens=48)
+    plain = decoder.generate(PROMPTS, params, num_draft_tokens=0)
+    for _ in range(2):  # the second time with what the first has captured
+        drafted = decoder.generate(PROMPTS, params, drafter="head", num_draft_tokens=k)
+        assert [result.token_ids for result in drafted] == [result.token_ids for result in plain]
+
+
+def test_a_head_drafts_in_half_precision(head):
+    decoder = SpeculativeDecoder(load_pair(head=head, device="cuda"))
+    params = [SamplingParams(max_tokens=24, seed=seed) for seed in range(len(PROMPTS))]
+    results = decoder.generate(PROMPTS, params, drafter="head", num_draft_tokens=4)
+    assert all(result.metrics.num_draft_tokens > 0 for result in results)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import load_head
@@ -123,16 +123,6 @@ def test_the_layers_are_those_that_the_configuration_means(tmp_path, layout, mor
     assert [line.partition("are read as layer ")[2] for line in logged] == ([] if why is None else [why])
 
 
-@pytest.mark.parametrize("ids", ["2, 4, 5", [2, "4", 5], [-1, 2, 3], [True, 2, 3]])
-def test_layer_numbers_that_are_none_are_refused(tmp_path, target, ids):
-    config = head_config()
-    folder = save_head(tmp_path, "eagle", config, head_tensors(config), eagle_config={IDS: ids})
-    with pytest.raises(
-        ValueError, match=r"^head='.*' cannot be loaded: eagle_aux_hidden_state_layer_ids must be a list of layer"
-    ):
-        loaded(folder, target)
-
-
 @pytest.mark.parametrize("stored", [1, 3])
 @pytest.mark.parametrize(
     ("declared", "architectures", "layout"),  # every two of them together
@@ -149,6 +139,7 @@ def test_the_tensors_say_what_a_head_is_and_how_deep(tmp_path, target, layout, d
     told = json.loads((folder / "config.json").read_text())
     flat = told.get("transformer_layer_config", told)
     flat["num_hidden_layers"] = declared
+    del told["draft_vocab_size"]
     (folder / "config.json").write_text(json.dumps(told))
     assert is_head(folder)
     head = loaded(folder, target)
@@ -159,27 +150,13 @@ def test_the_tensors_say_what_a_head_is_and_how_deep(tmp_path, target, layout, d
     torch.testing.assert_close(logits[0], eager_logits(head_tensors(config), config, expected), atol=1e-3, rtol=1e-3)
 
 
-def test_a_folder_whose_configuration_says_nothing_is_a_head_by_its_tensors(tmp_path):
-    config = head_config()
-    folder = save_head(tmp_path, "eagle", config, head_tensors(config), architectures=["LlamaForCausalLM"])
-    told = json.loads((folder / "config.json").read_text())
-    del told["draft_vocab_size"]
-    (folder / "config.json").write_text(json.dumps(told))
-    assert is_head(folder)
-
-
 def test_a_head_with_the_embeddings_as_its_output_is_loaded(tmp_path, target):
     config = head_config(tie_word_embeddings=True)
     tensors = head_tensors(config, known=None)
     folder = save_head(tmp_path, "eagle", config, tensors)
-    save_file(
-        {
-            k.replace("layer.", "midlayer.", 1) if k.startswith("layer.") else k: t
-            for k, t in tensors.items()
-            if k != "lm_head.weight"
-        },
-        folder / "model.safetensors",
-    )
+    stored = load_file(folder / "model.safetensors")
+    del stored["lm_head.weight"]
+    save_file(stored, folder / "model.safetensors")
     states = torch.randn(1, 1, TARGET_WIDTH, generator=torch.Generator().manual_seed(0))
     logits, hidden = (head := loaded(folder, target)).forward(torch.tensor([[3]]), states, head.new_cache(1).all_rows(), [0])
     tied = tensors | {"lm_head.weight": target.input_embeddings}
@@ -187,8 +164,6 @@ def test_a_head_with_the_embeddings_as_its_output_is_loaded(tmp_path, target):
 
 
 def test_a_head_stored_in_shards_and_in_half_precision_is_loaded(tmp_path, target):
-    from safetensors.torch import load_file, save_file
-
     config = head_config()
     tensors = head_tensors(config)
     save_head(tmp_path, "eagle", config, {k: t.half() if t.is_floating_point() else t for k, t in tensors.items()})
@@ -214,71 +189,60 @@ def test_whether_something_is_a_head_is_read_from_its_configuration(tmp_path):
     assert not is_head(tmp_path / "nowhere")
 
 
-def spoiled(**changes):
-    def spoil(tensors):
-        for name, tensor in changes.items():
-            name = name.replace("__", ".")
-            if tensor is None:
-                del tensors[name]
-            else:
-                tensors[name] = tensor(tensors[name]) if name in tensors else tensor
+MISFITS = [  # a tensor, what becomes of it, and the message
+    ("fc.weight", None, "fc.weight is missing"),
+    ("fc.weight", lambda t: t[:, :-1], r"fc.weight is \[32, 95\], which does not fit 3 layers"),
+    ("norm.weight", lambda t: t[:-1], r"norm.weight is \[31\], its configuration requires \[32\]"),
+    ("layer.mlp.up_proj.weight", lambda t: t.T, r"layers.0.mlp.up_proj.weight is \[32, 40\]"),
+    ("d2t", lambda t: t + 60, "d2t leads to token"),
+    ("d2t", lambda t: t * 0, "t2d and d2t do not agree"),
+    ("d2t", lambda t: t - torch.arange(60), "d2t leads to a token twice|d2t leads to token"),
+    ("d2t", lambda t: t[:5], r"d2t is \[5\], lm_head.weight has 60 tokens"),
+    ("d2t", None, "d2t is missing"),
+    ("extra.weight", torch.ones(2), "it holds extra.weight, which is not supported"),
+    ("fc_norm.0.weight", torch.ones(32), "fc_norm has 1 weights of 32, which do not fit 3 layers"),
+    ("fc_norm.1.weight", torch.ones(32), "fc_norm.0.weight is missing"),
+    ("hidden_norm.weight", torch.ones(32), "it holds hidden_norm.weight, which is not supported"),
+    ("state_proj.weight", torch.ones(32, 32), "hidden_norm.weight is missing"),
+]
+WORDS = {"rope_parameters": {"rope_type": "default", "rope_theta": "ten"}, "dtype": "float32", "eos_token_id": 0, "head_dim": 8}
+NO_LAYERS = "eagle_aux_hidden_state_layer_ids must be a list of layer"
+OTHER_KINDS = [  # changes of the configuration, more options, arguments of `head_tensors`, and the message
+    ({}, {"fc_norm": True}, {}, "fc_norm.0.weight is missing"),
+    ({"hidden_act": "gelu"}, {}, {}, "hidden_act is gelu, not silu"),
+    ({}, {"speculators_model_type": "dflash"}, {}, "speculators_model_type is 'dflash', not 'eagle3'"),
+    ({}, {"norm_before_residual": True}, {"adds": True}, "norm_before_residual is not supported for a head"),
+    # words for numbers, where a mask is given, so that transformers' class does not make one
+    (WORDS | {"tie_word_embeddings": False}, {}, {}, "."),
+    *(({}, {"eagle_config": {IDS: ids}}, {}, NO_LAYERS) for ids in ("2, 4, 5", [2, "4", 5], [-1, 2, 3], [True, 2, 3])),
+]
 
-    return spoil
 
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (spoiled(fc__weight=None), "fc.weight is missing"),
-        (spoiled(fc__weight=lambda t: t[:, :-1]), r"fc.weight is \[32, 95\], which does not fit 3 layers"),
-        (spoiled(norm__weight=lambda t: t[:-1]), r"norm.weight is \[31\], its configuration requires \[32\]"),
-        (spoiled(layer__mlp__up_proj__weight=lambda t: t.T), r"layers.0.mlp.up_proj.weight is \[32, 40\]"),
-        (spoiled(d2t=lambda t: t + 60), "d2t leads to token"),
-        (spoiled(d2t=lambda t: t * 0), "t2d and d2t do not agree"),
-        (spoiled(d2t=lambda t: t - torch.arange(60)), "d2t leads to a token twice|d2t leads to token"),
-        (spoiled(d2t=lambda t: t[:5]), r"d2t is \[5\], lm_head.weight has 60 tokens"),
-        (spoiled(d2t=None), "d2t is missing"),
-        (spoiled(extra__weight=torch.ones(2)), "it holds extra.weight, which is not supported"),
-        (spoiled(fc_norm__0__weight=torch.ones(32)), "fc_norm has 1 weights of 32, which do not fit 3 layers"),
-        (spoiled(fc_norm__1__weight=torch.ones(32)), "fc_norm.0.weight is missing"),
-        (
-            spoiled(**{f"fc_norm__{index}__weight": torch.ones(31 + index) for index in range(3)}),
-            r"fc_norm has weights of shapes \[31\], \[32\], \[33\]",
-        ),
-        (spoiled(hidden_norm__weight=torch.ones(32)), "it holds hidden_norm.weight, which is not supported"),
-        (spoiled(state_proj__weight=torch.ones(32, 32)), "hidden_norm.weight is missing"),
-    ],
-)
-def test_a_checkpoint_that_does_not_fit_together_is_reported_in_one_line(tmp_path, target, spoil, message):
-    config = head_config()
-    tensors = head_tensors(config)
-    spoil(tensors)
-    folder = save_head(tmp_path, "speculators", config, tensors)
+def refused(folder, target, message):
     with pytest.raises(ValueError, match=rf"^head='.*' cannot be loaded: .*({message})") as caught:
         loaded(folder, target)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("changes", "more", "message"),
-    [
-        ({}, {"fc_norm": True}, "fc_norm.0.weight is missing"),
-        ({"hidden_act": "gelu"}, {}, "hidden_act is gelu, not silu"),
-        ({}, {"speculators_model_type": "dflash"}, "speculators_model_type is 'dflash', not 'eagle3'"),
-    ],
-)
-def test_a_head_of_another_kind_is_reported_in_one_line(tmp_path, target, changes, more, message):
-    config = head_config()
-    folder = save_head(tmp_path, "speculators", config | changes, head_tensors(config), **more)
-    with pytest.raises(ValueError, match=rf"^head='.*' cannot be loaded: {message}"):
-        loaded(folder, target)
+@pytest.mark.parametrize(("name", "change", "message"), MISFITS)
+def test_a_checkpoint_that_does_not_fit_together_is_reported_in_one_line(tmp_path, target, name, change, message):
+    tensors = head_tensors(head_config())
+    own = tensors.pop(name, None)
+    if change is not None:
+        tensors[name] = change if own is None else change(own)
+    refused(save_head(tmp_path, "speculators", head_config(), tensors), target, message)
 
 
-def test_a_residual_that_an_adding_head_has_not_is_refused(tmp_path, target):
-    config = head_config()
-    folder = save_head(tmp_path, "speculators", config, head_tensors(config, adds=True), norm_before_residual=True)
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: norm_before_residual is not supported for a head"):
-        loaded(folder, target)
+def test_norms_of_several_widths_are_reported_in_one_line(tmp_path, target):
+    tensors = head_tensors(head_config()) | {f"fc_norm.{index}.weight": torch.ones(31 + index) for index in range(3)}
+    folder = save_head(tmp_path, "speculators", head_config(), tensors)
+    refused(folder, target, r"fc_norm has weights of shapes \[31\], \[32\], \[33\]")
+
+
+@pytest.mark.parametrize(("changes", "more", "how", "message"), OTHER_KINDS)
+def test_a_head_of_another_kind_is_reported_in_one_line(tmp_path, target, changes, more, how, message):
+    tensors = head_tensors(head_config(), **how)
+    refused(save_head(tmp_path, "speculators", head_config(**changes), tensors, **more), target, message)
 
 
 def test_broken_files_are_reported_in_one_line(tmp_path, target):
@@ -303,16 +267,5 @@ def test_broken_files_are_reported_in_one_line(tmp_path, target):
 
 
 def test_a_head_without_embeddings_needs_a_target_with_some_of_its_width(tmp_path):
-    config = head_config()
-    folder = save_head(tmp_path, "eagle", config, head_tensors(config), eagle_aux_hidden_state_layer_ids=[0, 1, 2])
-    with pytest.raises(ValueError, match="has no input_embeddings to share"):
-        loaded(folder, object())
-
-
-def test_a_configuration_with_words_for_numbers_is_refused_in_one_line(tmp_path, target):
-    """Also where the mask is given, so that transformers' class does not make one."""
-    whole = head_config(dtype="float32", eos_token_id=0, tie_word_embeddings=False, head_dim=8)
-    whole["rope_parameters"] = {"rope_type": "default", "rope_theta": "ten"}
-    folder = save_head(tmp_path, "speculators", whole, head_tensors(whole))
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: [^\n]+$"):
-        loaded(folder, target)
+    folder = save_head(tmp_path, "eagle", head_config(), head_tensors(head_config()), **{IDS: [0, 1, 2]})
+    refused(folder, object(), "has no input_embeddings to share")

@@ -125,12 +125,23 @@ def test_a_ragged_cache_of_one_model_serves_transformers_too(llama: LlamaLanguag
     torch.testing.assert_close(logits[0], expected, rtol=0, atol=TOLERANCE)
 
 
-def test_logits_stay_as_they_were_when_the_model_runs_again(llama: LlamaLanguageModel) -> None:
+def test_what_a_forward_returned_stays_as_it_was_when_the_model_runs_again(llama: LlamaLanguageModel) -> None:
     cache, query = llama.new_cache(1), tokens(1, 4)
-    logits = llama.forward(query, cache)
-    before = logits.clone()
-    llama.forward(query, cache)
-    assert torch.equal(logits, before)
+    for _ in range(3):  # windows are captured the second time
+        before = llama.forward(query, cache, layers=(1,))
+        kept = [tensor.clone() for tensor in before]
+        after = llama.forward(tokens(1, 4), cache, layers=(1,))
+        assert all(torch.equal(tensor, copy) for tensor, copy in zip(before, kept, strict=True))
+        assert not any(torch.equal(tensor, other) for tensor, other in zip(before, after, strict=True))
+
+
+def test_tokens_of_another_type_are_refused_and_not_read_as_if_they_were_int64() -> None:
+    model = made(random_model(FAMILIES["llama"]()), "onnx")
+    cache, query = model.new_cache(1), torch.tensor([[7]])
+    model.forward(query, cache)
+    for others in (query.view(torch.int32)[:, :1], torch.tensor([[7]], dtype=torch.int16)):  # the first lies where those lay
+        with pytest.raises(ValueError, match=r"query_token_ids must be int64, got torch\.int"):
+            model.forward(others, cache)
 
 
 def test_half_precision_runs_with_torch_operations() -> None:

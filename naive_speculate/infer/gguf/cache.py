@@ -3,8 +3,6 @@
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +11,7 @@ from naive_speculate.infer.gguf.library import Context, llama_cpp
 from naive_speculate.infer.rows import BatchCache
 
 _FIRST_CELLS = 512
+_Entry = tuple[int, int, int, bool]  # a token, its position, its row, and whether its logits are wanted
 
 
 class GgufCache(BatchCache):
@@ -55,41 +54,46 @@ class GgufCache(BatchCache):
         if self._context.num_cells > 2 * wanted:
             self._move(wanted)
 
-    def decode(self, rows: Sequence[int], query: Sequence[Sequence[int]], num_logits: int) -> torch.Tensor:
-        """Compute and store tokens that follow the rows' own, the same number for each of these distinct rows. Returns the
-        logits of the last `num_logits` tokens, float32, shape `[rows * num_logits, vocab_size]`. Raises `MemoryError` if memory
-        is insufficient (the rows are unchanged), `RuntimeError` if llama.cpp fails."""
-        num_new = len(query[0])
-        starts = np.array([self.lengths[row] for row in rows])
-        batch = _Batch(
-            tokens=np.array(query, np.int32).ravel(),
-            positions=(starts[:, None] + np.arange(num_new)).astype(np.int32).ravel(),
-            rows=np.repeat(np.array(rows, np.int32), num_new),
-            wanted=np.tile(np.arange(num_new) >= num_new - num_logits, len(rows)).astype(np.int8),
-        )
+    def decode(self, rows: Sequence[int], query: Sequence[Sequence[int]], first: int) -> torch.Tensor:
+        """Compute and store tokens that follow those of these distinct rows. Returns the logits of each row's tokens from index
+        `first` on, row after row, float32, shape `[num_logits, vocab_size]`. Raises `MemoryError` if memory is insufficient
+        (the rows are unchanged), `RuntimeError` if llama.cpp fails."""
+        entries: list[_Entry] = []
+        for row, tokens in zip(rows, query, strict=True):
+            start = self.lengths[row]
+            entries += [(token, start + index, row, index >= first) for index, token in enumerate(tokens)]
         with self._lock:
-            needed = sum(self.lengths) + len(rows) * num_new
+            needed = sum(self.lengths) + len(entries)
             if needed > self._context.num_cells:
                 self._move(max(needed, self._context.num_cells * 3 // 2))
-            begins = range(0, len(rows) * num_new, Context.MAX_TOKENS)
-            found = [self._compute(rows, batch, begin, begin + Context.MAX_TOKENS) for begin in begins]
-            for row in rows:
-                self.lengths[row] += num_new
+            begins = range(0, len(entries), Context.MAX_TOKENS)
+            found = [self._compute(rows, entries[begin : begin + Context.MAX_TOKENS]) for begin in begins]
+            for row, tokens in zip(rows, query, strict=True):
+                self.lengths[row] += len(tokens)
         return torch.cat(found)
 
-    def _compute(self, rows: Sequence[int], batch: "_Batch", begin: int, end: int) -> torch.Tensor:
-        """The logits of one call, over the tokens from `begin` to `end`."""
-        library, handle = self._library, self._context.handle
-        num_tokens, num_outputs = len(batch.tokens[begin:end]), int(batch.wanted[begin:end].sum())
-        status = library.llama_decode(handle, batch.part(begin, num_tokens))
+    def _compute(self, rows: Sequence[int], entries: Sequence[_Entry]) -> torch.Tensor:
+        """The logits of one call."""
+        library, handle, count = self._library, self._context.handle, len(entries)
+        tokens, positions, numbers, wanted = zip(*entries, strict=True)
+        integers, pointers = ctypes.c_int32 * count, ctypes.POINTER(ctypes.c_int32) * count
+        batch = library.llama_batch(
+            n_tokens=count,
+            token=integers(*tokens),
+            pos=integers(*positions),
+            n_seq_id=integers(*[1] * count),
+            seq_id=pointers(*(ctypes.pointer(ctypes.c_int32(row)) for row in numbers)),
+            logits=(ctypes.c_int8 * count)(*wanted),
+        )
+        status = library.llama_decode(handle, batch)
         if status != 0:
             for row in rows:
                 library.llama_memory_seq_rm(self._context.memory, row, self.lengths[row], -1)
-            raise RuntimeError(f"llama.cpp could not compute {num_tokens} tokens: llama_decode returned {status}")
-        if num_outputs == 0:
+            raise RuntimeError(f"llama.cpp could not compute {count} tokens: llama_decode returned {status}")
+        if not any(wanted):
             return torch.empty(0, self._vocab_size)
         logits = library.llama_get_logits(handle)
-        return torch.from_numpy(np.ctypeslib.as_array(logits, (num_outputs, self._vocab_size))).clone()
+        return torch.from_numpy(np.ctypeslib.as_array(logits, (sum(wanted), self._vocab_size))).clone()
 
     def _move(self, num_cells: int) -> None:
         """Move all rows into a context of another size; nothing changes if memory is insufficient."""
@@ -103,25 +107,3 @@ class GgufCache(BatchCache):
             if library.llama_state_seq_set_data(context.handle, state, size, row) == 0:
                 raise MemoryError(f"llama.cpp could not move {length} tokens into a cache of {num_cells}")
         self._context = context
-
-
-@dataclass
-class _Batch:
-    """Tokens in the form of `llama_decode`, each with its position, its row, and whether its logits are wanted."""
-
-    tokens: np.ndarray[Any, Any]
-    positions: np.ndarray[Any, Any]
-    rows: np.ndarray[Any, Any]
-    wanted: np.ndarray[Any, Any]
-
-    def part(self, begin: int, count: int) -> Any:
-        """A `llama_batch` of some of the tokens; it refers to their memory."""
-        each = range(self.rows.ctypes.data, self.rows.ctypes.data + self.rows.nbytes, self.rows.itemsize)
-        self._row_pointers = (ctypes.c_void_p * count)(*each[begin : begin + count])
-        self._ones = np.ones(count, np.int32)
-        batch = llama_cpp().llama_batch(n_tokens=count)
-        for name, values in (("token", self.tokens[begin:]), ("pos", self.positions[begin:]), ("n_seq_id", self._ones)):
-            setattr(batch, name, values.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)))
-        batch.seq_id = ctypes.cast(self._row_pointers, ctypes.POINTER(ctypes.POINTER(ctypes.c_int32)))
-        batch.logits = self.wanted[begin:].ctypes.data_as(ctypes.POINTER(ctypes.c_int8))
-        return batch

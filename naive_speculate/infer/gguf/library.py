@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from packaging.version import Version
+from naive_speculate.infer import device
 
 _AT_LEAST = "0.3.36"  # least version of llama-cpp-python; the structures of llama.cpp's C interface change between versions
 _NEEDED = f"needs the package llama-cpp-python>={_AT_LEAST}: pip install 'naive-speculate[gguf]'"
@@ -22,10 +22,7 @@ _callbacks: list[Any] = []
 
 def is_installed() -> bool:
     """Whether a recent enough llama-cpp-python is installed; it is not imported."""
-    try:
-        return Version(importlib.metadata.version("llama-cpp-python")) >= Version(_AT_LEAST)
-    except importlib.metadata.PackageNotFoundError:
-        return False
+    return device.is_installed("llama-cpp-python", _AT_LEAST)
 
 
 @cache
@@ -34,7 +31,7 @@ def llama_cpp() -> Any:
     is missing, too old, or cannot load its library."""
     try:
         found = importlib.metadata.version("llama-cpp-python")
-        if Version(found) < Version(_AT_LEAST):
+        if not is_installed():
             raise ValueError(f"{_NEEDED} ({found} is installed)")
         library = importlib.import_module("llama_cpp")
     except (ImportError, OSError, RuntimeError) as error:

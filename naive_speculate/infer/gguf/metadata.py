@@ -3,19 +3,18 @@
 `gguf.GGUFReader` takes 3 s for SmolLM2's file; this takes 0.06 s.
 """
 
+import mmap
 import struct
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 SUFFIX = ".gguf"
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-_LENGTH = struct.Struct("<Q")
 _ALIGNMENT, _MAX_DIMS = 32, 4
-_LONGEST = 1 << 28  # more entries than any string or list of a real file has
-_DEEPEST = 4  # more levels than the nested lists of a real file have
 
 
 def is_gguf(source: str | Path) -> bool:
@@ -42,69 +41,60 @@ def read_header(path: str | Path) -> tuple[dict[str, Any], dict[str, StoredTenso
     with open(path, "rb") as file:
         if file.read(4) != _MAGIC:
             raise ValueError("it is not a GGUF file")
-        try:
-            version, num_tensors, count = struct.unpack("<IQQ", _take(file, 20))
-            if version not in _VERSIONS:
-                raise ValueError(f"its GGUF version is {version}, and {' and '.join(map(str, _VERSIONS))} are supported")
-            metadata = dict(_pair(file) for _ in range(count))
-            tensors = dict(_tensor(file) for _ in range(num_tensors))
-        except (struct.error, KeyError, MemoryError):
-            raise ValueError("it is damaged, or was not copied in full") from None
-        alignment = int(metadata.get("general.alignment", _ALIGNMENT))
-        begin = -(-file.tell() // alignment) * alignment
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            header = _Header(content, len(_MAGIC))
+            try:
+                version, num_tensors, count = header.numbers("IQQ")
+                if version not in _VERSIONS:
+                    raise ValueError(f"its GGUF version is {version}, and {' and '.join(map(str, _VERSIONS))} are supported")
+                metadata = dict(header.pair() for _ in range(count))
+                tensors = dict(header.tensor() for _ in range(num_tensors))
+            except (struct.error, KeyError, MemoryError, RecursionError):
+                raise ValueError("it is damaged, or was not copied in full") from None
+    alignment = int(metadata.get("general.alignment", _ALIGNMENT))
+    begin = -(-header.at // alignment) * alignment
     return metadata, {name: tensor._replace(offset=begin + tensor.offset) for name, tensor in tensors.items()}
 
 
-def _tensor(file: BinaryIO) -> tuple[str, StoredTensor]:
-    """A tensor's name and entry; the offset counts from the first tensor."""
-    name, num_dims = _string(file), _number(file, "I")
-    if num_dims > _MAX_DIMS:
-        raise struct.error("more dimensions than a tensor has")
-    shape = [_number(file, "Q") for _ in range(num_dims)]
-    return name, StoredTensor(tuple(reversed(shape)), _number(file, "I"), _number(file, "Q"))
+@dataclass
+class _Header:
+    """Reads a file's content from the byte `at` on; a `struct.error` where it ends too early."""
 
+    content: mmap.mmap
+    at: int
 
-def _pair(file: BinaryIO) -> tuple[str, Any]:
-    key = _string(file)
-    return key, _value(file, _number(file, "I"))
+    def numbers(self, kinds: str) -> tuple[Any, ...]:
+        kinds = "<" + kinds
+        found = struct.unpack_from(kinds, self.content, self.at)
+        self.at += struct.calcsize(kinds)
+        return found
 
+    def string(self) -> str:
+        (length,) = self.numbers("Q")
+        found = self.content[self.at : self.at + length]
+        if len(found) < length:
+            raise struct.error("the file ends")
+        self.at += length
+        return found.decode("utf-8", errors="replace")
 
-def _value(file: BinaryIO, kind: int, depth: int = 0) -> Any:
-    if kind == _STRING:
-        return _string(file)
-    if kind != _ARRAY:
-        return _number(file, _NUMBERS[kind])
-    if depth == _DEEPEST:
-        raise struct.error("lists that no file has")
-    inner, count = _number(file, "I"), _length(file)
-    if inner in _NUMBERS:
-        format_ = f"<{count}{_NUMBERS[inner]}"
-        return list(struct.unpack(format_, _take(file, struct.calcsize(format_))))
-    if inner == _STRING:
-        return [_string(file) for _ in range(count)]
-    return [_value(file, inner, depth + 1) for _ in range(count)]
+    def value(self, kind: int) -> Any:
+        if kind == _STRING:
+            return self.string()
+        if kind != _ARRAY:
+            return self.numbers(_NUMBERS[kind])[0]
+        inner, count = self.numbers("IQ")
+        if inner in _NUMBERS:
+            return list(self.numbers(f"{count}{_NUMBERS[inner]}"))
+        return [self.value(inner) for _ in range(count)]
 
+    def pair(self) -> tuple[str, Any]:
+        key = self.string()
+        return key, self.value(*self.numbers("I"))
 
-def _string(file: BinaryIO) -> str:  # called for every token of the vocabulary
-    (length,) = _LENGTH.unpack(file.read(8))
-    if length > _LONGEST:
-        raise struct.error("a length that no file has")
-    return _take(file, length).decode("utf-8", errors="replace")
-
-
-def _length(file: BinaryIO) -> int:
-    length = _number(file, "Q")
-    if length > _LONGEST:
-        raise struct.error("a length that no file has")
-    return length
-
-
-def _number(file: BinaryIO, format_: str) -> Any:
-    return struct.unpack(f"<{format_}", _take(file, struct.calcsize(f"<{format_}")))[0]
-
-
-def _take(file: BinaryIO, count: int) -> bytes:
-    found = file.read(count)
-    if len(found) < count:
-        raise struct.error("the file ends")
-    return found
+    def tensor(self) -> tuple[str, StoredTensor]:
+        """A tensor's name and entry; the offset counts from the first tensor."""
+        name, (num_dims,) = self.string(), self.numbers("I")
+        if num_dims > _MAX_DIMS:
+            raise struct.error("more dimensions than a tensor has")
+        shape = self.numbers(f"{num_dims}Q")
+        return name, StoredTensor(shape[::-1], *self.numbers("IQ"))

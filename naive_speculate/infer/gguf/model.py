@@ -12,8 +12,8 @@ from naive_speculate.infer.forward import check_query, checked_num_logits
 from naive_speculate.infer.gguf.cache import GgufCache
 from naive_speculate.infer.gguf.library import Context, ModelFile, llama_cpp
 from naive_speculate.infer.protocols import KVCache, KVState
-from naive_speculate.infer.ragged_cache import RaggedKVCache
-from naive_speculate.infer.rows import Rows, row_by_row
+from naive_speculate.infer.ragged_cache import DynamicKVCache, RaggedKVCache
+from naive_speculate.infer.rows import Rows
 from naive_speculate.infer.threads import num_threads
 from naive_speculate.text import num_shared
 
@@ -38,6 +38,7 @@ class GgufLanguageModel(HasEndTokens):
     """
 
     executor = "gguf"
+    takes_lengths = True  # a forward takes each row's number of tokens, and computes no padding
     device = torch.device("cpu")
 
     def __init__(self, path: str | Path, device: str = "auto", dtype: str = "auto") -> None:
@@ -83,12 +84,14 @@ class GgufLanguageModel(HasEndTokens):
         *,
         num_logits: int | None = None,
         layers: Sequence[int] = (),
+        lengths: Sequence[int] | None = None,
     ) -> torch.Tensor:
-        """See `BatchLanguageModel.forward`; the logits are float32, and `layers` are not supported.
+        """See `BatchLanguageModel.forward`; the logits are float32, and `layers` are not supported. `lengths` are the tokens
+        per row without padding, whose logits are zeros.
 
         A `KVCache` that is not from `new_cache` stores token ids; keys and values are recomputed from them where llama.cpp no
         longer has them. Raises `ValueError` if the query has another shape or other rows than the cache, a token is not in the
-        vocabulary, all rows exceed `max_positions`, or `layers` are given; `MemoryError` if memory is insufficient for longer
+        vocabulary, a row exceeds `max_positions`, or `layers` are given; `MemoryError` if memory is insufficient for longer
         sequences.
         """
         check_query(query_token_ids)
@@ -96,21 +99,21 @@ class GgufLanguageModel(HasEndTokens):
             raise ValueError(f"layers: llama.cpp returns no hidden states of {self.name}, got {list(layers)}")
         batch_size, num_new = query_token_ids.shape
         num_logits = checked_num_logits(num_logits, num_new)
-        query = query_token_ids.tolist()
-        if min(map(min, query)) < 0 or max(map(max, query)) >= self.vocab_size:
+        counts = lengths or [num_new] * batch_size
+        query = [tokens[:count] for tokens, count in zip(query_token_ids.tolist(), counts, strict=True)]
+        if not all(0 <= token < self.vocab_size for tokens in query for token in tokens):
             raise ValueError(f"query_token_ids must be between 0 and {self.vocab_size - 1}, got {query!r:.80}")
         view = kv_cache.all_rows() if isinstance(kv_cache, GgufCache) else kv_cache
         own = isinstance(view, Rows) and isinstance(view.cache, GgufCache)
         rows: Any = view if own else self._replayed(view, batch_size)
         if len(rows.indices) != batch_size:
             raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
-        lengths = rows.lengths
-        if (reached := min(lengths) + num_new) > self.max_positions:
+        reached = max(length + count for length, count in zip(rows.lengths, counts, strict=True))
+        if reached > self.max_positions:
             raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
-        if max(lengths) + num_new > self.max_positions:
-            logits = self._one_by_one(rows, query_token_ids, num_logits)
-        else:
-            logits = rows.cache.decode(rows.indices, query, num_logits).view(batch_size, num_logits, -1)
+        found = rows.cache.decode(rows.indices, query, num_new - num_logits)
+        logits = found.new_zeros(batch_size, num_logits, self.vocab_size)
+        logits[torch.arange(num_new - num_logits, num_new) < torch.tensor(counts)[:, None]] = found
         if not own:
             ids = query_token_ids[:, None, :, None]
             view.update([KVState(ids, ids)])
@@ -118,22 +121,10 @@ class GgufLanguageModel(HasEndTokens):
             self._replays[view] = cache, [before + tokens for before, tokens in zip(held, query, strict=True)]
         return logits
 
-    def _one_by_one(self, rows: Rows[GgufCache], query: torch.Tensor, num_logits: int) -> torch.Tensor:
-        """One forward per row. Padding after the last position gets zero logits."""
-        num_new, lengths = query.shape[1], rows.lengths
-        fits = [min(num_new, max(0, self.max_positions - length)) for length in lengths]
-
-        def one(index: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, None]:
-            return rows.cache.decode([rows.indices[index]], [token_ids.tolist()], min(num_logits, len(token_ids))), None
-
-        logits, _ = row_by_row(query, fits, num_logits, one)
-        for row, length in zip(rows.indices, lengths, strict=True):
-            rows.cache.lengths[row] = length + num_new
-        return logits
-
     def _replayed(self, kv_cache: Any, batch_size: int) -> Rows[GgufCache]:
         """Rows with the tokens of a plain cache that this model filled; states that were not cropped are reused."""
-        if not isinstance(kv_cache, KVCache) or isinstance(kv_cache, RaggedKVCache | Rows):
+        plain = isinstance(kv_cache, DynamicKVCache) or not isinstance(kv_cache, RaggedKVCache | Rows)
+        if not plain or not isinstance(kv_cache, KVCache):
             raise ValueError(f"kv_cache must be of this model's new_cache or a plain KVCache, got {type(kv_cache).__name__}")
         states = kv_cache.get_kv_states()
         if states and (len(states) != 1 or states[0].keys.dtype != torch.int64 or states[0].keys.shape[0] != batch_size):
@@ -144,7 +135,7 @@ class GgufLanguageModel(HasEndTokens):
             shared = num_shared(before, tokens)
             cache.keep(row, shared)
             if tokens[shared:]:
-                cache.decode([row], [tokens[shared:]], 1)
+                cache.decode([row], [tokens[shared:]], len(tokens) - shared)
         self._replays[kv_cache] = cache, history
         return cache.all_rows()
 

@@ -55,7 +55,7 @@ class BlockHead(Head):
         """Extend the rows by the target's hidden states at their next tokens, padding included. `features`: hidden states of
         `layers`, concatenated, shape `[rows, num_tokens, len(layers) * target_hidden_size]`; `rows`: rows of a cache of this
         block drafter. Raises `ValueError` if their width differs."""
-        rows.cache.require(self._forward, self._shape, self.dtype, self.device)
+        rows.cache.require(self._shape, self.dtype, self.device)
         llama, num_new = self._forward, features.shape[1]
         states = llama.norm(self.fuse(features), self._weights.hidden_norm)
         tables = llama.rotary.up_to(rows.get_num_tokens() + num_new)
@@ -70,7 +70,7 @@ class BlockHead(Head):
         """The logits of each row's draft tokens; the rows' ends do not move. `token_ids`: each row's last token; `rows`: rows
         that hold the states of all tokens before it. The result has shape `[rows, block_size - 1, vocab_size]`, minus infinity
         for tokens that it does not have."""
-        rows.cache.require(self._forward, self._shape, self.dtype, self.device)
+        rows.cache.require(self._shape, self.dtype, self.device)
         llama, size = self._forward, self.block_size
         block = on_device([[token, *self._masks] for token in token_ids], self.device)
         positions, num_keys = rows.positions(size, self.device), rows.get_num_tokens() + size

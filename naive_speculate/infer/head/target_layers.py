@@ -51,8 +51,7 @@ def block_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -
             raise ValueError(f"{_BLOCK_IDS} is missing, and {type(target).__name__} has no num_layers")
         last = len(weights.layers) - 1
         given = [round(1 + index * (depth - 4) / last) for index in range(last + 1)] if last else [depth // 2]
-    if not isinstance(given, list) or not given or any(type(layer) is not int or layer < 0 for layer in given):
-        raise ValueError(f"{_BLOCK_IDS} must be a list of layer numbers, got {given!r:.80}")
+    _check_numbers(_BLOCK_IDS, given)
     if weights.fuse.shape[1] % len(given):
         raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(given)} layers")
     return [layer + 1 for layer in given]
@@ -64,8 +63,7 @@ def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | N
     given = config.get(_IDS) or nested
     if not given:
         return None
-    if not isinstance(given, list) or any(type(layer) is not int or layer < 0 for layer in given):
-        raise ValueError(f"{_IDS} must be a list of layer numbers, got {given!r:.80}")
+    _check_numbers(_IDS, given)
     if depth is not None and max(given) + 1 > depth:
         outputs, why = False, f"the target has {depth} layers"
     elif depth is not None and given == [1, depth // 2 - 1, depth - 4]:
@@ -76,3 +74,8 @@ def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | N
         outputs, why = given[0] == 1, f"the first is {given[0]}"
     _log.info("%s %s are read as layer %s: %s", _IDS, given, "outputs" if outputs else "inputs", why)
     return [layer + outputs for layer in given]
+
+
+def _check_numbers(name: str, given: Any) -> None:
+    if not isinstance(given, list) or not given or any(type(layer) is not int or layer < 0 for layer in given):
+        raise ValueError(f"{name} must be a list of layer numbers, got {given!r:.80}")

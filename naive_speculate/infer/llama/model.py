@@ -1,13 +1,12 @@
 """The fast language model for the Llama family: Llama, Qwen2, Qwen3, Mistral."""
 
-import importlib.metadata
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
-from packaging.version import Version
 
+from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.end_tokens import HasEndTokens
 from naive_speculate.infer.forward import check_layers, check_query, checked_num_logits
 from naive_speculate.infer.llama.cuda_graphs import GraphLlama
@@ -88,7 +87,7 @@ class LlamaLanguageModel(HasEndTokens):
         Large caches, and caches whose buffers could not all be allocated, are dropped.
         """
         small = cache.capacity <= 2 * _GRAPH_STEP
-        complete = cache.filled_by is self._forward
+        complete = cache.num_layers == self.num_layers
         if self._captures and len(cache.lengths) == 1 and small and complete and len(self._spare) < _MAX_SPARE:
             self._spare.append(cache)
 
@@ -110,7 +109,7 @@ class LlamaLanguageModel(HasEndTokens):
         forward, shape = self._forward, self._forward.shape
         check_layers(layers, shape.num_layers)
         with as_rows(kv_cache, batch_size, count) as rows:
-            rows.cache.require(forward, shape, forward.dtype, forward.device)
+            rows.cache.require(shape, forward.dtype, forward.device)
             logits, features = forward.forward(query_token_ids.to(self.device), rows, num_logits, layers)
             rows.advance(count)
         return logits if features is None else (logits, features)
@@ -132,22 +131,14 @@ def _forward_of(executor: str, stored: StoredLlama) -> _Forward:
     if executor == "torch":
         lean = TorchLlama(stored.shape, stored.weights, stored.rotary)
         return GraphLlama(lean) if lean.device.type == "cuda" else lean
-    from naive_speculate.infer.llama.onnx import OnnxLlama  # onnxruntime is optional
+    from naive_speculate.infer.llama.onnx_session import OnnxLlama  # onnxruntime is optional
 
     return OnnxLlama(stored.shape, stored.weights, stored.rotary)
 
 
 def _onnx_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
-    if not _is_installed("onnxruntime", _ONNXRUNTIME) or not _is_installed("onnx", _ONNX):
+    if not is_installed("onnxruntime", _ONNXRUNTIME) or not is_installed("onnx", _ONNX):
         return f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}: pip install 'naive-speculate[onnx]'"
     if device.type != "cpu" or dtype != torch.float32:
         return f"runs float32 on the CPU; the model is {dtype} on {device}"
     return None
-
-
-def _is_installed(package: str, at_least: str) -> bool:
-    try:
-        found = importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return Version(found) >= Version(at_least)

@@ -1,11 +1,10 @@
-"""Runs an ONNX graph over a ragged cache with ONNX Runtime on the CPU, in float32.
+"""Runs an ONNX graph, such as a Llama's, over a ragged cache with ONNX Runtime on the CPU, in float32.
 
 Nothing is copied between cache and graph. The cache's buffers are bound to the graph's inputs and outputs, until the buffers
 are replaced, and the attention nodes write new keys and values into them.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -16,28 +15,16 @@ import onnxruntime
 import torch
 
 from naive_speculate.infer.device import Array
-from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, has_fast_form
-from naive_speculate.infer.llama.weights import RotaryTable
+from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, LlamaGraph, has_fast_form, residual
+from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
+from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 from naive_speculate.infer.threads import num_threads
 
 _POOL = Lock()
 _LOWEST = np.finfo(np.float32).min
-_VISIBLE = np.float32(0)
 _UNUSED_INDEX = np.zeros(1, np.int64)
 _UNUSED_MASK = np.zeros((1, 1, 1, 1), np.float32)
-
-
-@dataclass
-class _Binding:
-    """Consecutive rows of a cache, bound to a session by address; a forward only writes numbers into the arrays."""
-
-    io: Any
-    cache_version: int
-    ends: Array  # `total`, then each row's `last`
-    logits_from: Array
-    by_mask: Array
-    tables: tuple[torch.Tensor, torch.Tensor]
 
 
 class OnnxSession:
@@ -45,14 +32,15 @@ class OnnxSession:
 
     def __init__(self, graph: GraphBuilder, rotary: RotaryTable) -> None:
         self.shape = shape = graph.shape
-        self._window = next((window for window in shape.windows if window is not None), None)
+        windows = [window for window in shape.windows if window is not None]
+        self._masks = {"mask": None} | ({"window_mask": windows[0]} if windows else {})
         self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
         self._rotary = rotary
-        assert graph.table is not None
         self.table = graph.table
         self._session = _session(graph)
-        self._lock = Lock()  # the bound arrays serve one forward at a time
-        self._bindings: WeakKeyDictionary[RaggedKVCache, dict[tuple[int, int, tuple[str, ...]], _Binding]] = WeakKeyDictionary()
+        self._lock = Lock()  # a binding serves one forward at a time
+        # for each cache: what a binding depends on but its rows and outputs, and the bindings by these
+        self._bindings: WeakKeyDictionary[RaggedKVCache, tuple[tuple[int, int], dict[Any, Any]]] = WeakKeyDictionary()
 
     def run(self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]) -> None:
         """One forward. Keys and values are written after the rows' ends; the ends do not move. Inputs, with `token_ids` among
@@ -63,92 +51,87 @@ class OnnxSession:
             cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1])
             for begin, end in _consecutive(rows.indices):
                 parts = [{name: array[begin:end] for name, array in each.items()} for each in (inputs, outputs)]
-                self._run(parts[0], cache, rows.indices[begin], parts[1], rows if rows.branches else None)
+                self._run(parts[0], rows if rows.branches else cache.rows(rows.indices[begin:end]), parts[1])
 
-    def _run(
-        self,
-        inputs: Mapping[str, Array],
-        cache: RaggedKVCache,
-        first: int,
-        outputs: Mapping[str, Array],
-        tree: CacheRows | None,
-    ) -> None:
-        """One forward over consecutive rows from `first` on, or over a row with a tree."""
+    def _run(self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]) -> None:
+        """One forward over consecutive rows."""
         token_ids = inputs["token_ids"]
         count, num_new = token_ids.shape
-        binding = self._binding(cache, first, count, tuple(outputs))
-        lengths = cache.lengths[first : first + count]
+        lengths, io = rows.lengths, self._binding(rows, tuple(outputs))
         # The fast form takes several tokens per row only of one row, or of empty rows.
-        by_mask = binding.by_mask[()] = tree is not None or (count > 1 and num_new > 1 and max(lengths) > 0)
-        last = [length + num_new - 1 for length in lengths]
-        binding.ends[:] = [max(last) + 1, *last]
-        binding.logits_from[0] = -outputs["logits"].shape[1]
-        if by_mask or self._always_by_mask:
-            self._bind_masks(binding.io, lengths, num_new, cache.capacity, tree)
-        given = {name: np.ascontiguousarray(array) for name, array in inputs.items()}  # referenced until the forward is over
-        for name, array in given.items():
-            _bind_array(binding.io.bind_input, name, array)
+        by_mask = rows.branches or (count > 1 and num_new > 1 and max(lengths) > 0)
+        last = np.array(lengths, np.int32) + np.int32(num_new - 1)
+        ends = {"last": last, "total": last.max() + np.int32(1), "logits_from": np.array([-outputs["logits"].shape[1]])}
+        masks = self._mask_inputs(rows, num_new) if by_mask or self._always_by_mask else {}
+        for name, array in {**inputs, **ends, **masks, "by_mask": np.bool_(by_mask)}.items():
+            io.bind_cpu_input(name, np.asarray(array, order="C"))
         for name, array in outputs.items():
-            _bind_array(binding.io.bind_output, name, array)
+            _bind_array(io.bind_output, name, array)
         try:
-            self._session.run_with_iobinding(binding.io)
+            self._session.run_with_iobinding(io)
         except RuntimeError as error:
             if int(token_ids.min()) < 0 or int(token_ids.max()) >= len(self.table):
                 raise ValueError(f"query_token_ids must be in [0, {len(self.table)})") from error
             raise
 
-    def _binding(self, cache: RaggedKVCache, first: int, count: int, outputs: tuple[str, ...]) -> _Binding:
-        bindings = self._bindings.setdefault(cache, {})
-        tables = self._rotary.up_to(cache.capacity)
-        key = (first, count, outputs)  # an output of an earlier forward must not stay bound
-        binding = bindings.get(key)
-        if binding is None or binding.cache_version != cache.version or binding.tables[0] is not tables[0]:
-            if binding is not None:  # the buffers of the other bindings are gone too
-                bindings.clear()
-            binding = bindings[key] = self._bind(cache, first, count, tables)
-        return binding
-
-    def _bind(self, cache: RaggedKVCache, first: int, count: int, tables: tuple[torch.Tensor, torch.Tensor]) -> _Binding:
-        io = self._session.io_binding()
-        binding = _Binding(
-            io=io,
-            cache_version=cache.version,
-            ends=np.zeros(1 + count, np.int32),
-            logits_from=np.zeros(1, np.int64),
-            by_mask=np.zeros((), np.bool_),
-            tables=tables,
-        )
+    def _binding(self, rows: CacheRows, outputs: tuple[str, ...]) -> Any:
+        """A binding to the rows' buffers and the tables, made again when these are replaced."""
+        cache, tables = rows.cache, self._rotary.up_to(rows.cache.capacity)
+        version = (cache.version, len(tables[0]))
+        known, bindings = self._bindings.get(cache, (None, {}))
+        if known != version:
+            bindings = {}
+            self._bindings[cache] = version, bindings
+        key = (rows.indices[0], len(rows.indices), outputs)  # an output of an earlier forward must not stay bound
+        if key in bindings:
+            return bindings[key]
+        io = bindings[key] = self._session.io_binding()
         # The inputs of the masked form must be bound even when it is not used.
         unused = {"positions": _UNUSED_INDEX[:, None], "starts": _UNUSED_INDEX, "mask": _UNUSED_MASK}
-        ends = {"last": binding.ends[1:], "total": binding.ends[0, ...]}
-        both = {TABLE: self.table.numpy(), "cos": tables[0].numpy(), "sin": tables[1].numpy()}
-        inputs = ends | both | unused | {"by_mask": binding.by_mask, "logits_from": binding.logits_from}
-        for name, array in inputs.items():
-            _bind_array(io.bind_input, name, array)
+        for name, array in unused.items():
+            io.bind_cpu_input(name, array)
+        for name, tensor in {TABLE: self.table, "cos": tables[0], "sin": tables[1]}.items():
+            _bind_array(io.bind_input, name, tensor.numpy())
+        covered = slice(rows.indices[0], rows.indices[-1] + 1)
         for index, state in enumerate(cache.buffers()):
             for kind, buffer in (("key", state.keys), ("value", state.values)):
-                rows = buffer[first : first + count].numpy()
-                _bind_array(io.bind_input, f"past_{kind}_{index}", rows)
-                _bind_array(io.bind_output, f"present_{kind}_{index}", rows)
-        return binding
+                _bind_array(io.bind_input, f"past_{kind}_{index}", buffer[covered].numpy())
+                _bind_array(io.bind_output, f"present_{kind}_{index}", buffer[covered].numpy())
+        return io
 
-    def _bind_masks(self, io: Any, lengths: list[int], num_new: int, capacity: int, tree: CacheRows | None) -> None:
-        """Bind the inputs of the masked form. NumPy makes them: torch's threads would compete with ONNX Runtime's."""
-        starts = np.array(lengths, np.int64)
-        positions = starts[:, None] + np.arange(num_new)
-        slots, at = np.arange(capacity), positions[:, None, :, None]
-        arrays = {"starts": starts, "positions": positions, "mask": np.where(slots > at, _LOWEST, _VISIBLE)}
-        if self._window is not None:
-            arrays["window_mask"] = np.where((slots > at) | (slots <= at - self._window), _LOWEST, _VISIBLE)
-        if tree is not None:
-            arrays["positions"] = tree.positions(num_new).numpy()
-            for name, window in {"mask": None, "window_mask": self._window}.items():
-                if name in arrays:
-                    seen = tree.mask(num_new, window=window).numpy()
-                    arrays[name][:] = _LOWEST
-                    arrays[name][..., : seen.shape[-1]][seen] = _VISIBLE
-        for name, array in arrays.items():
-            io.bind_cpu_input(name, array)
+    def _mask_inputs(self, rows: CacheRows, num_new: int) -> dict[str, Array]:
+        """The inputs that only the masked form reads."""
+        arrays = {"starts": np.array(rows.lengths), "positions": rows.positions(num_new).numpy()}
+        for name, window in self._masks.items():
+            seen = rows.mask(num_new, window=window).numpy()
+            arrays[name] = np.full((*seen.shape[:-1], rows.cache.capacity), _LOWEST)
+            arrays[name][..., : seen.shape[-1]][seen] = 0
+        return arrays
+
+
+class OnnxLlama(OnnxSession):
+    """A forward of a Llama-like model, like `TorchLlama`, of float32 weights on the CPU. ONNX Runtime copies all but the
+    embedding table, which is moved to a file."""
+
+    dtype = torch.float32
+    device = torch.device("cpu")
+
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
+        super().__init__(LlamaGraph(shape, weights), rotary)
+        self.table = on_disk(self.table)
+
+    def forward(
+        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See `TorchLlama.forward`; all tensors are float32. Raises `ValueError` if a token is not in the vocabulary, or tokens
+        are not int64."""
+        query = token_array(token_ids)
+        count, num_new = query.shape
+        logits = np.empty((count, num_logits, self.shape.vocab_size), np.float32)
+        states = {layer: np.empty((count, num_new, self.shape.hidden_size), np.float32) for layer in layers}
+        self.run({"token_ids": query}, rows, {"logits": logits} | {residual(layer): array for layer, array in states.items()})
+        features = torch.from_numpy(np.concatenate([states[layer] for layer in layers], axis=-1)) if layers else None
+        return torch.from_numpy(logits), features
 
 
 @lru_cache

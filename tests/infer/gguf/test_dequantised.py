@@ -55,6 +55,11 @@ def model_of(family: str, **more: Any) -> PreTrainedModel:
     return model.eval()
 
 
+@pytest.fixture
+def llama_file(tmp_path: Path) -> Path:
+    return written(model_of("llama"), tmp_path / "model.gguf", byte_level())
+
+
 def parts(weights: Any) -> dict[str, torch.Tensor]:
     found = {"embedding": weights.embedding, "norm": weights.norm, "head": weights.head}
     for index, layer in enumerate(weights.layers):
@@ -79,10 +84,8 @@ def test_a_file_in_float32_is_the_model_that_was_written(tmp_path, family):
     assert read_gguf_llama(path, CPU, torch.float32).num_parameters == model.num_parameters()
 
 
-def test_everything_that_a_forward_reads_is_on_the_device_of_the_weights(tmp_path):
-    stored = read_gguf_llama(
-        written(model_of("llama"), tmp_path / "model.gguf", byte_level()), torch.device("meta"), torch.float32
-    )
+def test_everything_that_a_forward_reads_is_on_the_device_of_the_weights(llama_file):
+    stored = read_gguf_llama(llama_file, torch.device("meta"), torch.float32)
     tensors = {"rotary": stored.rotary.up_to(4)[0], **parts(stored.weights)}
     assert {name for name, tensor in tensors.items() if tensor.device.type != "meta"} == set()
 
@@ -132,17 +135,16 @@ def with_tensor(path: Path, name: str, tensor: torch.Tensor) -> Path:
     return found
 
 
-def test_a_tensor_that_is_not_known_is_refused_by_name(tmp_path):
-    path = with_tensor(written(model_of("llama"), tmp_path / "model.gguf", byte_level()), "blk.0.other.weight", torch.ones(64))
+def test_a_tensor_that_is_not_known_is_refused_by_name(llama_file):
+    path = with_tensor(llama_file, "blk.0.other.weight", torch.ones(64))
     with pytest.raises(ValueError, match=r"^target='.*more.gguf' cannot be loaded: it holds blk.0.other.weight, which is not"):
         load_pair(path, executor="torch")
 
 
-def test_a_file_that_was_not_copied_in_full_is_one_clear_line(tmp_path):
-    path = written(model_of("llama"), tmp_path / "model.gguf", byte_level())
-    path.write_bytes(path.read_bytes()[:-4096])
+def test_a_file_that_was_not_copied_in_full_is_one_clear_line(llama_file):
+    llama_file.write_bytes(llama_file.read_bytes()[:-4096])
     with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: it is damaged, or was not copied in full$"):
-        load_pair(path, executor="torch")
+        load_pair(llama_file, executor="torch")
 
 
 @pytest.mark.parametrize("executor", ["onnx", "torch", "transformers"])
@@ -159,8 +161,8 @@ def test_a_quantised_file_decodes_as_generate_of_transformers_does(tmp_path, exe
     assert result.trace.started.weights == pair.weights == "Q4_1 weights, dequantised"
 
 
-def test_automatically_llama_cpp_computes_only_where_it_is_installed(tmp_path):
-    pair = load_pair(written(model_of("llama"), tmp_path / "model.gguf", byte_level()))
+def test_automatically_llama_cpp_computes_only_where_it_is_installed(llama_file):
+    pair = load_pair(llama_file)
     assert pair.target.executor == ("gguf" if is_installed() else "onnx")
 
 
@@ -192,8 +194,8 @@ def test_other_families_are_read_by_transformers(tmp_path):
 # Tokenizers
 
 
-def test_text_becomes_the_tokens_of_the_tokenizer_that_was_written(tmp_path):
-    ours = plain_tokenizer(written(model_of("llama"), tmp_path / "model.gguf", byte_level()))
+def test_text_becomes_the_tokens_of_the_tokenizer_that_was_written(llama_file):
+    ours = plain_tokenizer(llama_file)
     for text in ODD:
         assert ours(text).input_ids == byte_level()(text).input_ids
         assert ours.decode(ours(text).input_ids) == text
@@ -220,28 +222,28 @@ SPLIT = {
 }
 
 
-@pytest.mark.parametrize("pre", SPLIT)
-def test_text_is_split_as_the_files_pre_tokenizer_says(tmp_path, pre):
-    source = written(model_of("llama"), tmp_path / "model.gguf", byte_level())
-    path = source if pre == "gpt-2" else renamed(source, pre)
-    split = plain_tokenizer(path).backend_tokenizer.pre_tokenizer
-    assert [piece for piece, _ in split.pre_tokenize_str(PIECES)] == SPLIT[pre]
+def splits_by(path: Path) -> Any:
+    return plain_tokenizer(path).backend_tokenizer.pre_tokenizer.pre_tokenize_str
 
 
-def test_smollm_splits_digits_as_its_own_tokenizer_does(tmp_path):
-    path = renamed(written(model_of("llama"), tmp_path / "model.gguf", byte_level()), "smollm")
-    split = plain_tokenizer(path).backend_tokenizer.pre_tokenizer
+def test_text_is_split_as_the_files_pre_tokenizer_says(llama_file):
+    for pre, wanted in SPLIT.items():
+        split = splits_by(llama_file if pre == "gpt-2" else renamed(llama_file, pre))
+        assert [piece for piece, _ in split(PIECES)] == wanted, pre
+
+
+def test_smollm_splits_digits_as_its_own_tokenizer_does(llama_file):
+    split = splits_by(renamed(llama_file, "smollm"))
     own = pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
     for text in [*ODD, PIECES, "x²³ ½ ٣٤\t 5", "  7  8\n"]:
-        assert split.pre_tokenize_str(text) == own.pre_tokenize_str(text)
+        assert split(text) == own.pre_tokenize_str(text)
 
 
-def test_a_pre_tokenizer_that_is_not_known_is_refused_by_name(tmp_path):
-    path = renamed(written(model_of("llama"), tmp_path / "model.gguf", byte_level()), "other")
+def test_a_pre_tokenizer_that_is_not_known_is_refused_by_name(llama_file):
+    path = renamed(llama_file, "other")
     assert read_metadata(path)["tokenizer.ggml.pre"] == "other"
-    with pytest.raises(
-        ValueError, match=r"^target='.*' cannot be loaded: its pre-tokenizer 'other' is supported by llama.cpp only"
-    ):
+    message = r"^target='.*' cannot be loaded: its pre-tokenizer 'other' is supported by llama.cpp only"
+    with pytest.raises(ValueError, match=message):
         load_pair(path, executor="torch")
 
 
