@@ -51,6 +51,10 @@ SPOILED = {
     "impossible tokens": (lambda p: p._replace(token_ids=p.token_ids.flip(1)), "a token to which its own probs give 0"),
     "too long": (lambda p: p._replace(lengths=[4]), r"lengths \[4\]"),
     "too many rows": (lambda p: p._replace(lengths=[1, 1]), r"lengths \[1, 1\]"),
+    "a source before the text": (lambda p: p._replace(copied_from=[-1]), r"copied_from \[-1\]"),
+    "a source after the text": (lambda p: p._replace(copied_from=[2]), r"copied_from \[2\]"),
+    "a source that is no number": (lambda p: p._replace(copied_from=["x"]), r"copied_from \['x'\]"),
+    "too many sources": (lambda p: p._replace(copied_from=[0, 0]), r"copied_from \[0, 0\]"),
 }
 
 
@@ -62,10 +66,10 @@ def test_a_proposal_that_cannot_be_is_refused_and_its_drafter_named(foreign, nam
         decoder.generate(PROMPT, SamplingParams(seed=1, ignore_eos=True), drafter="mine", num_draft_tokens=3)
 
 
-def test_missing_probs_are_refused_in_every_proposal(foreign):
+def test_every_proposal_is_checked(foreign):
     first = iter([True] + [False] * 99)
-    decoder = foreign(lambda proposal: proposal if next(first) else proposal._replace(probs=None))
-    with pytest.raises(ValueError, match="drafter 'mine' proposed with probs=None"):
+    decoder = foreign(lambda proposal: proposal if next(first) else scaled(proposal, 0.7))
+    with pytest.raises(ValueError, match=r"drafter 'mine' .* not probabilities"):
         decoder.generate(PROMPT, SamplingParams(seed=1, ignore_eos=True), drafter="mine", num_draft_tokens=3)
 
 
@@ -76,13 +80,6 @@ def test_greedy_decoding_needs_no_probs(foreign, detail):
         found = decoder.generate(PROMPT, drafter="mine", detail=detail, **options)
         assert found.metrics.num_draft_tokens > 0
         assert found.token_ids == decoder.generate(PROMPT, num_draft_tokens=0, **options).token_ids
-
-
-def test_a_first_proposal_without_drafts_is_not_the_one_that_is_checked(foreign):
-    first = iter([True] + [False] * 99)
-    decoder = foreign(lambda p: p._replace(lengths=[0]) if next(first) else scaled(p, 0.7))
-    with pytest.raises(ValueError, match=r"drafter 'mine' .* not probabilities"):
-        decoder.generate(PROMPT, SamplingParams(seed=1, ignore_eos=True), drafter="mine", num_draft_tokens=3)
 
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])

@@ -108,14 +108,6 @@ def test_rows_of_every_verifier_get_the_cpu_s_tokens_with_one_wait_a_step(decode
     assert bool(captured) == (executor == "torch")
 
 
-@pytest.mark.parametrize("options", MIXED[:2], ids=lambda options: f"{options['verify_strategy']}-{options['detail']}")
-def test_a_row_alone_too(decoders_of, options):
-    decoders = decoders_of("torch")
-    happened, waits = steps_of(decoders["cuda"], [options], drafter="head")
-    assert happened == steps_of(decoders["cpu"], [options], drafter="head")[0]
-    assert list(map(len, waits)) == [1] * len(waits), waits
-
-
 @pytest.mark.parametrize(("executor", "drafter"), [("torch", "head"), ("transformers", "model")])
 def test_trees_get_the_cpu_s_tokens(decoders_of, executor, drafter):
     """The host reads every depth of a tree, so that a step waits more often."""

@@ -97,13 +97,6 @@ def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_complet
     assert ended
 
 
-def test_min_tokens_are_given_where_a_space_would_stop(small_decoder):
-    for seed in range(4):
-        params = SamplingParams(max_tokens=10, stop=[" ", "mall hole"], min_tokens=4, seed=seed, ignore_eos=True)
-        result = small_decoder.generate(OPENING, params)
-        assert len(result.token_ids) >= 4
-
-
 def test_a_string_that_was_passed_over_does_not_end_the_text_later():
     stops = StopStrings([" ", "mall hole"], include=False)
     assert stops.append("a s", search=False) is None

@@ -3,7 +3,7 @@
 import pytest
 
 from naive_speculate.costs import CostTable
-from naive_speculate.speculate.window import MAX_AUTO_WINDOW, AutoWindow, CopyOrAskWindow, FixedWindow
+from naive_speculate.speculate.window import MAX_AUTO_WINDOW, AutoWindow, CopyOrAskWindow
 
 
 def play(window: AutoWindow, confidence: float, kept: bool, steps: int) -> list[int]:
@@ -21,36 +21,10 @@ def play(window: AutoWindow, confidence: float, kept: bool, steps: int) -> list[
     return sizes
 
 
-def test_cheap_drafts_that_are_kept_make_the_window_long():
-    sizes = play(AutoWindow(CostTable(0.05, (1.0, 1.01, 1.02))), 0.9, True, 60)
-    assert sizes[-1] > 8
-    assert max(sizes) <= MAX_AUTO_WINDOW
-
-
 def test_drafts_that_are_refused_make_it_stop_but_for_probes():
     sizes = play(AutoWindow(CostTable(0.3, (1.0, 1.1))), 0.9, False, 80)
     assert sum(sizes[-20:]) <= 4
     assert sum(sizes[-20:]) > 0
-
-
-def test_costly_drafts_make_shorter_windows_than_cheap_ones():
-    cheap, costly = (play(AutoWindow(CostTable(cost, (1.0, 1.02))), 0.6, True, 1)[-1] for cost in (0.02, 0.6))
-    assert costly < cheap
-
-
-def test_a_doubtful_draft_ends_the_window():
-    window = AutoWindow(CostTable(0.2, (1.0, 1.05)))
-    play(window, 0.95, True, 20)
-    window.max_drafts()
-    assert window.should_continue(0.99)
-    assert not window.should_continue(0.02)
-
-
-def test_a_fixed_window_never_changes():
-    window = FixedWindow(3)
-    window.learn(0, 1)
-    assert window.max_drafts() == 3
-    assert window.should_continue(0.0)
 
 
 def test_verification_costs_go_on_as_they_grew_after_the_first_draft():
