@@ -34,7 +34,7 @@ _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
 class Window(ABC):
-    """How many tokens a row drafts. `limit`: the most; `adaptive`: whether the draft's confidence can end a window."""
+    """How many tokens to draft for a row. `limit`: the most; `adaptive`: whether the draft's confidence can end a window."""
 
     limit = MAX_AUTO_WINDOW
     adaptive = True

@@ -29,8 +29,12 @@ def greedy(max_tokens: int) -> SamplingParams:
 @pytest.mark.parametrize(
     ("drafter", "strategy", "name", "k"),  # every two of the first three together
     [
-        *((drafter, s, [*SETS][(i + j) % 2], 2) for i, drafter in enumerate(COPYING) for j, s in enumerate(VerifyStrategy)),
-        *((drafter, VerifyStrategy.SPECULATIVE_SAMPLING, "as it is", "auto") for drafter in COPYING),
+        ("suffix", VerifyStrategy.SPECULATIVE_SAMPLING, "as it is", 2),
+        ("suffix", VerifyStrategy.BLOCK_VERIFICATION, "many", "auto"),
+        ("suffix", VerifyStrategy.TYPICAL_ACCEPTANCE, "as it is", 2),
+        ("prompt_lookup", VerifyStrategy.SPECULATIVE_SAMPLING, "many", "auto"),
+        ("prompt_lookup", VerifyStrategy.BLOCK_VERIFICATION, "as it is", 2),
+        ("prompt_lookup", VerifyStrategy.GREEDY_MATCH, "many", 2),
     ],
 )
 def test_every_path_through_the_decoder_gives_the_targets_distribution(drafter, strategy, name, k):

@@ -12,6 +12,7 @@ from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDec
 from naive_speculate.events import FinishReason
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.batch import Batch, PartialStepError
+from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.request import Request
 from tests.speculate.rows import admitted, same_as_plain
 from tests.speculate.toys import ToyModel
@@ -60,20 +61,14 @@ def test_greedy_output_is_the_targets_whatever_drafts_and_strategy(tiny_decoder,
 def test_sequences_join_and_leave_between_steps(decoder):
     params = [SamplingParams(max_tokens=n, seed=n) for n in (16, 5, 9)]
     alone = [decoder.generate(p, q, detail="none").token_ids for p, q in zip(PROMPTS, params, strict=False)]
-    batch, running, done = decoder.new_batch(), [], {}
-    waiting = list(enumerate(zip(PROMPTS, params, strict=False)))
-    while waiting or running:
+    batch, rows, waiting = decoder.new_batch(), [], list(zip(PROMPTS, params, strict=False))
+    while waiting or not all(row.ended for row in rows):
         if waiting:
-            number, (prompt, one) = waiting.pop(0)
-            run = decoder.prepare(Request(prompt, one), first_row=number)
-            batch.admit(run.rows)
-            running += run.rows
+            rows.append(admitted(decoder, batch, *waiting.pop(0)))
         for _ in range(2):
-            batch.step(running)
-        done |= {row.row: row.output_token_ids for row in running if row.ended}
-        batch.release(row for row in running if row.ended)
-        running = [row for row in running if not row.ended]
-    assert [done[row] for row in range(3)] == alone
+            batch.step(row for row in rows if not row.ended)
+        batch.release(row for row in rows if row.ended)
+    assert [row.output_token_ids for row in rows] == alone
 
 
 def test_after_a_step_no_cache_holds_an_uncommitted_token(decoder):
@@ -138,6 +133,22 @@ def test_the_auto_windows_costs_stand_in_the_started_event(tiny_decoder):
     assert free.cost_table["draft"] == 0 < paid.cost_table["draft"]
     assert paid.cost_table["verify"][0] == 1.0
     assert tiny_decoder.generate(PROMPTS[0]).trace.started.cost_table is None
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_request_that_names_no_drafter_gets_the_pair_s_own(tiny_decoder, alone):
+    decoder = SpeculativeDecoder(ModelPair(tiny_decoder.pair.target)) if alone else tiny_decoder
+    prompt, name = [5, 6, 7, 8, 5, 6, 7], decoder.pair.default_drafter
+    found = same_as_plain(decoder, prompt, SamplingParams(max_tokens=12, temperature=0))
+    assert found.trace.started.settings["drafter"] == name
+    assert (name != "model") == alone
+    assert DRAFTERS[name].obstacle(decoder.pair) is None
+    for drafter in (None, "model", "prompt_lookup"):  # plain decoding needs none
+        plain = decoder.generate(prompt, SamplingParams(max_tokens=12, seed=3), num_draft_tokens=0, drafter=drafter)
+        assert (len(plain.token_ids), plain.metrics.num_draft_tokens) == (12, 0)
+    if alone:
+        with pytest.raises(ValueError, match="no draft model; use 'prompt_lookup'"):
+            decoder.generate(prompt, drafter="model")
 
 
 def test_n_sequences_share_a_prompt_and_are_ranked(tiny_decoder):

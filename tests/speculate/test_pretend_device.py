@@ -95,7 +95,7 @@ def _steps_of(decoder: SpeculativeDecoder, waited: list[str], each: list[dict], 
 
 @pytest.mark.parametrize(
     ("executor", "drafter"),
-    [*(("torch", name) for name in ("model", "head", "suffix", "suffix+head", "prompt_lookup")), ("transformers", "head")],
+    [*(("torch", name) for name in ("model", "head", "suffix", "suffix+head")), ("transformers", "head")],
 )
 def test_rows_of_every_verifier_get_the_cpu_s_tokens_with_one_wait_a_step(decoders_of, monkeypatch, executor, drafter):
     decoders = decoders_of(executor)
