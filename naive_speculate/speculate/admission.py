@@ -18,18 +18,13 @@ from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.sampling.word_filter import FilterTable
 from naive_speculate.sampling.words import WordList, word_list
-from naive_speculate.speculate.draft import (
-    DRAFTERS,
-    GIVEN,
-    BatchDrafter,
-    drafter_for,
-)
+from naive_speculate.speculate.draft import DRAFTERS, GIVEN, BatchDrafter, drafter_for
 from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_given
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 from naive_speculate.speculate.tree import parse_tree
 from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy, verifier_for
-from naive_speculate.speculate.window import AutoWindow, CopyOrAskWindow, FixedWindow, SharedWindow, Window
+from naive_speculate.speculate.window import AutoWindow, CopyOrAskWindow, FixedWindow, Window
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
 
@@ -99,12 +94,33 @@ class Admission:
         costs = self.pair.costs(priced) if repeats or learned is None else learned.table()
         started = self._started(request, plan, seed, costs)
         known = self.pair.translation.to_draft if started.vocabularies is not None and self.pair.translation else None
-        window = partial(self._window, plan, costs, learned, repeats, shrinks)
+        special = (params.skip_special_tokens, params.spaces_between_special_tokens)
+        streams = params.detokenize and self.vocabulary.tokenizer is not None
         rows, emitters = [], []
         for index, pipeline in enumerate(pipelines):
-            source = SeededRandom(seed, index, self.device) if random is None else random(seed, index)
-            rows.append(self._row(first_row + index, request, plan, pipeline, window(), source, cancel))
-            emitters.append(Emitter(self.vocabulary, replace(started, row=first_row + index), known))
+            row = SequenceState(
+                row=first_row + index,
+                prompt_token_ids=plan.token_ids,
+                token_ids=list(plan.token_ids),
+                params=params,
+                verifier=plan.verifier,
+                drafter=plan.drafter,
+                window=self._window(plan, costs, learned, repeats, shrinks),
+                detail=request.detail,
+                random=SeededRandom(seed, index, self.device) if random is None else random(seed, index),
+                pipeline=pipeline,
+                stop_token_ids=plan.stops,
+                end_token_ids=plan.ends,
+                max_length=plan.max_length,
+                text=TextStream(self.vocabulary, plan.token_ids, *special) if streams else None,
+                stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
+                cancel=cancel,
+                draft_sampling=request.draft_sampling,
+                tree=plan.tree,
+                given_draft=plan.given,
+            )
+            rows.append(row)
+            emitters.append(Emitter(self.vocabulary, replace(started, row=row.row), known))
         return Run(rows, emitters)
 
     def _plan(self, request: Request) -> _Plan:
@@ -173,48 +189,11 @@ class Admission:
 
     @staticmethod
     def _window(plan: _Plan, costs: CostTable, learned: LearnedCosts | None, repeats: bool, shrinks: bool) -> Window:
-        if plan.window_size is not None and shrinks and learned is not None:
-            return SharedWindow(plan.window_size, plan.confidence, learned)
         if plan.window_size is not None:
-            return FixedWindow(plan.window_size, plan.confidence)
+            return FixedWindow(plan.window_size, plan.confidence, learned if shrinks else None)
         auto = partial(AutoWindow, costs, plan.confidence, greedy=plan.verifier.greedy, learned=learned, repeats=repeats)
         copies_or_asks = plan.drafting is not None and plan.drafting.copies_or_asks
         return CopyOrAskWindow(auto(copies=True), auto()) if copies_or_asks else auto()
-
-    def _row(
-        self,
-        number: int,
-        request: Request,
-        plan: _Plan,
-        pipeline: LogitsPipeline,
-        window: Window,
-        random: RandomSource,
-        cancel: CancelFlag | None,
-    ) -> SequenceState:
-        params = request.params
-        special = (params.skip_special_tokens, params.spaces_between_special_tokens)
-        streams = params.detokenize and self.vocabulary.tokenizer is not None
-        return SequenceState(
-            row=number,
-            prompt_token_ids=plan.token_ids,
-            token_ids=list(plan.token_ids),
-            params=params,
-            verifier=plan.verifier,
-            drafter=plan.drafter,
-            window=window,
-            detail=request.detail,
-            random=random,
-            pipeline=pipeline,
-            stop_token_ids=plan.stops,
-            end_token_ids=plan.ends,
-            max_length=plan.max_length,
-            text=TextStream(self.vocabulary, plan.token_ids, *special) if streams else None,
-            stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
-            cancel=cancel,
-            draft_sampling=request.draft_sampling,
-            tree=plan.tree,
-            given_draft=plan.given,
-        )
 
     def encode(self, prompt: Prompt, params: SamplingParams | None = None) -> list[int]:
         """Token ids of a prompt, checked. Raises `ValueError` if it is empty, not in the vocabulary, or longer than the model's

@@ -16,7 +16,7 @@ from naive_speculate.infer.threads import computes_beside_torch, one_torch_threa
 from naive_speculate.infer.tree_rows import TreeRows
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
-from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
+from naive_speculate.speculate.draft.occurrences import EarlierOutputs
 from naive_speculate.speculate.observe import logprob_entries, observe, raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import step
@@ -55,7 +55,6 @@ class Batch:
         self.drafters: dict[str, BatchDrafter] = {}
         self.drafter_of: dict[SequenceState, BatchDrafter] = {}
         self._source_of: dict[SequenceState, SequenceState] = {}  # row → row whose prefill it copies
-        self._checked: set[SequenceState] = set()  # rows of registered drafters, once a whole proposal was checked
         self._watch = Stopwatch(self.device)
         self._portions = 0  # of prompts that were prefilled
         self._beside_torch = computes_beside_torch(pair.target)
@@ -66,7 +65,7 @@ class Batch:
         try:
             for row in rows:
                 self.slots[row] = self.target.allocate()
-                if row.window.drafts:
+                if row.window.limit > 0:
                     drafter = self._drafter(row.drafter)
                     drafter.admit(row)
                     self.drafter_of[row] = drafter
@@ -80,7 +79,6 @@ class Batch:
         """Remove rows; those that are not of this batch are left alone."""
         for row in rows:
             self._source_of.pop(row, None)
-            self._checked.discard(row)
             if row in self.slots:
                 self.target.free(self.slots.pop(row))
             if row in self.drafter_of:
@@ -353,10 +351,7 @@ class Batch:
         """The proposal of one drafter, checked where it is not of this package."""
         proposal = drafter.propose(rows, limits)
         if type(drafter) not in OWN_DRAFTERS:
-            proposing = {row for row, length in zip(rows, proposal.lengths, strict=False) if length > 0}
-            whole = len(proposal.lengths) != len(rows) or not proposing <= self._checked
-            check_proposal(rows[0].drafter, proposal, rows, limits, self.vocab_size, whole)
-            self._checked |= proposing
+            check_proposal(proposal, rows, limits, self.vocab_size)
         return proposal
 
     @staticmethod

@@ -4,7 +4,7 @@ Its result has the form of a step with a window, so that everything after it is 
 continued by first children.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 
@@ -37,12 +37,6 @@ class TreeModels(Models, Protocol):
         ...
 
 
-class _Walk(NamedTuple):
-    path: list[int]  # the accepted nodes
-    verdicts: dict[int, tuple[float, float]]  # of each judged node, its acceptance probability and the draw
-    next_probs: torch.Tensor | None  # the distribution of the next token, shape `[vocab_size]`; None under greedy decoding
-
-
 def tree_step(models: TreeModels, row: SequenceState) -> Step:
     """Make one step for a row that drafts trees; one with a window where no tree can be drafted."""
     tree = models.propose_tree(row)
@@ -54,13 +48,30 @@ def tree_step(models: TreeModels, row: SequenceState) -> Step:
         probs, usable = (each[0] for each in batch_probabilities([row.pipeline], scores[None]))
     else:
         probs, usable = None, scores.amax(dim=-1).isfinite()
-    walk = _walk(row, tree, scores, probs, usable.tolist())
-    models.keep_path(row, walk.path)
-    return _as_window(row, tree, walk, logits, features, scores, probs, usable)
+    judged, next_probs = _walk(row, tree, scores, probs, usable.tolist())
+    models.keep_path(row, judged.path)
+    window, device = list(judged.path), scores.device
+    while children := tree.children(window[-1] if window else -1):
+        window.append(children[0])
+    at = on_device([0, *(node + 1 for node in window)], device)
+    p = Distributions(scores[at][None], None if probs is None else probs[at][None], count_leading(usable[at])[None])
+    q = None if probs is None else torch.stack([tree.model_probs[node] for node in window])[None]
+    draft = Proposal.of_model([row], on_device([[tree.token_ids[node] for node in window]], device), q, [len(window)])
+    verdicts = torch.tensor([judged.verdicts.get(node, (0.0, 0.0)) for node in window], dtype=torch.float64)
+    accept_probs = verdicts[None, :, 0].to(device, scores.dtype)
+    r = verdicts[None, :, 1].to(device, torch.float32 if device.type == "mps" else torch.float64)  # MPS has no float64
+    best = scores[at[len(judged.path)]].argmax(dim=-1)[None] if row.greedy else None
+    chosen = None if next_probs is None else next_probs[None]
+    verdict = Verdict(on_device([len(judged.path)], device), chosen, best, accept_probs)
+    states = None if features is None else features[:, at]
+    return Step(draft, logits[:, at], states, p, r, verdict, draw([row], verdict), judged)
 
 
-def _walk(row: SequenceState, tree: Tree, scores: torch.Tensor, probs: torch.Tensor | None, usable: list[bool]) -> _Walk:
-    """Go down the tree as long as a child is accepted, and there is a distribution to judge by."""
+def _walk(
+    row: SequenceState, tree: Tree, scores: torch.Tensor, probs: torch.Tensor | None, usable: list[bool]
+) -> tuple[JudgedTree, torch.Tensor | None]:
+    """Go down the tree as long as a child is accepted, and there is a distribution to judge by. Returns the judged tree, and
+    the distribution of the next token, shape `[vocab_size]`; None under greedy decoding."""
     node, path, verdicts = -1, list[int](), dict[int, tuple[float, float]]()
     best = scores.argmax(dim=-1).tolist() if row.greedy else []
     while True:
@@ -75,39 +86,9 @@ def _walk(row: SequenceState, tree: Tree, scores: torch.Tensor, probs: torch.Ten
             accepted, judged, rest = choose(probs[node + 1], tokens, draft_probs, row.random.uniform)
         verdicts |= dict(zip(children, judged, strict=False))
         if accepted is None:
-            return _Walk(path, verdicts, rest)
+            return JudgedTree(tree, path, verdicts, probs), rest
         node = children[accepted]
         path.append(node)
-
-
-def _as_window(
-    row: SequenceState,
-    tree: Tree,
-    walk: _Walk,
-    logits: torch.Tensor,
-    features: torch.Tensor | None,
-    scores: torch.Tensor,
-    probs: torch.Tensor | None,
-    usable: torch.Tensor,
-) -> Step:
-    """The step along the accepted path and the first children below it."""
-    window, device = list(walk.path), scores.device
-    while children := tree.children(window[-1] if window else -1):
-        window.append(children[0])
-    at = on_device([0, *(node + 1 for node in window)], device)
-    judged = [walk.verdicts.get(node, (0.0, 0.0)) for node in window]
-    q = None if probs is None else torch.stack([tree.model_probs[node] for node in window])[None]
-    token_ids = on_device([[tree.token_ids[node] for node in window]], device)
-    draft = Proposal.of_model([row], token_ids, q, [len(window)])
-    p = Distributions(scores[at][None], None if probs is None else probs[at][None], count_leading(usable[at])[None])
-    accept_probs = torch.tensor([[accept_prob for accept_prob, _ in judged]], dtype=scores.dtype, device=device)
-    num_accepted = on_device([len(walk.path)], device)
-    best = scores[at[len(walk.path)]].argmax(dim=-1)[None] if row.greedy else None
-    verdict = Verdict(num_accepted, None if walk.next_probs is None else walk.next_probs[None], best, accept_probs)
-    r = torch.tensor([[u for _, u in judged]], dtype=torch.float32 if device.type == "mps" else torch.float64, device=device)
-    states = None if features is None else features[:, at]
-    seen = JudgedTree(tree, walk.path, walk.verdicts, probs)
-    return Step(draft, logits[:, at], states, p, r, verdict, draw([row], verdict), seen)
 
 
 def tree_nodes(row: SequenceState, judged: JudgedTree, vocabulary: Vocabulary) -> list[TreeNode]:

@@ -10,10 +10,12 @@ the table, so that the seed repeats the run. In a batch, windows are at most as 
 A window ends after a sampled token. Dropping that token because of its own probability would not be lossless.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
+from typing import Self
 
 from naive_speculate.costs import CostTable, LearnedCosts
 
@@ -31,50 +33,50 @@ _TRUST, _TRUST_OF_ANY, _MEMORY = 8.0, 8.0, 0.99
 _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
-class FixedWindow:
-    """A fixed number of drafts; fewer after a draft of low confidence, where such a limit is given. `limit`: the number;
-    `adaptive`: whether the draft's confidence can end a window."""
+class Window(ABC):
+    """How many tokens to draft for a row. `limit`: the most; `adaptive`: whether the draft's confidence can end a window."""
 
-    def __init__(self, num_draft_tokens: int, least_confidence: float | None = None) -> None:
+    limit = MAX_AUTO_WINDOW
+    adaptive = True
+
+    @abstractmethod
+    def max_drafts(self, num_rows: int = 1) -> int:
+        """The most drafts that this step may have, in a batch of so many rows."""
+
+    @abstractmethod
+    def should_continue(self, confidence: float) -> bool:
+        """Whether to draft another token after one of this draft probability."""
+
+    def learn(self, num_accepted: int, num_judged: int) -> None:  # noqa: B027 - a window that never adapts learns nothing
+        """Learn from a verdict."""
+
+    def saved(self) -> Self:
+        """A copy for `SequenceState.restore`, before a step."""
+        return copy(self)
+
+
+class FixedWindow(Window):
+    """A fixed number of drafts; fewer after a draft of low confidence, where such a limit is given. With `learned`, what the
+    steps of batches cost, a row in a batch of several drafts no more than pays."""
+
+    def __init__(
+        self, num_draft_tokens: int, least_confidence: float | None = None, learned: LearnedCosts | None = None
+    ) -> None:
         self.limit = num_draft_tokens
         self.adaptive = least_confidence is not None
         self._least = least_confidence or 0.0
-
-    def max_drafts(self, num_rows: int = 1) -> int:
-        """The most drafts that this step may have, in a batch of so many rows."""
-        return self.limit
-
-    def should_continue(self, confidence: float) -> bool:
-        """Whether to draft another token after one of this draft probability."""
-        return confidence >= self._least
-
-    def learn(self, num_accepted: int, num_judged: int) -> None:
-        """Learn from a verdict."""
-
-    @property
-    def drafts(self) -> bool:
-        """Whether anything is ever drafted."""
-        return self.limit > 0
-
-    def saved(self) -> "FixedWindow":
-        """A copy for `restore`; nothing in it changes."""
-        return self
-
-
-class SharedWindow(FixedWindow):
-    """A fixed number of drafts for a row alone; in a batch of several rows, at most so many, and no more than pay. `learned`:
-    what the batch's steps cost."""
-
-    def __init__(self, num_draft_tokens: int, least_confidence: float | None, learned: LearnedCosts) -> None:
-        super().__init__(num_draft_tokens, least_confidence)
         self._learned = learned
 
     def max_drafts(self, num_rows: int = 1) -> int:
-        """See `FixedWindow`."""
-        return self.limit if num_rows == 1 else self._learned.window(num_rows, self.limit)
+        if self._learned is None or num_rows == 1:
+            return self.limit
+        return self._learned.window(num_rows, self.limit)
+
+    def should_continue(self, confidence: float) -> bool:
+        return confidence >= self._least
 
 
-class AutoWindow:
+class AutoWindow(Window):
     """Adapts the window to the draft's confidence and the recent acceptance.
 
     Args:
@@ -85,10 +87,6 @@ class AutoWindow:
         repeats: Whether a row alone uses the table nevertheless, so that its seed repeats the run.
         copies: Whether drafts are copies, which cost no draft forward.
     """
-
-    adaptive = True
-    drafts = True
-    limit = MAX_AUTO_WINDOW
 
     def __init__(
         self,
@@ -118,7 +116,7 @@ class AutoWindow:
         self._rate = 1.0
 
     def max_drafts(self, num_rows: int = 1) -> int:
-        """The most drafts that this step may have; 0 where drafting does not pay, except for a probe every few steps."""
+        """See `Window.max_drafts`; 0 where drafting does not pay, except for a probe every few steps."""
         self._window, self._reach = [], 1.0
         most = MAX_AUTO_WINDOW
         if self._learned is not None:
@@ -132,24 +130,18 @@ class AutoWindow:
         return 0
 
     def should_continue(self, confidence: float) -> bool:
-        """Whether to draft another token after one of this draft probability."""
         bucket = sum(confidence >= edge for edge in _BUCKETS)
         self._window.append(bucket)
         self._reach *= self._kept[bucket] / self._seen[bucket]
         return confidence >= self._least and self._pays()
 
     def learn(self, num_accepted: int, num_judged: int) -> None:
-        """Learn from a verdict."""
         for index, bucket in enumerate(self._window[:num_judged]):
             kept = index < num_accepted
             self._seen[bucket] = self._memory * self._seen[bucket] + 1
             self._kept[bucket] = self._memory * self._kept[bucket] + kept
             self._any_seen = self._memory * self._any_seen + 1
             self._any_kept = self._memory * self._any_kept + kept
-
-    def saved(self) -> "AutoWindow":
-        """A copy for `restore`, before a step."""
-        return copy(self)
 
     def _use(self, costs: CostTable) -> None:
         self.costs = costs = replace(costs, draft=0.0) if self._copies else costs
@@ -170,13 +162,9 @@ class AutoWindow:
             yield tokens, cost
 
 
-class CopyOrAskWindow:
+class CopyOrAskWindow(Window):
     """Two windows of a drafter that copies or asks a model: the two cost and are accepted differently. `copying`, `asking`: the
     windows. A copy costs no draft forward."""
-
-    limit = MAX_AUTO_WINDOW
-    adaptive = True
-    drafts = True
 
     def __init__(self, copying: AutoWindow, asking: AutoWindow) -> None:
         self._copying, self._asking = copying, asking
@@ -184,7 +172,7 @@ class CopyOrAskWindow:
         self.copy_limit = self.ask_limit = 0
 
     def max_drafts(self, num_rows: int = 1) -> int:
-        """The most drafts that this step may have; `copy_limit` and `ask_limit` are each way's own."""
+        """See `Window.max_drafts`; `copy_limit` and `ask_limit` are each way's own."""
         self.copy_limit, self.ask_limit = self._copying.max_drafts(num_rows), self._asking.max_drafts(num_rows)
         return max(self.copy_limit, self.ask_limit)
 
@@ -193,16 +181,10 @@ class CopyOrAskWindow:
         self._used = self._copying if copies else self._asking
 
     def should_continue(self, confidence: float) -> bool:
-        """Whether to draft another token after one of this draft probability."""
         return self._used.should_continue(confidence)
 
     def learn(self, num_accepted: int, num_judged: int) -> None:
-        """Learn from a verdict."""
         self._used.learn(num_accepted, num_judged)
 
-    def saved(self) -> "CopyOrAskWindow":
-        """A copy for `restore`, before a step."""
-        return CopyOrAskWindow(self._copying.saved(), self._asking.saved())
-
-
-Window = FixedWindow | AutoWindow | CopyOrAskWindow
+    def saved(self) -> Self:
+        return type(self)(self._copying.saved(), self._asking.saved())

@@ -5,7 +5,7 @@ import pytest
 from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.speculate.request import Request
-from naive_speculate.speculate.sequence import SequenceState
+from tests.speculate.rows import admitted
 
 TABLE = CostTable(0.05, (1.0, 1.07, 1.14, 1.24, 1.3, 1.36))
 ROWS = 8
@@ -78,11 +78,8 @@ def test_many_prompts_are_read_in_portions_and_long_ones_last(tiny_pair, monkeyp
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 12)
     decoder = SpeculativeDecoder(tiny_pair)
     prompts = [[3] * 30, *([4 + n] * 6 for n in range(4))]
-    batch, runs = decoder.new_batch(), [decoder.prepare(Request(p, SamplingParams(max_tokens=20, seed=1))) for p in prompts]
-    for run in runs:
-        batch.admit(run.rows)
-    rows = [run.rows[0] for run in runs]
-    first = {}
+    batch, first = decoder.new_batch(), {}
+    rows = [admitted(decoder, batch, prompt, SamplingParams(max_tokens=20, seed=1)) for prompt in prompts]
     for number in range(6):
         for row in batch.step(rows):
             first.setdefault(rows.index(row), number)
@@ -95,15 +92,9 @@ def test_a_long_prompt_is_read_although_short_ones_keep_coming(tiny_pair, monkey
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 12)
     decoder = SpeculativeDecoder(tiny_pair)
     batch, params = decoder.new_batch(), SamplingParams(max_tokens=1, seed=1)
-
-    def admitted(prompt: list[int]) -> SequenceState:
-        (row,) = decoder.prepare(Request(prompt, params)).rows
-        batch.admit([row])
-        return row
-
-    rows = [long := admitted([3] * 30)]
+    rows = [long := admitted(decoder, batch, [3] * 30, params)]
     for _ in range(16):
-        rows.append(admitted([4] * 6))
+        rows.append(admitted(decoder, batch, [4] * 6, params))
         batch.step(rows)
         batch.release([row for row in rows if row.ended])
         rows = [row for row in rows if not row.ended]

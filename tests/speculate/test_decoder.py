@@ -12,8 +12,9 @@ from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDec
 from naive_speculate.events import FinishReason
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.batch import Batch, PartialStepError
+from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.request import Request
-from tests.speculate.rows import admitted, finish, same_alone, same_as_plain
+from tests.speculate.rows import admitted, same_as_plain
 from tests.speculate.toys import ToyModel
 from tests.tiny import noisy_pair, tiny_llama
 
@@ -51,68 +52,30 @@ def greedy_outputs(source) -> list[list[int]]:
     [(0, STRATEGIES[0]), *zip((1, 3, "auto", "auto"), STRATEGIES, strict=True), *((8, s) for s in STRATEGIES)],
 )
 def test_greedy_output_is_the_targets_whatever_drafts_and_strategy(tiny_decoder, greedy_outputs, k, strategy):
-    params = SamplingParams(temperature=0, max_tokens=24)
+    """Greedy match ignores the temperature."""
+    params = SamplingParams(temperature=5.0 if strategy == VerifyStrategy.GREEDY_MATCH else 0, max_tokens=24)
     found = tiny_decoder.generate(PROMPTS[:3], params, num_draft_tokens=k, verify_strategy=strategy, detail="none")
     assert [result.token_ids for result in found] == greedy_outputs
-
-
-def test_greedy_match_ignores_temperature(tiny_decoder):
-    hot = SamplingParams(temperature=5.0, max_tokens=20)
-    cold = SamplingParams(temperature=0, max_tokens=20)
-    found = tiny_decoder.generate(PROMPTS[0], hot, verify_strategy="greedy_match")
-    assert found.token_ids == tiny_decoder.generate(PROMPTS[0], cold).token_ids
-
-
-PARAMS = [
-    SamplingParams(max_tokens=14, seed=7),
-    SamplingParams(max_tokens=11, seed=7, temperature=0),
-    SamplingParams(max_tokens=16, seed=8, temperature=0.7, top_k=10),
-    SamplingParams(max_tokens=12, seed=9, frequency_penalty=0.5, min_p=0.05),
-    SamplingParams(max_tokens=8, seed=1, top_p=0.8),
-]
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_row_of_a_batch_gives_what_it_gives_alone(tiny_decoder, strategy):
-    batch = same_alone(tiny_decoder, PROMPTS, PARAMS, num_draft_tokens=3, verify_strategy=strategy)
-    assert [row.trace.events[0].row for row in batch] == [0, 1, 2, 3, 4]
-
-
-def test_so_it_does_with_rows_of_other_windows_and_strategies(tiny_decoder):
-    batch, rows = tiny_decoder.new_batch(), []
-    every = list(zip(PROMPTS, PARAMS, (0, "auto", 3, "auto", 2), (*STRATEGIES, STRATEGIES[0]), strict=True))
-    for prompt, params, k, strategy in every:
-        rows.append(admitted(tiny_decoder, batch, prompt, params, num_draft_tokens=k, verify_strategy=strategy))
-    finish(batch, rows)
-    for row, (prompt, params, k, strategy) in zip(rows, every, strict=True):
-        alone = tiny_decoder.generate(prompt, params, num_draft_tokens=k, verify_strategy=strategy, detail="none")
-        assert row.output_token_ids == alone.token_ids
 
 
 def test_sequences_join_and_leave_between_steps(decoder):
     params = [SamplingParams(max_tokens=n, seed=n) for n in (16, 5, 9)]
     alone = [decoder.generate(p, q, detail="none").token_ids for p, q in zip(PROMPTS, params, strict=False)]
-    batch, running, done = decoder.new_batch(), [], {}
-    waiting = list(enumerate(zip(PROMPTS, params, strict=False)))
-    while waiting or running:
+    batch, rows, waiting = decoder.new_batch(), [], list(zip(PROMPTS, params, strict=False))
+    while waiting or not all(row.ended for row in rows):
         if waiting:
-            number, (prompt, one) = waiting.pop(0)
-            run = decoder.prepare(Request(prompt, one), first_row=number)
-            batch.admit(run.rows)
-            running += run.rows
+            rows.append(admitted(decoder, batch, *waiting.pop(0)))
         for _ in range(2):
-            batch.step(running)
-        done |= {row.row: row.output_token_ids for row in running if row.ended}
-        batch.release(row for row in running if row.ended)
-        running = [row for row in running if not row.ended]
-    assert [done[row] for row in range(3)] == alone
+            batch.step(row for row in rows if not row.ended)
+        batch.release(row for row in rows if row.ended)
+    assert [row.output_token_ids for row in rows] == alone
 
 
 def test_after_a_step_no_cache_holds_an_uncommitted_token(decoder):
     """A row of each strategy."""
     batch, accepted = decoder.new_batch(), set()
     rows = [
-        admitted(decoder, batch, prompt, SamplingParams(max_tokens=16, seed=2), num_draft_tokens=3, verify_strategy=strategy)
+        admitted(decoder, batch, prompt, SamplingParams(max_tokens=12, seed=2), num_draft_tokens=3, verify_strategy=strategy)
         for prompt, strategy in zip(PROMPTS, STRATEGIES, strict=False)
     ]
     while not all(row.ended for row in rows):
@@ -154,44 +117,38 @@ def test_a_plain_language_model_gives_the_same_as_a_batched_one(tiny_decoder):
     ]
 
 
-class WithGradients(ToyModel):
-    """Its logits come from a parameter."""
-
-    def __init__(self, seed):
-        super().__init__(12, seed)
-        self.weights = torch.nn.Parameter(torch.randn(12, 12, generator=torch.Generator().manual_seed(seed)))
-
-    def logits(self, history):
-        return self.weights[history[-1]]
-
-
-@pytest.mark.parametrize("temperature", [0, 1])
-def test_a_model_with_parameters_decodes_without_gradients(temperature):
-    pair = ModelPair(WithGradients(0), WithGradients(1))
-    result = SpeculativeDecoder(pair).generate([3], SamplingParams(max_tokens=20, temperature=temperature, seed=1))
-    assert len(result.token_ids) == 20 or result.token_ids[-1] == 0
-
-
 @pytest.mark.parametrize("k", [3, "auto"])
-def test_a_seed_gives_the_same_output_every_time(tiny_decoder, k):
-    params = SamplingParams(max_tokens=16, seed=11)
-    outputs = {tuple(tiny_decoder.generate(PROMPTS[0], params, num_draft_tokens=k).token_ids) for _ in range(3)}
-    assert len(outputs) == 1
-    other = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=16, seed=12), num_draft_tokens=k)
-    assert tuple(other.token_ids) not in outputs
-
-
-def test_a_drawn_seed_is_reported_and_repeats_the_run(tiny_decoder):
-    first = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=20))
-    again = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=20, seed=first.trace.started.seed))
-    assert again.token_ids == first.token_ids
+def test_a_drawn_seed_is_reported_and_repeats_the_run(tiny_decoder, k):
+    first = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=20), num_draft_tokens=3)
+    seed = first.trace.started.seed
+    outputs = [tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=20, seed=seed), num_draft_tokens=k) for _ in "ab"]
+    other = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=20, seed=seed ^ 1), num_draft_tokens=k)
+    assert outputs[0].token_ids == outputs[1].token_ids != other.token_ids
+    assert k == "auto" or outputs[0].token_ids == first.token_ids
 
 
 def test_the_auto_windows_costs_stand_in_the_started_event(tiny_decoder):
-    started = tiny_decoder.generate(PROMPTS[0], num_draft_tokens="auto").trace.started
-    assert started.cost_table["draft"] > 0
-    assert started.cost_table["verify"][0] == 1.0
+    without_draft = SpeculativeDecoder(ModelPair(tiny_decoder.pair.target))
+    paid, free = (one.generate(PROMPTS[0], num_draft_tokens="auto").trace.started for one in (tiny_decoder, without_draft))
+    assert free.cost_table["draft"] == 0 < paid.cost_table["draft"]
+    assert paid.cost_table["verify"][0] == 1.0
     assert tiny_decoder.generate(PROMPTS[0]).trace.started.cost_table is None
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_request_that_names_no_drafter_gets_the_pair_s_own(tiny_decoder, alone):
+    decoder = SpeculativeDecoder(ModelPair(tiny_decoder.pair.target)) if alone else tiny_decoder
+    prompt, name = [5, 6, 7, 8, 5, 6, 7], decoder.pair.default_drafter
+    found = same_as_plain(decoder, prompt, SamplingParams(max_tokens=12, temperature=0))
+    assert found.trace.started.settings["drafter"] == name
+    assert (name != "model") == alone
+    assert DRAFTERS[name].obstacle(decoder.pair) is None
+    for drafter in (None, "model", "prompt_lookup"):  # plain decoding needs none
+        plain = decoder.generate(prompt, SamplingParams(max_tokens=12, seed=3), num_draft_tokens=0, drafter=drafter)
+        assert (len(plain.token_ids), plain.metrics.num_draft_tokens) == (12, 0)
+    if alone:
+        with pytest.raises(ValueError, match="no draft model; use 'prompt_lookup'"):
+            decoder.generate(prompt, drafter="model")
 
 
 def test_n_sequences_share_a_prompt_and_are_ranked(tiny_decoder):
@@ -239,16 +196,6 @@ def test_a_draft_with_fewer_positions_stops_drafting_but_not_decoding():
     decoder = SpeculativeDecoder(ModelPair(target, draft))
     params = SamplingParams(max_tokens=40, temperature=0)
     assert len(same_as_plain(decoder, PROMPTS[0], params).token_ids) == 40
-
-
-def test_a_stop_token_in_a_window_ends_the_output_after_it(tiny_decoder):
-    free = tiny_decoder.generate(PROMPTS[0], SamplingParams(temperature=0, max_tokens=30)).token_ids
-    stop = free[12]
-    for k in (0, 1, 8):
-        params = SamplingParams(temperature=0, max_tokens=30, stop_token_ids=[stop])
-        result = tiny_decoder.generate(PROMPTS[0], params, num_draft_tokens=k)
-        assert result.token_ids == free[: free.index(stop) + 1]
-        assert result.finish_reason == "stop"
 
 
 def test_cancelling_ends_the_run_with_its_tokens_so_far(tiny_decoder):
@@ -375,22 +322,24 @@ def plain(small_decoder: SpeculativeDecoder):
     return small_decoder.generate(PROMPT, SamplingParams(max_tokens=24, temperature=0, ignore_eos=True))
 
 
-@pytest.mark.parametrize("k", [0, 1, 4])
+@pytest.mark.parametrize("k", [0, 1, 8])
 def test_the_stop_string_or_token_that_ended_a_run_is_named(small_decoder, plain, k):
-    def ended(**params):
-        settings = SamplingParams(temperature=0, **{"max_tokens": 24, "ignore_eos": True, **params})
-        trace = small_decoder.generate(PROMPT, settings, num_draft_tokens=k).trace
-        return Trace.from_jsonl(trace.to_jsonl()).finished
-
-    stop, token = plain.text[20:24], plain.token_ids[10]
-    assert ended(stop=["never written", stop]).stop_reason == stop
-    assert ended(stop_token_ids=[token]).stop_reason == token
-    ends = small_decoder.admission.eos_token_ids
+    """A stop token in a window ends the output after it."""
+    stop, token, ends = plain.text[20:24], plain.token_ids[10], small_decoder.admission.eos_token_ids
     own = {"logit_bias": {ends[0]: 100}, "stop_token_ids": list(ends)}
-    assert ended(**own).stop_reason == ends[0]
-    assert (ended(**own, ignore_eos=False).finish_reason, ended(**own, ignore_eos=False).stop_reason) == ("stop", None)
-    for other in (ended(), ended(stop=["never written"]), ended(max_tokens=3)):
-        assert (other.finish_reason, other.stop_reason) == ("length", None)
+    for more, reason, why in (
+        ({"stop": ["never written", stop]}, "stop", stop),
+        ({"stop_token_ids": [token]}, "stop", token),
+        (own, "stop", ends[0]),
+        (own | {"ignore_eos": False}, "stop", None),
+        ({"stop": ["never written"]}, "length", None),
+        ({"max_tokens": 3}, "length", None),
+    ):
+        settings = SamplingParams(temperature=0, **{"max_tokens": 24, "ignore_eos": True, **more})
+        trace = small_decoder.generate(PROMPT, settings, num_draft_tokens=k).trace
+        finished = Trace.from_jsonl(trace.to_jsonl()).finished
+        assert (finished.finish_reason, finished.stop_reason) == (reason, why)
+        assert why != token or trace.token_ids == plain.token_ids[: plain.token_ids.index(token) + 1]
 
 
 class LateFailure(Batch):

@@ -4,7 +4,6 @@ import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, VerifyStrategy
 from naive_speculate.testing.toy_head import pair_with_head
-from tests.speculate.rows import admitted, finish
 from tests.speculate.toys import ToyModel, check_lossless, toys
 
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
@@ -60,18 +59,6 @@ def test_the_figures_say_which_would_have_been_better():
         assert all(0.2 < rate < 0.9 for rate in metrics.argmax_acceptance_per_position)
         assert (rates.sampled, rates.better) == (pytest.approx(1), "sampled")
         assert str(rates).endswith("sampled drafts are better here")
-
-
-def test_a_row_of_a_batch_drafts_as_it_does_alone(tiny_decoder):
-    params = SamplingParams(max_tokens=12, seed=7, ignore_eos=True)
-    alone = {
-        way: tiny_decoder.generate([1, 2, 3], params, draft_sampling=way, num_draft_tokens=3).token_ids
-        for way in ("sampled", "argmax")
-    }
-    batch = tiny_decoder.new_batch()
-    rows = [admitted(tiny_decoder, batch, [1, 2, 3], params, num_draft_tokens=3, draft_sampling=way) for way in alone]
-    finish(batch, rows)
-    assert [row.output_token_ids for row in rows] == list(alone.values())
 
 
 def test_where_nothing_is_drawn_there_is_no_choice(tiny_decoder):

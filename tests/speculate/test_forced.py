@@ -11,7 +11,6 @@ from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
 from naive_speculate.text import Vocabulary
-from tests.speculate.rows import same_alone
 from tests.speculate.toys import ToyModel, check_lossless
 from tests.tokenizers_of_tests import unigram
 
@@ -71,11 +70,6 @@ def test_json_keys_take_fewer_steps_and_greedy_output_is_the_same(small_decoder,
     trace = Trace(events)
     trace.save(tmp_path / "forced.jsonl")
     assert Trace.load(tmp_path / "forced.jsonl").events == events
-
-
-def test_a_batch_row_equals_the_row_alone(small_decoder):
-    params = [SamplingParams(max_tokens=16, seed=seed, guided_decoding=JSON if seed < 2 else None) for seed in range(3)]
-    same_alone(small_decoder, ["Once upon a time"] * 3, params, num_draft_tokens=4)
 
 
 def test_the_forced_text_of_a_history(toys):

@@ -3,9 +3,7 @@
 import pytest
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.speculate.draft import OWN_DRAFTERS, drafter_for
 from naive_speculate.speculate.request import GivenDraft
-from tests.speculate.rows import admitted, finish
 from tests.speculate.toys import ToyModel, check_lossless
 
 PROMPT = [1, 2]
@@ -70,17 +68,6 @@ def test_a_word_is_tokens_that_continue_the_text(small_decoder):
         assert "".join(event.text for event in trace if event.kind == "proposed") == word
 
 
-def test_rows_with_given_drafts_join_a_batch_of_others(small_decoder):
-    params = SamplingParams(max_tokens=8, temperature=0.8, seed=1)
-    options = [given(" king", 0.5), {"num_draft_tokens": 4}, given(" hippopotamus", 0.9)]
-    prompt = small_decoder.admission.encode("Once upon a time there was a")
-    alone = [small_decoder.generate(prompt, params, **option).token_ids for option in options]
-    batch = small_decoder.new_batch()
-    rows = [admitted(small_decoder, batch, prompt, params, **option) for option in options]
-    finish(batch, rows)
-    assert [row.output_token_ids for row in rows] == alone
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -116,9 +103,3 @@ def test_what_cannot_be_drafted_is_refused(pair, options, words):
 def test_a_draft_of_another_form_is_refused(draft, prob, words):
     with pytest.raises(ValueError, match=words):
         GivenDraft(draft, prob)
-
-
-def test_it_is_one_of_the_packages_own_drafters(pair):
-    assert drafter_for("given", pair) in OWN_DRAFTERS
-    with pytest.raises(ValueError, match="drafter must be one of"):
-        SpeculativeDecoder(pair).generate(PROMPT, SamplingParams(max_tokens=2), drafter="given")

@@ -7,7 +7,6 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import load_head
-from naive_speculate.serving import LocalEngine, Request
 from tests.heads import VOCAB, head_config, head_tensors, save_head
 from tests.speculate.rows import same_as_plain
 from tests.tiny import save_model, tiny_llama
@@ -58,20 +57,3 @@ def test_padding_that_no_tokenizer_uses_is_never_drafted(tmp_path, target):
     assert decoder.pair.vocab_size == 90
     result = sampled_where_greedy_is_plain(decoder)
     assert all(event.token_id < 90 for event in result.trace if event.token_id is not None)
-
-
-def test_an_engine_decodes_rows_with_and_without_a_head(tmp_path, target):
-    decoder = decoder_of(tmp_path, target, list(range(0, VOCAB, 2)))
-    engine = LocalEngine(decoder, max_rows=4)
-    params = [SamplingParams(max_tokens=10, seed=seed, ignore_eos=True) for seed in range(4)]
-    ways = ["head", "prompt_lookup", "head", "head"]
-    streams = [
-        engine.submit(Request([3 + number, 2], one, drafter=way))
-        for number, (one, way) in enumerate(zip(params, ways, strict=True))
-    ]
-    streams[3].close()
-    told = [[event for events in stream for event in events] for stream in streams[:3]]
-    for number, (one, way, events) in enumerate(zip(params, ways, told, strict=False)):
-        alone = decoder.generate([3 + number, 2], one, drafter=way)
-        assert [e.token_id for e in events if e.kind in ("accepted", "resampled", "bonus")] == alone.token_ids
-    engine.close()

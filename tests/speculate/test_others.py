@@ -94,25 +94,6 @@ def _whole(top, size):
     return probs
 
 
-def test_in_a_batch_every_row_has_what_it_has_alone(decoder):
-    strategies = ["speculative_sampling", "typical_acceptance", "block_verification", "speculative_sampling"]
-    batch = Batch(decoder.pair, decoder.admission.vocabulary)
-    rows = [
-        admitted(decoder, batch, [0, place], PARAMS, num_draft_tokens=1 + place, verify_strategy=strategy)
-        for place, strategy in enumerate(strategies)
-    ]
-    together = {row: [] for row in rows}
-    while not all(row.ended for row in rows):
-        for row, record in batch.step([row for row in rows if not row.ended]).items():
-            together[row].append((record.outcome.others, record.outcome.typical_distances))
-    for place, (row, strategy) in enumerate(zip(rows, strategies, strict=True)):
-        alone = decoder.generate([0, place], PARAMS, num_draft_tokens=1 + place, verify_strategy=strategy).trace
-        steps = [event for event in alone if event.kind == "step"]
-        assert [told[0] for told in together[row]] == [step.others for step in steps]
-        for told, step in zip(together[row], steps, strict=True):
-            assert told[1] == (step.typical_distances and pytest.approx(step.typical_distances, abs=2e-6))
-
-
 @pytest.mark.parametrize(
     "change", [{"detail": "probs"}, {"temperature": 0.0}, {"verify_strategy": "greedy_match"}, {"num_draft_tokens": 0}]
 )
@@ -121,15 +102,6 @@ def test_nothing_is_reported_without_full_detail_drafts_or_sampling(decoder, cha
     params = SamplingParams(max_tokens=12, temperature=options.pop("temperature"), seed=1)
     result = decoder.generate([0, 1], params, **options)
     assert all(event.others is None and event.typical_distances is None for event in result.trace)
-
-
-def test_the_tokens_are_the_same_whether_it_is_reported_or_not(decoder):
-    for strategy in (*SAMPLED, "typical_acceptance"):
-        full, none = (
-            decoder.generate([0, 1], PARAMS, num_draft_tokens=K, verify_strategy=strategy, detail=detail).token_ids
-            for detail in ("full", "none")
-        )
-        assert full == none
 
 
 def test_a_trace_keeps_it_and_refuses_nonsense(decoder):

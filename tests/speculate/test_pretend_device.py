@@ -95,7 +95,7 @@ def _steps_of(decoder: SpeculativeDecoder, waited: list[str], each: list[dict], 
 
 @pytest.mark.parametrize(
     ("executor", "drafter"),
-    [*(("torch", name) for name in ("model", "head", "suffix", "suffix+head", "prompt_lookup")), ("transformers", "head")],
+    [*(("torch", name) for name in ("model", "head", "suffix", "suffix+head")), ("transformers", "head")],
 )
 def test_rows_of_every_verifier_get_the_cpu_s_tokens_with_one_wait_a_step(decoders_of, monkeypatch, executor, drafter):
     decoders = decoders_of(executor)
@@ -106,14 +106,6 @@ def test_rows_of_every_verifier_get_the_cpu_s_tokens_with_one_wait_a_step(decode
     assert happened == steps_of(decoders["cpu"], MIXED, drafter=drafter)[0]
     assert list(map(len, waits)) == [1] * len(waits), waits
     assert bool(captured) == (executor == "torch")
-
-
-@pytest.mark.parametrize("options", MIXED[:2], ids=lambda options: f"{options['verify_strategy']}-{options['detail']}")
-def test_a_row_alone_too(decoders_of, options):
-    decoders = decoders_of("torch")
-    happened, waits = steps_of(decoders["cuda"], [options], drafter="head")
-    assert happened == steps_of(decoders["cpu"], [options], drafter="head")[0]
-    assert list(map(len, waits)) == [1] * len(waits), waits
 
 
 @pytest.mark.parametrize(("executor", "drafter"), [("torch", "head"), ("transformers", "model")])

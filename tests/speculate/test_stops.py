@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import cycle
 
 import pytest
 
@@ -13,7 +14,7 @@ TEXT = "The children went into the garden, where"
 OPENING = "Once upon a time there was a s"
 
 
-@pytest.mark.parametrize(("include", "k"), [(False, 0), (False, 8), (True, 1), (True, 8)])
+@pytest.mark.parametrize(("include", "k"), [(False, 8), (True, 1)])
 def test_a_stop_string_cuts_text_tokens_and_log_probabilities(small_decoder, include, k):
     free = small_decoder.generate(
         TEXT, SamplingParams(max_tokens=24, temperature=0, logprobs=0, ignore_eos=True), num_draft_tokens=0
@@ -79,8 +80,7 @@ STOPS = {
 """Stop strings by what is written without any."""
 
 
-@pytest.mark.parametrize("k", [0, 4])
-@pytest.mark.parametrize("stops_of", STOPS.values(), ids=STOPS)
+@pytest.mark.parametrize(("stops_of", "k"), zip(STOPS.values(), cycle([4, 0, 4]), strict=False), ids=STOPS)
 def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_completes_it(small_decoder, unstopped, stops_of, k):
     ended = 0
     for min_tokens, options in ((0, {"seed": 1}), (1, {"temperature": 0}), (4, {"seed": 1}), (9, {"temperature": 0})):
@@ -95,13 +95,6 @@ def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_complet
         if max(map(len, stops)) == 1:
             assert len(result.token_ids) >= min(min_tokens, len(free.token_ids))
     assert ended
-
-
-def test_min_tokens_are_given_where_a_space_would_stop(small_decoder):
-    for seed in range(4):
-        params = SamplingParams(max_tokens=10, stop=[" ", "mall hole"], min_tokens=4, seed=seed, ignore_eos=True)
-        result = small_decoder.generate(OPENING, params)
-        assert len(result.token_ids) >= 4
 
 
 def test_a_string_that_was_passed_over_does_not_end_the_text_later():

@@ -48,7 +48,7 @@ class Toy(ToyModel):
 
 def toys(name):
     target, draft = TOKENIZERS[name]
-    return ModelPair(Toy(target, 1), Toy(draft, 2), target, draft_tokenizer=draft)
+    return ModelPair(Toy(target, 1), Toy(draft, 2), target, CostTable(0.05, (1.0, 1.05)), draft)
 
 
 def llamas(name, way="torch", **options):
@@ -70,19 +70,19 @@ SAMPLED = {"plain": {}, "warped and penalised": {"temperature": 0.7, "top_p": 0.
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "strategy"),  # every pair of tokenizers, and every way to sample under every strategy
-    zip(TOKENIZERS, cycle(SAMPLED), cycle(LOSSLESS[:1] * 2 + LOSSLESS[1:] * 2), strict=False),
+    ("name", "params", "strategy", "k"),  # every pair of tokenizers, and every way to sample under every strategy
+    zip(TOKENIZERS, cycle(SAMPLED), cycle(LOSSLESS[:1] * 2 + LOSSLESS[1:] * 2), (2, 2, "auto", 2, 2), strict=False),
 )
-def test_outputs_have_exactly_the_target_s_distribution(name, params, strategy):
+def test_outputs_have_exactly_the_target_s_distribution(name, params, strategy, k):
     pair = toys(name)
     params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair), **SAMPLED[params])
-    found = check_lossless(pair, params, prompt="The fox", verify_strategy=strategy, within=1e-9)
+    found = check_lossless(pair, params, k, prompt="The fox", verify_strategy=strategy, within=1e-9)
     unknown = set(some_tokens(pair)) - pair.translation.to_draft.keys()
     assert any(unknown & set(tokens) for tokens in found)
 
 
 @pytest.mark.parametrize(
-    ("name", "strategy"), zip(TOKENIZERS, cycle([VerifyStrategy.GREEDY_MATCH, VerifyStrategy.TYPICAL_ACCEPTANCE]), strict=False)
+    ("name", "strategy"), zip([*TOKENIZERS][1:3], [VerifyStrategy.GREEDY_MATCH, VerifyStrategy.TYPICAL_ACCEPTANCE], strict=True)
 )
 def test_greedy_verifiers_have_one_output_and_typical_ones_a_distribution(name, strategy):
     pair = toys(name)
@@ -245,10 +245,3 @@ def test_events_say_what_both_have_and_which_tokens_the_draft_does_not():
         other = decoder.generate(PROMPTS[0], STEPS[0], **options).trace
         assert other.started.vocabularies is None
         assert all(event.unknown_to_draft is None for event in other)
-
-
-def test_auto_windows_are_lossless_too():
-    target, draft = TOKENIZERS["legacy, byte-level"]
-    pair = ModelPair(Toy(target, 1), Toy(draft, 2), target, CostTable(0.05, (1.0, 1.05)), draft)
-    params = SamplingParams(max_tokens=3, allowed_token_ids=some_tokens(pair))
-    check_lossless(pair, params, "auto", "x", within=1e-9)

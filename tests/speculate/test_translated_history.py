@@ -59,7 +59,7 @@ def test_a_prompt_is_encoded_as_the_draft_s_own_tokenizer_does(ours, theirs):
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(text=TEXT, cuts=st.lists(st.integers(1, 6), min_size=1, max_size=30), first=st.integers(1, 8))
 def test_the_draft_reads_the_text_of_the_target_and_what_is_said_to_stand_stands(ours, theirs, text, cuts, first):
     target, draft, translation, history = history_of(ours, theirs)
@@ -78,7 +78,7 @@ def test_the_draft_reads_the_text_of_the_target_and_what_is_said_to_stand_stands
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_any_tokens_at_all_can_be_followed(ours, theirs, data):
     target, draft, _, history = history_of(ours, theirs)

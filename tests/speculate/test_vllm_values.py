@@ -15,15 +15,15 @@ PROMPTS = [[5, 9, 13], [2, 4], [7, 8, 9, 10, 11, 12]]
 
 @pytest.fixture(scope="module")
 def short_decoder() -> SpeculativeDecoder:
-    """Of a pair with 24 positions."""
-    return SpeculativeDecoder(ModelPair(*(TransformersLanguageModel(tiny_llama(n, seed=3, positions=24)) for n in (2, 1))))
+    """Of a pair with 16 positions."""
+    return SpeculativeDecoder(ModelPair(*(TransformersLanguageModel(tiny_llama(n, seed=3, positions=16)) for n in (2, 1))))
 
 
 @pytest.mark.parametrize("k", [0, "auto"])
 def test_without_max_tokens_a_run_goes_on_to_the_models_last_position(short_decoder, k):
     params = SamplingParams(max_tokens=None, seed=1)
     for prompt, result in zip(PROMPTS, same_alone(short_decoder, PROMPTS, params, num_draft_tokens=k), strict=True):
-        assert len(prompt) + len(result.token_ids) == 24
+        assert len(prompt) + len(result.token_ids) == 16
         assert result.finish_reason == "length"
         assert result.trace.started.settings["max_tokens"] is None
 

@@ -12,7 +12,6 @@ from transformers import PreTrainedTokenizerFast
 from benchmarks.classroom import read_prompts
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
 from naive_speculate.sampling.words import WordList, classroom_words
-from tests.speculate.rows import same_alone
 from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
 
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
@@ -88,11 +87,6 @@ def test_no_listed_word_is_written_or_drafted(small_decoder, temperature, option
         for text in written(small_decoder, result.trace, prompt):
             assert COMMON.find(text) == []
     assert results[0].trace.started.settings["filter_words"] == "common"
-
-
-def test_a_row_of_a_batch_gives_what_it_gives_alone(small_decoder):
-    params = [SamplingParams(max_tokens=12, seed=n, filter_words=COMMON if n % 2 else None) for n in range(len(PROMPTS))]
-    same_alone(small_decoder, PROMPTS, params, detail="none")
 
 
 def test_a_class_may_see_what_is_written_to_provoking_prompts(small_decoder):

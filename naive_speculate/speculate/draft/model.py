@@ -121,7 +121,6 @@ class DrawnWindow:
         self.full = False
         self._rows, self._limits, self._vocab_size = rows, limits, vocab_size
         self._pipelines = [row.pipeline for row in rows]
-        self._plain = all(pipeline.plain for pipeline in self._pipelines)
         self._needs_history = any(pipeline.needs_history for pipeline in self._pipelines)
         self._histories = [row.output_token_ids if row.pipeline.needs_history else [] for row in rows]
         self._needs_probs = any(row.needs_probs for row in rows)

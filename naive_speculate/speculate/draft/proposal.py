@@ -13,7 +13,7 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
-from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
+from naive_speculate.speculate.draft.occurrences import EarlierOutputs
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 
@@ -192,17 +192,11 @@ def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: in
     return Proposal(token_ids, probs, lengths, copies, model_probs, forced)
 
 
-def check_proposal(
-    name: str, proposal: Proposal, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int, whole: bool
-) -> None:
-    """Check the proposal of a drafter of this name for rows within limits; with `whole` its numbers too, which waits for the
-    device. Raises `ValueError`, naming the drafter and what is wrong."""
+def check_proposal(proposal: Proposal, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int) -> None:
+    """Check the proposal of a registered drafter for its rows, within limits; this waits for the device. Raises `ValueError`,
+    naming the drafter and what is wrong."""
+    name, batch_size, k = rows[0].drafter, len(rows), proposal.token_ids.shape[-1]
     token_ids, probs, lengths, copied_from = proposal[:4]
-    if probs is None and any(length > 0 and not row.greedy for length, row in zip(lengths, rows, strict=False)):
-        raise ValueError(f"drafter {name!r} proposed with probs=None, which only greedy decoding can do without")
-    if not whole:
-        return
-    batch_size, k = len(rows), token_ids.shape[-1]
     _expect(name, "token_ids", token_ids, (batch_size, k), token_ids.dtype == torch.int64, "int64")
     if len(lengths) != batch_size or not all(0 <= n <= min(k, limit) for n, limit in zip(lengths, limits, strict=True)):
         raise ValueError(f"drafter {name!r} proposed lengths {lengths!r:.80} of k={k} within the limits {limits!r:.80}")
@@ -212,6 +206,8 @@ def check_proposal(
     if copied_from is not None and not _within(copied_from, lengths, rows):
         raise ValueError(f"drafter {name!r} proposed copied_from {copied_from!r:.80}, which is not in the rows' texts")
     if probs is None:
+        if any(length > 0 and not row.greedy for length, row in zip(lengths, rows, strict=True)):
+            raise ValueError(f"drafter {name!r} proposed with probs=None, which only greedy decoding can do without")
         return
     _expect(name, "probs", probs, (batch_size, k, vocab_size), probs.is_floating_point(), "floating point")
     for row, length in enumerate(lengths):
