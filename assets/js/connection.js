@@ -4,7 +4,7 @@
 // Gradio's calls use `fetch`. A broken stream of results is ended properly here, so its call fails. The run on the stage continues on
 // the server, and the stage requests the rest (see stage.js).
 
-import { button, hold, make } from "./dom.js";
+import { button, make } from "./dom.js";
 
 const SOONEST_MS = 2000, LATEST_MS = 30000; // between requests to a silent server; the interval doubles each time
 const LATER_MS = 50;
@@ -27,8 +27,7 @@ let leaving = false;
 
 export function mount() {
   if (box || !window.gradio_config) return; // a run saved as a file has no server
-  box = hold("div", "ns-connection", status = make("span"), offer = make("span"));
-  box.setAttribute("role", "status");
+  box = make("div", { class: "ns-connection", role: "status" }, status = make("span"), offer = make("span"));
   document.body.append(box);
   window.fetch = fetchOrWait;
   window.addEventListener("offline", () => lost());
@@ -63,10 +62,11 @@ export function say(text, name, act) {
   if (name) offer.append(button("", name, () => { say(""); act(); }));
 }
 
-// The server's answer; undefined without a connection.
+// The server's answer, of which text is JSON; undefined without a connection, null if it is empty.
 export async function answerTo(ask) {
   try {
-    return await ask();
+    const answer = await ask();
+    return typeof answer === "string" ? JSON.parse(answer || "null") : answer;
   } catch {
     return undefined;
   }

@@ -1,7 +1,7 @@
 // The inspector's chart: the most probable tokens of draft, target and residual, as a table with bars. It changes with every
 // inspected token, for which Plotly is too slow.
 
-import { hold, make } from "./dom.js";
+import { make } from "./dom.js";
 import { number } from "./format.js";
 import { Tip } from "./tip.js";
 
@@ -17,8 +17,8 @@ export class Distributions {
     this.tip.hide();
     this.table.setAttribute("aria-label", this.title.textContent);
     for (const name of ["pointerover", "click"]) this.table.addEventListener(name, ({ target }) => this.point(target.closest("tbody tr")));
-    for (const [name, on] of [["pointerout", this.table], ["pointerdown", document], ["scroll", document]]) {
-      on.addEventListener(name, () => this.tip.hide(), { capture: true, passive: true });
+    for (const name of ["pointerout", "pointerdown", "scroll"]) {
+      document.addEventListener(name, () => this.tip.hide(), { capture: true, passive: true });
     }
   }
 
@@ -31,21 +31,20 @@ export class Distributions {
     this.tip.hide();
     this.takeaway.textContent = shown.takeaway;
     this.table.hidden = !shown.tokens.length;
-    const heads = shown.series.map((series) => part("th", "columnheader", bar(series), series));
-    for (const head of heads) head.className = "ns-odds-key";
-    const foot = part("tfoot", "rowgroup", row(hold("td", "", ...TICKS.map((tick) => make("span", "", tick)))));
-    foot.setAttribute("aria-hidden", "true");
+    const heads = shown.series.map((series) => make("th", { class: "ns-odds-key", role: "columnheader" }, bar(series), series));
+    const ticks = TICKS.map((tick) => make("span", "", tick));
     this.table.replaceChildren(
       part("thead", "rowgroup", row(part("th", "columnheader", make("span", "ns-said", "token")), ...heads)),
-      part("tbody", "rowgroup", ...this.rows.map((token) => this.token(token))), foot,
+      part("tbody", "rowgroup", ...this.rows.map((token) => this.token(token))),
+      make("tfoot", { role: "rowgroup", "aria-hidden": true }, row(make("td", "", ...ticks))),
     );
   }
 
   token({ text, chosen, probs }) {
-    return row(part("th", "rowheader", make(chosen ? "b" : probs === this.shown.rest ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`)), ...probs.map((prob, n) => {
+    const name = make(chosen ? "b" : probs === this.shown.rest ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`);
+    return row(part("th", "rowheader", name), ...probs.map((prob, n) => {
       if (prob !== null) return part("td", "cell", bar(this.shown.series[n], prob), make("span", "", briefly(prob)));
-      const none = make("span", "ns-odds-none", "–");
-      none.setAttribute("aria-hidden", "true");
+      const none = make("span", { class: "ns-odds-none", "aria-hidden": true }, "–");
       return part("td", "cell", none, make("span", "ns-said", "not recorded"));
     }));
   }
@@ -60,18 +59,13 @@ export class Distributions {
 }
 
 // With an explicit role: a table with another layout loses its own.
-function part(tag, role, ...children) {
-  const made = hold(tag, "", ...children);
-  made.setAttribute("role", role);
-  return made;
-}
+const part = (tag, role, ...contents) => make(tag, { role }, ...contents);
 
 const row = (...cells) => part("tr", "row", ...cells);
 
 // Without a probability: a sample for the legend.
 function bar(series, prob) {
-  const made = make("i", "ns-odds-bar");
-  made.dataset.series = series;
+  const made = make("i", { class: "ns-odds-bar", "data-series": series });
   if (prob !== undefined) made.style.setProperty("--prob", Math.min(1, Math.max(0, prob)));
   return made;
 }

@@ -1,7 +1,7 @@
 // A run's exact α and its observed deviation, from a summary (see summary.js); the formulas are those of
 // naive_speculate/events/expected.py. Each judged position is accepted with probability Σ min(p, q).
 
-import { two } from "./format.js";
+import { mean, sum, two } from "./format.js";
 
 // Null if nothing was judged, or the run's events lack the numbers.
 export function luckOf({ sums, started }) {
@@ -16,9 +16,6 @@ export function luckOf({ sums, started }) {
   return { ...found, sentence: sentenceOf(found, sums.variance), note: noteOf(found) };
 }
 
-const sum = (values) => values.reduce((total, value) => total + value, 0);
-const mean = (values) => sum(values) / values.length;
-
 // The steps' values of this name, by position in the window.
 function byPlace(rounds, name) {
   const places = [];
@@ -27,8 +24,8 @@ function byPlace(rounds, name) {
 }
 
 // The same at each position of the window: mean α over the steps that reached it, and the standard deviation of the observed rate.
-export const luckByPlace = (rounds) => byPlace(rounds, "alphas").map((alphas, n) => ({
-  place: n + 1, alpha: mean(alphas), deviation: Math.sqrt(sum(alphas.map((alpha) => alpha * (1 - alpha)))) / alphas.length, count: alphas.length,
+export const luckByPlace = (rounds) => byPlace(rounds, "alphas").map((alphas) => ({
+  alpha: mean(alphas), deviation: Math.sqrt(sum(alphas.map((alpha) => alpha * (1 - alpha)))) / alphas.length, count: alphas.length,
 }));
 
 // Whether a run's draft tokens, drawn or the most probable ones, would be accepted more often the other way, by position; null if

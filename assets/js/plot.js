@@ -3,7 +3,7 @@
 // layout is in the template.
 
 import { missed } from "./connection.js";
-import { inLanguage, write } from "./dom.js";
+import { inLanguage, lecturing, make, write } from "./dom.js";
 import { offerPicture } from "./downloads.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
@@ -13,15 +13,13 @@ const NEAR = "300px";      // charts are drawn this far outside the screen
 const REST = 9;            // after drawing, a chart rests so many times as long
 const LOOK_MS = 50;        // between checks whether a chart is due
 const IDLE_MS = 1000;      // draw after this time even if the page is never idle
-const plots = new Map();   // by container: figure, title, drawn width, whether it is stale, and until when it rests
+const plots = new Map();   // by container: figure, title, drawn width, whether it is near and stale, and until when it rests
 const waiting = new Set(); // containers to draw
-const colors = new Map();  // the theme's colours by name
 const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
 const whenIdle = (act) => idle(act, { timeout: IDLE_MS });
 const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url);
 const EXTRA = "<extra></extra>"; // the end of a hover text without the trace's name
 const LECTURE = { type: 18, taller: 1.1, legend: 16 }; // in pixels, but for the height's factor
-const lecturing = () => document.body.classList.contains("ns-lecture");
 let busy = false, loading = null;
 
 export function plot(place, figure) {
@@ -64,9 +62,8 @@ function enqueue(...places) {
 // Plotly's one-time work.
 function loadPlotly() {
   loading ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = plotlyFile();
-    script.onload = () => whenIdle(() => window.Plotly.newPlot(document.createElement("div"), []).then(resolve, reject));
+    const script = make("script", { src: plotlyFile() });
+    script.onload = () => whenIdle(() => window.Plotly.newPlot(make("div"), []).then(resolve, reject));
     script.onerror = () => {
       loading = null;
       script.remove();
@@ -103,8 +100,8 @@ function draw(place) {
   state.stale = false;
   place.classList.remove("ns-late");
   const began = performance.now();
-  const { data, layout } = colored(state.figure);
-  const template = colored(TEMPLATE);
+  const { data, layout } = themed(state.figure);
+  const template = themed(TEMPLATE);
   const larger = lecturing() && {
     height: Math.round((layout.height ?? template.layout.height) * LECTURE.taller),
     ...(layout.margin && { margin: { ...layout.margin, t: layout.margin.t + LECTURE.legend } }),
@@ -134,12 +131,10 @@ function mapped(value, text, number = (size) => size, ...path) {
 const translated = (figure) => mapped(figure, (text) => text.split(EXTRA).map(inLanguage).join(EXTRA));
 
 // A figure with the theme's colours, and in lecture mode with larger type.
-const colored = (figure) => mapped(figure, (text) => COLOR.test(text) ? color(COLOR.exec(text)[1]) : text,
-  (size, name, outer = "") => name === "size" && /font$/.test(outer) && lecturing() ? Math.max(size, LECTURE.type) : size);
-
-function color(name) {
-  if (!colors.has(name)) colors.set(name, getComputedStyle(document.body).getPropertyValue(name));
-  return colors.get(name);
+function themed(figure) {
+  const theme = getComputedStyle(document.body);
+  return mapped(figure, (text) => text.replace(COLOR, (_, name) => theme.getPropertyValue(name)),
+    (size, name, outer = "") => name === "size" && /font$/.test(outer) && lecturing() ? Math.max(size, LECTURE.type) : size);
 }
 
 const widths = new ResizeObserver((entries) => {
@@ -153,10 +148,7 @@ const nearness = new IntersectionObserver((entries) => {
     else if (state.stale) enqueue(target);
   }
 }, { rootMargin: NEAR });
-new MutationObserver(() => {
-  colors.clear();
-  enqueue(...plots.keys());
-}).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+new MutationObserver(() => enqueue(...plots.keys())).observe(document.body, { attributeFilter: ["class"] });
 
 const AXIS = {
   gridcolor: "var(--ns-rule)", linecolor: "var(--ns-rule)", zeroline: false, ticks: "", automargin: true, fixedrange: true,

@@ -2,7 +2,7 @@
 // drafts; once both are known they are replayed together, at true speed or slower, and the result appears between them.
 
 import { explain } from "./differ.js";
-import { finder, make, write } from "./dom.js";
+import { finder, make, still, write } from "./dom.js";
 import { count } from "./format.js";
 import { Player } from "./player.js";
 import { OUTPUT } from "./tokens.js";
@@ -33,15 +33,12 @@ class Race {
     this.root = root;
     this.find = finder(root);
     this.now = 0;
-    [this.plain, this.drafts] = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`), () => this.now));
+    this.lanes = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`), () => this.now));
+    [this.plain, this.drafts] = this.lanes;
     this.again = this.find(".ns-again");
     this.parted = this.find(".ns-parted");
     this.parted.addEventListener("click", () => this.explain());
     this.again.addEventListener("click", () => { if (this.replaying) this.end(); else this.replay(); });
-  }
-
-  get lanes() {
-    return [this.plain, this.drafts];
   }
 
   take(run) {
@@ -69,7 +66,7 @@ class Race {
     const pace = this.plain.seconds / Math.max(1, this.plain.tokens);
     this.speed = pace < FAST_SECONDS ? pace / SHOWN_SECONDS : 1;
     for (const lane of this.lanes) lane.replay(this.speed);
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.end(); else this.draw(this.now);
+    if (still()) this.end(); else this.draw(this.now);
   }
 
   end() {
@@ -83,7 +80,7 @@ class Race {
     const { run } = this;
     const known = run.done && run.compared;
     // The bars end at the longer text, which is not known before.
-    const whole = known ? Math.max(...this.lanes.map(({ tokens }) => tokens)) : run.done ? Math.max(this.drafts.tokens, this.plain.tokens) : run.settings.max_tokens;
+    const whole = run.done ? Math.max(this.drafts.tokens, this.plain.tokens) : run.settings.max_tokens;
     this.root.style.setProperty("--tokens", Math.max(1, whole || this.drafts.tokens));
     for (const lane of this.lanes) lane.draw();
     const moving = this.lanes.some(({ player }) => player.playing);
@@ -222,9 +219,7 @@ class Lane {
         this.text.append((event.text || "").replaceAll("\n", " "));
         this.ofPass += 1;
       } else if (event.kind === "step") {
-        const pass = make("i");
-        pass.style.setProperty("--n", this.ofPass);
-        this.track.append(pass);
+        this.track.append(make("i", { style: `--n: ${this.ofPass}` }));
         this.passes += 1;
         this.ofPass = 0;
       }

@@ -21,9 +21,8 @@ export function mount({ element, server, trigger }) {
     said.textContent = body.firstElementChild.textContent; // the line that screen readers announce
     body.firstElementChild.remove();
   };
-  const opener = button("", "Other strategies", open);
-  opener.title = "What other strategies would have accepted of the same draft tokens";
-  opener.setAttribute("aria-haspopup", "dialog");
+  const title = "What other strategies would have accepted of the same draft tokens";
+  const opener = button({ title, "aria-haspopup": "dialog" }, "Other strategies", open);
   dialog.addEventListener("change", ({ target }) => body.classList.toggle("ns-only-parting", target.checked));
   const offer = () => {
     const tools = document.querySelector("#chart-lengths + .ns-pictures");

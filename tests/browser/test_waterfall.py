@@ -11,7 +11,7 @@ from naive_speculate.theory import best_k, break_even_alpha, breakdown, expected
 from tests.browser.steps import another_run, as_soon_as, ended, link, linked, run, see_chart, shown_run, start, trace
 from tests.browser.test_charts import MEASURED
 from tests.ui.drawn import drawn
-from ui.charts.waterfall import ALPHA, PRESETS
+from ui.charts.waterfall import ALPHA, PRESETS, values
 
 PROMPT = "Once upon a time there was a fox who"
 SPEEDUP = "#stats .ns-tiles > div:nth-child(4)"
@@ -29,7 +29,6 @@ COMPUTE = """async ([presets, speedup, moves]) => {
             expectedTokens(alpha, k), Object.values(breakdown(2.5, k, c, check)), breakEven(k, c, check)]))),
         asked: [all.here, all.laptop].map(question),
         mean: [4, 4.5, 5].map((k) => expectedTokens(0.75, k)),
-        checks: [1, 5, 16].map((k) => all.laptop.checks(k)),
     };
 }"""
 
@@ -37,11 +36,7 @@ COMPUTE = """async ([presets, speedup, moves]) => {
 @pytest.fixture(scope="module")
 def computed(scripts: Page):
     """What the scripts make of the presets, of a measured run, and of a laptop whose sliders were moved."""
-    presets = {
-        preset.key: {"alpha": ALPHA, "k": preset.k, "draftCost": preset.draft_cost, "computeShare": preset.compute_share}
-        for preset in PRESETS
-    }
-    return scripts.evaluate(COMPUTE, [presets, asdict(MEASURED), [["k", 8], ["alpha", 0.5], ["draftCost", 0.3]]])
+    return scripts.evaluate(COMPUTE, [values(), asdict(MEASURED), [["k", 8], ["alpha", 0.5], ["draftCost", 0.3]]])
 
 
 def test_the_browser_computes_what_the_library_does(computed):
@@ -50,8 +45,6 @@ def test_the_browser_computes_what_the_library_does(computed):
         assert tokens == pytest.approx(expected_tokens(alpha, k))
         assert parts == pytest.approx(list(breakdown(2.5, k, draft_cost, check)))
         assert even == pytest.approx(break_even_alpha(k, draft_cost, check), abs=1e-6)
-    laptop = PRESETS[1]
-    assert computed["checks"] == pytest.approx([laptop.check(k) for k in (1, 5, 16)])
 
 
 def test_a_measured_run_s_bars_lead_from_tokens_to_its_speedup_and_its_tokens_and_drafts_are_called_as_they_are(computed):
