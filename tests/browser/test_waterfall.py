@@ -8,7 +8,18 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from naive_speculate.theory import best_k, break_even_alpha, breakdown, expected_tokens
-from tests.browser.steps import another_run, as_soon_as, ended, link, linked, run, see_chart, shown_run, start, trace
+from tests.browser.steps import (
+    as_soon_as,
+    ended,
+    link,
+    linked,
+    open_trace,
+    run,
+    see_chart,
+    shown_run,
+    start,
+    trace,
+)
 from tests.browser.test_charts import MEASURED
 from tests.ui.drawn import drawn
 from ui.charts.waterfall import ALPHA, PRESETS, values
@@ -83,7 +94,7 @@ def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_ask
     page = open_page(link(prompt=PROMPT, max_tokens=32, temperature=0, ignore_eos=True), url=measuring.url)
     linked(page, PROMPT)
     run(page, PROMPT, k=3)
-    figure, shown = page.locator(f"{SPEEDUP} b"), shown_run(page)
+    figure = page.locator(f"{SPEEDUP} b")
     expect(figure).to_have_text(re.compile(FIGURE))
     expect(page.locator(".ns-result")).to_contain_text(re.compile(r"target passes instead of 32 · same text"))
     texts = page.locator(".ns-lane-text").all_text_contents()
@@ -95,10 +106,7 @@ def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_ask
     assert found.machine
     see_chart(page, "chart-speedup")
     expect(page.locator("#chart-speedup")).to_contain_text("this run, measured")
-    saved.save(tmp_path / "kept.jsonl")
-    page.locator(".ns-file").set_input_files(tmp_path / "kept.jsonl")
-    another_run(page, shown)
-    ended(page)
+    open_trace(page, saved, tmp_path / "kept.jsonl")
     expect(figure).to_have_text(f"{found.value:.2f}× ({found.low:.2f} to {found.high:.2f})")
 
     run(page, PROMPT, k=0)  # plain decoding is compared with itself
@@ -108,7 +116,7 @@ def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_ask
     assert found.low <= found.value <= found.high
 
     as_soon_as(page, f"stage.dataset.run !== '{shown_run(page)}'", "document.querySelector('#stop').click()")
-    another_run(page, start(page, PROMPT, max_tokens=900, k=4))
+    start(page, PROMPT, max_tokens=900, k=4)
     ended(page)
     expect(page.locator(SPEEDUP)).to_contain_text("The run was stopped.")
     expect(figure).to_have_text("–")
