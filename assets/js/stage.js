@@ -213,7 +213,8 @@ class Stage {
     const started = performance.now();
     const target = player.aim();
     while (player.cursor !== target && performance.now() - started < FRAME_MS) {
-      if (player.cursor < target) this.show(player.cursor++); else this.unshow(--player.cursor);
+      const on = player.cursor < target;
+      this.turn(on ? player.cursor++ : --player.cursor, on);
     }
     if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
     this.controls.draw(this.run.live);
@@ -247,53 +248,42 @@ class Stage {
     return { ...this.sums.at(events, this.player.round(events)), live: this.run.live, speedup, unmeasured: this.unmeasured };
   }
 
-  show(n) {
+  // Shows what event number n changes, or takes it back.
+  turn(n, on) {
     const event = this.player.events[n];
-    if (event.kind === "started") {
-      if (!this.shown[n]) this.drafter.begin(event, this.flow.prompt(event)), (this.shown[n] = {});
-      this.settings = event.settings || {};
-      this.controls.name(this.settings);
-    } else if (event.kind === "step") {
-      this.rounds.finish(event);
-    } else if (TOKEN.has(event.kind)) {
-      this.showToken(n, event);
+    const { flow, rounds, shown } = this;
+    if (event.kind === "started") this.start(event, n);
+    if (event.kind === "step" && on) rounds.finish(event);
+    if (event.kind === "step" && !on) rounds.row(event.step).node.classList.remove("ns-done");
+    if (!TOKEN.has(event.kind)) return;
+    const token = shown[n] ??= this.tokenOf(event, n);
+    if (token.judged === n) {
+      paint(token, on ? event : this.player.events[token.born]);
+    } else {
+      token.flow.hidden = token.chip.hidden = !on;
+      rounds.count(event, on ? 1 : -1);
     }
+    if (on && OUTPUT.has(event.kind)) flow.split(token.flow), this.drafter.addOutput(event, token);
   }
 
-  showToken(n, event) {
-    const { flow, rounds, shown, waiting } = this;
+  start(event, n) {
+    if (!this.shown[n]) this.drafter.begin(event, this.flow.prompt(event));
+    this.shown[n] = {};
+    this.settings = event.settings || {};
+    this.controls.name(this.settings);
+  }
+
+  // The judged draft token, or a new one.
+  tokenOf(event, n) {
+    const { flow, rounds, waiting } = this;
     const key = `${event.step}:${event.index}`;
     const drafted = VERDICT.has(event.kind) ? waiting.get(key) : undefined;
-    if (drafted && (drafted.judged === null || drafted.judged === n)) {
-      drafted.judged = n;
-      shown[n] = drafted;
-      paint(drafted, event);
-    } else if (shown[n]) {
-      shown[n].flow.hidden = shown[n].chip.hidden = false;
-      rounds.count(event, 1);
-    } else {
-      const token = { flow: flow.add(event), chip: rounds.add(event), born: n, judged: null };
-      token.flow.token = token.chip.token = token;
-      if (!flow.box.querySelector("[tabindex='0']")) token.flow.tabIndex = token.chip.tabIndex = 0;
-      if (event.kind === "proposed") waiting.set(key, token);
-      shown[n] = token;
-      rounds.count(event, 1);
-    }
-    if (OUTPUT.has(event.kind)) flow.split(shown[n].flow), this.drafter.addOutput(event, shown[n]);
-  }
-
-  unshow(n) {
-    const { events } = this.player;
-    const event = events[n];
-    if (event.kind === "step") this.rounds.row(event.step).node.classList.remove("ns-done");
-    if (!TOKEN.has(event.kind)) return;
-    const token = this.shown[n];
-    if (token.judged === n) {
-      paint(token, events[token.born]);
-    } else {
-      token.flow.hidden = token.chip.hidden = true;
-      this.rounds.count(event, -1);
-    }
+    if (drafted?.judged === null) return Object.assign(drafted, { judged: n });
+    const token = { flow: flow.add(event), chip: rounds.add(event), born: n, judged: null };
+    token.flow.token = token.chip.token = token;
+    if (!flow.box.querySelector("[tabindex='0']")) token.flow.tabIndex = token.chip.tabIndex = 0;
+    if (event.kind === "proposed") waiting.set(key, token);
+    return token;
   }
 
   // The number of the latest event of a token at this point of the replay.
