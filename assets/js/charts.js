@@ -3,9 +3,8 @@
 
 import { inLanguage } from "./dom.js";
 import { count, mean, milliseconds, percent, two, whole } from "./format.js";
-import { luckByPlace, luckOf, otherWay } from "./luck.js";
 import { plot } from "./plot.js";
-import { follow, tokensPerPass } from "./summary.js";
+import { follow, luckByPlace, luckOf, otherWay, tokensPerPass } from "./summary.js";
 import { checkOf, gain, windows } from "./theory.js";
 
 const WAITING = "No step is finished yet.";

@@ -1,7 +1,7 @@
 // The visitor as the drafter: each word goes to the server with the text so far, which only this page stores.
 
 import { copyBy } from "./plain_text.js";
-import { button, finder, make } from "./dom.js";
+import { finder, make } from "./dom.js";
 import { count, mean, number } from "./format.js";
 import { Question, room } from "./room.js";
 import { expectedTokens } from "./theory.js";
@@ -22,6 +22,10 @@ class DraftYourself {
     this.find = finder(room(component));
     [this.start, this.game, this.form, this.status, this.rows, this.end] =
       [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-room-status", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
+    [this.verdict, this.die, this.next] = ["", " .ns-die", " button"].map((part) => this.find(`.ns-your-verdict${part}`));
+    this.row = this.rows.firstElementChild; // empty, to be copied
+    this.row.hidden = false;
+    this.next.addEventListener("click", () => this.take(this.against));
     this.asked = 0; // the number of questions
     this.question = new Question(this.form.querySelector("button"), this.status, () => { this.waiting = null; });
     this.most = Number(this.find(".ns-yourself").dataset.words);
@@ -61,7 +65,7 @@ class DraftYourself {
     this.seed = link?.seed ?? Math.floor(Math.random() * 2 ** 31);
     this.other = link?.alpha ?? null;
     [this.text, this.tokens, this.words] = [this.beginning, [], []];
-    this.start.hidden = this.end.hidden = this.find(".ns-your-words").hidden = this.find(".ns-your-verdict").hidden = true;
+    this.start.hidden = this.end.hidden = this.find(".ns-your-words").hidden = this.verdict.hidden = true;
     this.game.hidden = this.form.hidden = false;
     this.rows.replaceChildren();
     this.tell();
@@ -106,14 +110,21 @@ class DraftYourself {
 
   // The draw went against the visitor's word: they read that before they see another one.
   announce(word) {
-    const { sure, word: yours } = word;
-    const said = `The draw went against your word “${yours}”, which had a ${sure}% chance. ` +
-      "So it is not drafted: the draft model draws another word.";
-    const next = button("ns-room-go", "Show its word", () => this.take(word));
-    this.question.end("");
+    this.against = word;
     this.form.hidden = true;
-    this.judge(make("p", "", said), next);
-    next.focus();
+    this.question.end("");
+    this.judge(`The draw went against your word “${word.word}”, which had a ${word.sure}% chance. ` +
+      "So it is not drafted: the draft model draws another word.");
+    this.next.focus();
+  }
+
+  // The verdict's words. Without a judgement, a button continues; with one, its `odds` are drawn.
+  judge(said, judged = "", odds = null) {
+    [this.verdict.children[0].textContent, this.verdict.children[1].textContent] = [said, judged];
+    this.verdict.hidden = false;
+    this.next.hidden = Boolean(odds);
+    this.die.hidden = !odds;
+    if (odds) drawDie(this.die, odds);
   }
 
   take(word) {
@@ -130,33 +141,11 @@ class DraftYourself {
 
   show(word) {
     const story = this.find(".ns-your-text");
-    story.append(...[...word.drafts, word.next].map((event) => this.token(event)));
+    for (const { kind, text } of [...word.drafts, word.next]) {
+      const looks = { class: "ns-token", "data-kind": kind, "data-step": this.words.length };
+      story.append(make(kind === "rejected" ? "del" : "span", looks, text));
+    }
     story.scrollTop = story.scrollHeight;
-    this.verdict(word);
-    const cells = {
-      "Sure": `${word.sure}%`,
-      "Drafted": word.drafted.trim(),
-      "Verdict": word.drafts.map((draft) => `${named(draft)} ${draft.kind}`).join(", "),
-      "Your α": shown(word.alpha),
-      "Draft’s α": shown(word.draft_alpha),
-    };
-    const rest = Object.entries(cells).map(([name, cell]) => make("td", { "data-name": name }, cell));
-    this.rows.append(make("tr", "", make("th", { scope: "row", "data-name": "Your word" }, word.word), ...rest));
-    this.find(".ns-your-words").hidden = false;
-  }
-
-  token({ kind, text }) {
-    return make(kind === "rejected" ? "del" : "span", { class: "ns-token", "data-kind": kind, "data-step": this.words.length }, text);
-  }
-
-  judge(...contents) {
-    const place = this.find(".ns-your-verdict");
-    place.replaceChildren(...contents);
-    place.hidden = false;
-  }
-
-  // The last judged draft token, with its draw.
-  verdict(word) {
     const last = word.drafts.at(-1);
     const drafted = word.drafted.trim();
     const yours = drafted === word.word ? `Your word was used (${word.sure}% chance), or the draft model had the same: “${drafted}”.`
@@ -164,11 +153,13 @@ class DraftYourself {
     const judged = `“${named(last)}” is ${last.kind}`;
     const sum = `p/q = ${number(last.p)} ÷ ${number(last.q)}${last.p > last.q ? ", more than 1" : ` = ${number(last.keep)}`}`;
     const after = `${word.next.kind === "resampled" ? "Resampled" : "The target adds"}: “${named(word.next)}”.`;
-    this.judge(
-      make("p", "", yours),
-      make("p", "", `${judged}: ${sum}, and the draw was ${number(last.u)}. ${after}`),
-      die(last.keep, last.u),
-    );
+    this.judge(yours, `${judged}: ${sum}, and the draw was ${number(last.u)}. ${after}`, last);
+    const fate = word.drafts.map((draft) => `${named(draft)} ${draft.kind}`).join(", ");
+    const cells = [word.word, `${word.sure}%`, drafted, fate, shown(word.alpha), shown(word.draft_alpha)];
+    const row = this.row.cloneNode(true);
+    cells.forEach((cell, n) => { row.cells[n].textContent = cell; });
+    this.rows.append(row);
+    this.find(".ns-your-words").hidden = false;
   }
 
   finish() {
@@ -205,15 +196,13 @@ class DraftYourself {
 }
 
 // The inspector's bar: green up to the acceptance probability, the draw as a needle.
-function die(keep, u) {
-  const label = `Accepted with probability ${number(keep)}. The draw u was ${number(u)}.`;
-  return make(
-    "div", { class: `ns-die${u > 0.5 ? " ns-die-right" : ""}`, style: `--keep: ${keep.toFixed(4)}; --die: ${u.toFixed(4)}` },
-    make("div", { class: "ns-die-top", "aria-hidden": true }, make("span", "ns-die-u", `u = ${number(u)}`)),
-    make(
-      "div", { class: "ns-die-bar", role: "img", "aria-label": label },
-      make("i", "ns-die-keep", keep > 0.12 ? "✓ accept" : ""), make("i", "ns-die-refuse", keep < 0.88 ? "✗ reject" : ""),
-      make("b", "ns-die-needle"),
-    ),
-  );
+function drawDie(bar, { keep, u }) {
+  const part = finder(bar);
+  bar.style.setProperty("--keep", keep.toFixed(4));
+  bar.style.setProperty("--die", u.toFixed(4));
+  bar.classList.toggle("ns-die-right", u > 0.5);
+  part(".ns-die-u").textContent = `u = ${number(u)}`;
+  part(".ns-die-keep").textContent = keep > 0.12 ? "✓ accept" : "";
+  part(".ns-die-refuse").textContent = keep < 0.88 ? "✗ reject" : "";
+  part(".ns-die-bar").ariaLabel = `Accepted with probability ${number(keep)}. The draw u was ${number(u)}.`;
 }

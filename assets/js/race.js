@@ -124,8 +124,8 @@ class Race {
 // The result in large type, and what stands next to it. A lane has `tokens`, their `ids`, `seconds` and `passes`, and the first two of
 // its `first` pass.
 export function verdict({ settings, crowded }, plain, drafts, speed) {
-  const parts = [`${count(drafts.passes, "target pass", "target passes")} instead of ${drafts.tokens}`, sameness(settings, plain, drafts)];
-  if (speed < 1) parts.push(slower(speed));
+  const passes = `${count(drafts.passes, "target pass", "target passes")} instead of ${drafts.tokens}`;
+  const parts = [passes, sameness(settings, plain, drafts), ...(speed < 1 ? [slower(speed)] : [])];
   return [crowded ? "Others were decoding, so the times say little" : faster(plain, drafts), parts.join(" · ")];
 }
 
@@ -135,7 +135,8 @@ const slower = (speed) => `slowed down ${(1 / speed).toFixed(0)}×`;
 // per target pass.
 function faster(plain, drafts) {
   const same = plain.tokens === drafts.tokens;
-  const pace = ({ tokens, seconds, first }) => same ? seconds / Math.max(1, tokens) : (seconds - first?.seconds) / (tokens - first?.tokens);
+  const pace = ({ tokens, seconds, first }) =>
+    same ? seconds / Math.max(1, tokens) : (seconds - first?.seconds) / (tokens - first?.tokens);
   const times = pace(plain) / pace(drafts);
   if (!(times > 0)) return "The text is too short to be timed.";
   const most = same ? drafts.tokens / drafts.passes : (drafts.tokens - drafts.first.tokens) / (drafts.passes - 1);
@@ -147,7 +148,8 @@ function faster(plain, drafts) {
 
 function sameness(settings, plain, drafts) {
   if (settings.lossy) return "not the target's distribution";
-  if (!isGreedy(settings)) return plain.tokens === drafts.tokens ? "same distribution" : `same distribution; the target alone wrote ${count(plain.tokens, "token")}`;
+  if (!isGreedy(settings) && plain.tokens === drafts.tokens) return "same distribution";
+  if (!isGreedy(settings)) return `same distribution; the target alone wrote ${count(plain.tokens, "token")}`;
   const parts = partedAt(settings, plain, drafts);
   if (parts >= 0) return `same text up to token ${parts}`;
   return plain.tokens < drafts.tokens ? `same text up to token ${plain.tokens}, where the target alone was stopped` : "same text";
@@ -185,7 +187,7 @@ class Lane {
   }
 
   wipe() {
-    this.player.cursor = this.shown = this.ofPass = this.passes = 0;
+    this.player.cursor = this.ofPass = this.passes = 0;
     this.track.replaceChildren();
     this.text.replaceChildren();
   }
@@ -226,6 +228,6 @@ class Lane {
     }
     this.end();
     const time = player.playing ? player.clock : player.cursor ? this.seconds : 0;
-    write(this.numbers, player.length ? `${this.passes} ${this.passes === 1 ? "pass" : "passes"} · ${time.toFixed(2)} s` : "");
+    write(this.numbers, player.length ? `${count(this.passes, "pass", "passes")} · ${time.toFixed(2)} s` : "");
   }
 }

@@ -3,8 +3,7 @@
 import { make } from "./dom.js";
 import { count, percent, two, whole } from "./format.js";
 import { ending } from "./verdict_words.js";
-import { luckOf } from "./luck.js";
-import { follow, tokensPerPass } from "./summary.js";
+import { follow, luckOf, tokensPerPass } from "./summary.js";
 
 const DRAFTERS = new Map([
   ["suffix", "Suffix decoding"],

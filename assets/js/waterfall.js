@@ -2,10 +2,9 @@
 // are those of naive_speculate/theory.py (see theory.js).
 
 import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./charts.js";
-import { luckOf } from "./luck.js";
 import { plot } from "./plot.js";
 import { two } from "./format.js";
-import { follow } from "./summary.js";
+import { follow, luckOf } from "./summary.js";
 import { breakEven, breakdown, checkOf, expectedTokens, gain, windows } from "./theory.js";
 
 const UNMEASURED = "A run with drafts appears here once it is measured. Try the calculated machines meanwhile.";

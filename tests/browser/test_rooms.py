@@ -131,7 +131,7 @@ def write(page, word: str, sure: int, number: int) -> None:
     page.locator("[name=word]").fill(word)
     page.locator("[name=sure]").fill(str(sure))
     page.locator("[name=word]").press("Enter")
-    against = page.locator(".ns-your-verdict button")
+    against = page.locator(".ns-your-verdict button:visible")
     row = page.locator(f".ns-your-words tbody tr:nth-child({number + 1})")
     row.or_(against).first.wait_for()
     if against.is_visible():
