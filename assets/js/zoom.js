@@ -64,25 +64,27 @@ class Zoom {
     this.find("figcaption").textContent = end ? `gives ${count(tokens, "token")}` : "";
   }
 
-  play() {
+  async play() {
     if (wanted === null || this.played === wanted || this.root.hidden) return;
     this.played = wanted;
     if (still()) return;
-    const cards = [...this.list.children];
-    const scene = (name, ms) => [() => { this.root.dataset.scene = name; }, ms];
-    const shown = (stage, ms) => (node) => [() => { node.dataset.shown = stage; }, ms];
-    const scenes = [
-      scene("draft", MS.draft), ...cards.filter((node) => "drafted" in node.dataset).map(shown("drafted", MS.draft)),
-      scene("pass", MS.pass), ...cards.map(shown("judged", MS.verdict)),
-    ];
-    for (const node of cards) node.dataset.shown = "";
-    const next = () => {
-      const [act, ms] = scenes.shift() ?? [() => { delete this.root.dataset.scene; }, 0];
-      act();
-      if (ms) this.timer = setTimeout(next, ms);
-    };
     clearTimeout(this.timer);
-    next();
+    const pause = (ms) => new Promise((done) => { this.timer = setTimeout(done, ms); });
+    const cards = [...this.list.children];
+    const shown = async (nodes, stage, ms) => {
+      for (const node of nodes) {
+        node.dataset.shown = stage;
+        await pause(ms);
+      }
+    };
+    for (const node of cards) node.dataset.shown = "";
+    this.root.dataset.scene = "draft";
+    await pause(MS.draft);
+    await shown(cards.filter((node) => "drafted" in node.dataset), "drafted", MS.draft);
+    this.root.dataset.scene = "pass";
+    await pause(MS.pass);
+    await shown(cards, "judged", MS.verdict);
+    delete this.root.dataset.scene;
   }
 }
 

@@ -129,6 +129,8 @@ def test_lecture_mode_is_large_steps_with_the_arrows_and_plays_with_space(page):
     for name in ("Explore", "Measure batches"):
         page.get_by_role("button", name=name, exact=True).click(trial=True)
     page.get_by_role("tab", name="Run", exact=True).click()
+    page.keyboard.press("Alt+Escape")
+    assert page.evaluate(size) > small, "with another key it is the system's"
     page.keyboard.press("Escape")
     assert page.evaluate(size) == small
     page.keyboard.press("ArrowLeft")

@@ -162,6 +162,8 @@ def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands_and_sli
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     board.locator("[data-machine=laptop]").click()
+    cost = board.locator("label", has=page.locator("[data-value=draftCost]")).locator("output").text_content()
+    expect(board.locator("details li").nth(1)).to_contain_text(f"drafting a token {cost} passes")
     board.locator("[data-value=alpha]").fill("0.4")
     expect(board.locator("figcaption")).to_contain_text("slower than without drafts")
     expect(board.locator("[data-machine=laptop]")).to_have_attribute("aria-pressed", "false")

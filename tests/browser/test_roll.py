@@ -73,17 +73,6 @@ def test_luck_is_distinguished_from_skill_and_a_chosen_draft_s_die_is_in_the_rea
     expect(page.locator(".ns-chart", has=page.locator("#chart-positions"))).to_contain_text(said)
     expect(page.locator("#stats")).to_contain_text(f"Expected for this draft: {figures.alpha:.2f} ± {figures.deviation:.2f}")
     expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"α = {figures.alpha:.2f}"))
-    page.locator("#chart-speedup").scroll_into_view_if_needed()
-    expect(page.locator("#chart-speedup .main-svg").first).to_be_attached()
-    _, one, two, *_ = page.evaluate("Array.from(document.querySelector('#chart-speedup').data[0].y)")
-
-    def with_two(alpha: float) -> float:
-        """The theorem's gain with two drafts, of its gain with one."""
-        cost = (1 + alpha) / one - 1
-        return (1 + alpha + alpha**2) / (1 + 2 * cost)
-
-    assert two == pytest.approx(with_two(figures.alpha), rel=1e-6)
-    assert two != pytest.approx(with_two(figures.observed), rel=1e-6)  # so the exact one it is
     page.locator("#chart-positions").scroll_into_view_if_needed()
     expect(page.locator("#chart-positions .main-svg").first).to_be_attached()
     spread = page.evaluate("document.querySelector('#chart-positions').data.at(-1)")
