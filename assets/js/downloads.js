@@ -1,6 +1,6 @@
 // Downloads: charts as PNG and SVG, the coloured text as SVG, and files from the server.
 
-import { button, make, svg } from "./dom.js";
+import { svg } from "./dom.js";
 
 const WIDTH = 720; // minimum, for a picture's legend in one row
 const NAME = "naive-speculate";
@@ -51,17 +51,8 @@ export function drawRound(stage) {
   save(stage, `${NAME}-round-${round + 1}.svg`, "image/svg+xml", "round", round, cursor);
 }
 
-// Buttons below a Plotly chart that save it with its title and background; `drawn` gives Plotly once the chart is drawn.
-export function offerPicture(place, drawn) {
-  const offers = ["png", "svg"].map((format) => {
-    const title = `Save this chart as ${format.toUpperCase()}`;
-    const looks = { title, "aria-label": `${title}: ${place.getAttribute("aria-label")}` };
-    return button(looks, format.toUpperCase(), async () => savePicture(await drawn(), place, format));
-  });
-  place.after(make("div", "ns-pictures", ...offers));
-}
-
-function savePicture(plotly, place, format) {
+// A Plotly chart with its title and background.
+export function savePicture(plotly, place, format) {
   const { data, layout } = place;
   const caption = place.previousElementSibling; // title and takeaway
   const [name, takeaway] = [caption.firstChild.textContent, caption.lastElementChild.textContent]; // the title is text or a link

@@ -4,7 +4,7 @@
 
 import { missed } from "./connection.js";
 import { inLanguage, lecturing, make, write } from "./dom.js";
-import { offerPicture } from "./downloads.js";
+import { savePicture } from "./downloads.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
 const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
@@ -27,7 +27,6 @@ export function plot(place, figure) {
     plots.set(place, { title: place.getAttribute("aria-label"), width: 0, near: false, stale: true, until: 0 });
     widths.observe(place);
     nearness.observe(place);
-    offerPicture(place, () => drawn(place));
   }
   const state = plots.get(place);
   state.figure = translated(figure);
@@ -111,12 +110,14 @@ function draw(place) {
   state.until = ended + REST * (ended - began);
 }
 
-// Draw now, to save a picture.
-async function drawn(place) {
+document.addEventListener("click", async ({ target }) => {
+  const { picture } = target.dataset ?? {};
+  if (!picture) return;
+  const place = target.parentElement.previousElementSibling;
   await loadPlotly();
   if (waiting.delete(place) || !place.layout) draw(place);
-  return window.Plotly;
-}
+  savePicture(window.Plotly, place, picture);
+});
 
 // A copy of a figure in which each text is replaced, and each number by its path's last two names.
 function mapped(value, text, number = (size) => size, ...path) {

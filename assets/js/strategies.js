@@ -1,6 +1,6 @@
 // A dialog: what each strategy would have accepted of the run's draft tokens. A button below the chart of accepted lengths opens it.
 
-import { button, modal } from "./dom.js";
+import { modal } from "./dom.js";
 
 export function mount({ element, server, trigger }) {
   const dialog = modal(element.querySelector("dialog"));
@@ -21,12 +21,6 @@ export function mount({ element, server, trigger }) {
     said.textContent = body.firstElementChild.textContent; // the line that screen readers announce
     body.firstElementChild.remove();
   };
-  const title = "What other strategies would have accepted of the same draft tokens";
-  const opener = button({ title, "aria-haspopup": "dialog" }, "Other strategies", open);
   dialog.addEventListener("change", ({ target }) => body.classList.toggle("ns-only-parting", target.checked));
-  const offer = () => {
-    const tools = document.querySelector("#chart-lengths + .ns-pictures");
-    if (tools) tools.append(opener); else requestAnimationFrame(offer); // it appears with the chart's first figure
-  };
-  offer();
+  document.addEventListener("click", ({ target }) => { if (target.closest?.("[data-others]")) open(); });
 }
