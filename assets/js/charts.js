@@ -195,10 +195,10 @@ export function timing({ rounds, sums }) {
 
 // Speedup against k: Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192) and this run.
 //
-// The theorem needs α, from the run's events, and c, the cost of a draft token in target passes. It assumes that verifying k tokens
-// costs as much as one token: nearly true on a GPU, less so on a CPU. After the measurement (see stage.js), c, the cost of verifying
-// and the run's own point are measured; before that, c is estimated. Both curves assume independent acceptances; the run's own point
-// does not, so it need not lie on either.
+// The theorem needs α, from the run's events, and c, the cost of a draft token in target passes. It assumes that verifying k
+// tokens costs as much as one token: nearly true on a GPU, less so on a CPU. After the measurement (see stage.js), c, the cost
+// of verifying and the run's own point are measured; before that, c is estimated. Both curves assume independent acceptances;
+// the run's own point does not, so it need not lie on either.
 export function speedup({ rounds, sums, started, speedup: found }) {
   const luck = luckOf({ sums, started });
   const exact = luck && !luck.whole ? luck.alpha : null;
@@ -234,8 +234,8 @@ function curve(name, x, y, color, dash) {
   });
 }
 
-// The theorem's numbers, in target passes over one token; without a measurement, a verification pass stands for that. Null if the
-// run has no draft tokens, verdicts or times.
+// The theorem's numbers, in target passes over one token; without a measurement, a verification pass stands for that. Null if
+// the run has no draft tokens, verdicts or times.
 function costsOf(drafting, found, exact) {
   const average = (name) => mean(drafting.map((round) => round[name]));
   const draftCost = found?.draft_cost ?? average("draft") / average("drafted") / average("verify");

@@ -1,8 +1,8 @@
-// The connection to the server: when it breaks, the page says so and waits. Gradio would ask every two seconds, show an error each
-// time, and finally reload the page without its run and settings (see ui/gradio_gaps.py).
+// The connection to the server: when it breaks, the page says so and waits. Gradio would ask every two seconds, show an error
+// each time, and finally reload the page without its run and settings (see ui/gradio_gaps.py).
 //
-// Gradio's calls use `fetch`. A broken stream of results is ended properly here, so its call fails. The run on the stage continues on
-// the server, and the stage requests the rest (see stage.js).
+// Gradio's calls use `fetch`. A broken stream of results is ended properly here, so its call fails. The run on the stage
+// continues on the server, and the stage requests the rest (see stage.js).
 
 import { button, make } from "./dom.js";
 

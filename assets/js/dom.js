@@ -7,8 +7,8 @@ export const inLanguage = (text) => window.translated?.(text) ?? text;
 
 export const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
-// An element with a class, or with attributes by their names, of which those that are undefined are left out. Text from a prompt or
-// a model enters the page only through this function: as text, never as markup.
+// An element with a class, or with attributes by their names, of which those that are undefined are left out. Text from a
+// prompt or a model enters the page only through this function: as text, never as markup.
 export function make(tag, attributes, ...contents) {
   const named = typeof attributes === "string" ? { class: attributes || undefined } : attributes;
   return filled(document.createElement(tag), named, contents);

@@ -33,7 +33,8 @@ export function offerFiles(stage) {
   });
 }
 
-// A file of the run from the server; nothing if it does not answer, which the page reports. A page has the language of this one.
+// A file of the run from the server; nothing if it does not answer, which the page reports. A page has the language of this
+// one.
 async function save(stage, name, type, ...what) {
   let text = await stage.server.file([stage.run.id, ...what]);
   const speaking = document.querySelector("script[data-language]");

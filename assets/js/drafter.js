@@ -1,9 +1,10 @@
-// A run's drafter: a description, a picture of the layers that a head reads, the overlap of two vocabularies, and, if it copies, the
-// source of each copied token.
+// A run's drafter: a description, a picture of the layers that a head reads, the overlap of two vocabularies, and, if it
+// copies, the source of each copied token.
 
 import { make, svg } from "./dom.js";
 import { percent, whole } from "./format.js";
 
+const COPIED = "Choose a draft token: a bar marks the text from which its step was copied.";
 const COPYING = new Set(["suffix", "suffix+head", "prompt_lookup"]);
 const MOST_LAYERS = 512; // a loaded trace may claim what it likes
 const LIST = new Intl.ListFormat("en-GB"); // a, b and c
@@ -28,7 +29,7 @@ export class Drafter {
     const { drafter, num_draft_tokens: k } = started.settings || {};
     const [title, about] = Object.hasOwn(this.names, drafter) ? this.names[drafter] : [];
     const more = [
-      ...(COPYING.has(drafter) ? [make("p", "", "Choose a draft token: a bar marks the text from which its step was copied.")] : []),
+      ...(COPYING.has(drafter) ? [make("p", "", COPIED)] : []),
       ...(started.head_layers?.length ? layersRead(started) : []),
       ...(started.vocabularies ? [shared(started.vocabularies)] : []),
     ];
@@ -74,6 +75,7 @@ function layersRead({ head_layers: layers, target_layers: known, settings }) {
 }
 
 function shared({ shared: both, target }) {
-  return make("p", "", `Draft and target have different tokenizers: the draft knows ${percent(both / target)} of the target's ` +
-    `${whole(Number(target))} tokens. The others are marked `, make("b", "ns-unknown-key", "∉"), ".");
+  const said = `Draft and target have different tokenizers: the draft knows ${percent(both / target)} of the target's ` +
+    `${whole(Number(target))} tokens. The others are marked `;
+  return make("p", "", said, make("b", "ns-unknown-key", "∉"), ".");
 }

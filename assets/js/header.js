@@ -1,5 +1,5 @@
-// The page as a whole: dark or light; the tab and the other views that its address names; lecture mode, with large type, a fixed bar and
-// arrow keys; and a part of the page embedded in another page.
+// The page as a whole: dark or light; the tab and the other views that its address names; lecture mode, with large type, a
+// fixed bar and arrow keys; and a part of the page embedded in another page.
 
 import { lecturing, make, readdress, storage } from "./dom.js";
 import { LINKED } from "./room.js";
@@ -8,7 +8,8 @@ const THEME = "naive-speculate-theme";
 const USUAL = "run";
 const KEYS = { ArrowLeft: "back", ArrowRight: "forward", " ": "play", Home: "start", End: "end" };
 const OWN_KEYS = "input, textarea, select, [role=tab], [role=listbox], dialog[open] *, .ns-token";
-const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), :is(.ns-inspector, .ns-settings).ns-open"; // first
+// What Escape closes first.
+const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), :is(.ns-inspector, .ns-settings).ns-open";
 const query = () => new URLSearchParams(location.search);
 
 export function mount({ element, trigger }) {
@@ -16,7 +17,8 @@ export function mount({ element, trigger }) {
   tabs();
   if (query().get("embed") === "1") embed();
   // A link to a tab, lesson or room, which may not exist; once the page listens.
-  if (["lesson", "room", "tab"].some((name) => query().get(name))) setTimeout(() => trigger("linked", { query: String(query()) }));
+  const linked = String(query());
+  if (["lesson", "room", "tab"].some((name) => query().get(name))) setTimeout(() => trigger("linked", { query: linked }));
   lectures(element.querySelector(".ns-lecture-button"));
 }
 
@@ -92,5 +94,6 @@ function embed() {
   document.body.classList.add("ns-embed");
   const whole = new URL(location.href);
   whole.searchParams.delete("embed");
-  document.body.append(make("a", { class: "ns-whole", href: whole.href, target: "_blank", rel: "noopener" }, "Open the whole page"));
+  const looks = { class: "ns-whole", href: whole.href, target: "_blank", rel: "noopener" };
+  document.body.append(make("a", looks, "Open the whole page"));
 }

@@ -1,5 +1,5 @@
-// The inspector of one token. Its bar is drawn at once from the stage's events. Words, numbers and distributions are requested when
-// playback rests, and shown only if they still belong to the same token.
+// The inspector of one token. Its bar is drawn at once from the stage's events. Words, numbers and distributions are requested
+// when playback rests, and shown only if they still belong to the same token.
 
 import { answerTo } from "./connection.js";
 import { Distributions } from "./distributions.js";

@@ -1,5 +1,5 @@
-// The lessons, one step at a time. Each step shows and highlights part of a picture. A lesson is fetched when it is opened, as it was
-// recorded; a live run sends the same content with other numbers.
+// The lessons, one step at a time. Each step shows and highlights part of a picture. A lesson is fetched when it is opened, as
+// it was recorded; a live run sends the same content with other numbers.
 
 import { answerTo } from "./connection.js";
 import { button, finder, lecturing, make, onLink, readdress } from "./dom.js";
@@ -135,7 +135,8 @@ class Learn {
       const { choices, right } = steps[step].question;
       const said = this.answers.get(`${this.lesson}:${step}`);
       const before = step ? "" : "The first question. ";
-      const verdict = said === right ? `✓ Correct: “${choices[said]}”.` : `✗ You said “${choices[said]}”. In fact “${choices[right]}”.`;
+      const verdict = said === right
+        ? `✓ Correct: “${choices[said]}”.` : `✗ You said “${choices[said]}”. In fact “${choices[right]}”.`;
       return make("p", { class: "ns-answer", "data-right": said === right }, before + verdict);
     }));
     if (this.step === 1 && this.answers.has(`${this.lesson}:0`) && !given.includes(0)) {
@@ -231,7 +232,8 @@ class Learn {
   run() {
     this.going = this.lesson;
     this.state(WAITING);
-    const asked = { lesson: this.lesson, seen: this.seen.get(this.lesson) || [], prompt: this.find("#learn-prompt").value.trim() || null };
+    const prompt = this.find("#learn-prompt").value.trim() || null;
+    const asked = { lesson: this.lesson, seen: this.seen.get(this.lesson) || [], prompt };
     this.trigger(this.content.timed ? "measure" : "sample", asked);
   }
 

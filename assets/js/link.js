@@ -1,5 +1,5 @@
-// A link that restores a view: the run, its settings to repeat it, a digest of its tokens, the position of playback, and the inspected
-// token. The settings come from the server (ui/run/settings.py).
+// A link that restores a view: the run, its settings to repeat it, a digest of its tokens, the position of playback, and the
+// inspected token. The settings come from the server (ui/run/settings.py).
 
 import { copyBy } from "./plain_text.js";
 import { count } from "./format.js";

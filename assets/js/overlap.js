@@ -29,7 +29,7 @@ export function mountOverlap(root) {
     change(find(".ns-ov-p-name"), { x: at(-apart * 1.2), "text-anchor": toLeft });
     change(find(".ns-ov-token"), { d: `M${at(token)} ${BASE}V${BASE - TALL * lower(token)}` });
     change(find(".ns-ov-token-name"), { x: at(token) });
-    change(find(".ns-ov-axis-name"), { x: apart > 0 ? 0 : 400, "text-anchor": toRight }); // the end that the token's label leaves free
+    change(find(".ns-ov-axis-name"), { x: apart > 0 ? 0 : 400, "text-anchor": toRight }); // away from the token's label
     find("output").textContent = alpha.toFixed(2);
     find(".ns-ov-alpha span").textContent =
       ` → ${expectedTokens(alpha, AHEAD).toFixed(1)} tokens per target pass with ${AHEAD} draft tokens`;

@@ -1,6 +1,7 @@
-// The position of playback: `cursor` events are shown. Live, the cursor follows new events; in a replay it follows a clock; otherwise it
-// stays where the reader put it. The clock is the run's time, possibly slower, or one second per step. All events of a step have the
-// time of its end. Its start and drafting time come from the step event, and draft tokens are spread evenly over the latter.
+// The position of playback: `cursor` events are shown. Live, the cursor follows new events; in a replay it follows a clock;
+// otherwise it stays where the reader put it. The clock is the run's time, possibly slower, or one second per step. All events
+// of a step have the time of its end. Its start and drafting time come from the step event, and draft tokens are spread evenly
+// over the latter.
 
 export class Player {
   constructor(now) {

@@ -1,6 +1,6 @@
-// Draws all Plotly figures, in the theme's colours and as wide as their containers. A chart is drawn in idle time when it is on or near
-// the screen, one at a time, and using at most a tenth of the time. Figures name colours as CSS variables of the palette; their common
-// layout is in the template.
+// Draws all Plotly figures, in the theme's colours and as wide as their containers. A chart is drawn in idle time when it is on
+// or near the screen, one at a time, and using at most a tenth of the time. Figures name colours as CSS variables of the
+// palette; their common layout is in the template.
 
 import { missed } from "./connection.js";
 import { inLanguage, lecturing, make, write } from "./dom.js";
@@ -57,8 +57,8 @@ function enqueue(...places) {
   if (!busy) next();
 }
 
-// Loads Plotly, which is larger than the rest of the page. After a failure, the next call tries again. An empty figure first does
-// Plotly's one-time work.
+// Loads Plotly, which is larger than the rest of the page. After a failure, the next call tries again. An empty figure first
+// does Plotly's one-time work.
 function loadPlotly() {
   loading ??= new Promise((resolve, reject) => {
     const script = make("script", { src: plotlyFile() });

@@ -1,5 +1,6 @@
-// The race: the target alone and the target with drafts, on one clock. A live run is shown as it is decoded, then the same prompt without
-// drafts; once both are known they are replayed together, at true speed or slower, and the result appears between them.
+// The race: the target alone and the target with drafts, on one clock. A live run is shown as it is decoded, then the same
+// prompt without drafts; once both are known they are replayed together, at true speed or slower, and the result appears
+// between them.
 
 import { explain } from "./differ.js";
 import { finder, make, still, write } from "./dom.js";
@@ -16,8 +17,8 @@ const AFTER = 4;            // compared tokens after the texts part
 let view = null;
 let last = null;
 
-// The stage's run: its `events` and whether it is `done`, `live` and `crowded`; the `plain` run's rows of [time, token id, text], and whether
-// that is `compared`, which means complete; or the `reason` why there is none.
+// The stage's run: its `events` and whether it is `done`, `live` and `crowded`; the `plain` run's rows of [time, token id,
+// text], and whether that is `compared`, which means complete; or the `reason` why there is none.
 export function show(run) {
   last = run;
   view?.take(run);
@@ -121,8 +122,8 @@ class Race {
   }
 }
 
-// The result in large type, and what stands next to it. A lane has `tokens`, their `ids`, `seconds` and `passes`, and the first two of
-// its `first` pass.
+// The result in large type, and what stands next to it. A lane has `tokens`, their `ids`, `seconds` and `passes`, and the first
+// two of its `first` pass.
 export function verdict({ settings, crowded }, plain, drafts, speed) {
   const passes = `${count(drafts.passes, "target pass", "target passes")} instead of ${drafts.tokens}`;
   const parts = [passes, sameness(settings, plain, drafts), ...(speed < 1 ? [slower(speed)] : [])];
@@ -131,8 +132,8 @@ export function verdict({ settings, crowded }, plain, drafts, speed) {
 
 const slower = (speed) => `slowed down ${(1 / speed).toFixed(0)}×`;
 
-// Texts of different lengths are compared per token after the first pass, which also processes the prompt. No speedup exceeds the tokens
-// per target pass.
+// Texts of different lengths are compared per token after the first pass, which also processes the prompt. No speedup exceeds
+// the tokens per target pass.
 function faster(plain, drafts) {
   const same = plain.tokens === drafts.tokens;
   const pace = ({ tokens, seconds, first }) =>

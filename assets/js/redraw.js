@@ -1,5 +1,5 @@
-// Lets the reader move a judged draft token's draw u, and redraws its position a thousand times from the recorded numbers: a draft
-// token from q, then u, then a resampled token if rejected. The output follows p.
+// Lets the reader move a judged draft token's draw u, and redraws its position a thousand times from the recorded numbers: a
+// draft token from q, then u, then a resampled token if rejected. The output follows p.
 
 import { make, still } from "./dom.js";
 import { number, sum, two, whole } from "./format.js";
@@ -149,7 +149,8 @@ export class Redraw {
     const [[text, p, q], { drafted, kept: own }] = [this.bins[0], counts[0]];
     this.said.textContent = `${whole(rolled)} new draws at this position: ${whole(kept)} draft tokens accepted, ` +
       `${whole(rolled - kept)} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
-      `${whole(drafted)} times, and ${whole(own)} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). The output follows the target's p.`;
+      `${whole(drafted)} times, and ${whole(own)} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). ` +
+      "The output follows the target's p.";
   }
 }
 

@@ -148,8 +148,8 @@ class Stage {
     know(answer ?? { reason: NO_ANSWER, again: true });
   }
 
-  // The run without drafts is decoded as the first part of the measurement, and followed meanwhile. With the measurement's answer it is
-  // complete, unless it was interrupted.
+  // The run without drafts is decoded as the first part of the measurement, and followed meanwhile. With the measurement's
+  // answer it is complete, unless it was interrupted.
   async watchPlain(serial, answer) {
     const have = this.plain.rows.length;
     const rows = await answerTo(() => this.server.plain([this.run.id, answer ? 0 : have])) ?? [];
@@ -329,7 +329,8 @@ class Stage {
       if (closest !== undefined) return this.shown[closest];
     }
     const newest = events.findLastIndex(({ kind }, n) => n < cursor && TOKEN.has(kind));
-    const rejected = events.findLastIndex(({ kind, step }, n) => n <= newest && kind === "rejected" && step === events[newest].step);
+    const ofStep = (event, n) => n <= newest && event.step === events[newest].step;
+    const rejected = events.findLastIndex((event, n) => ofStep(event, n) && event.kind === "rejected");
     return this.shown[rejected < 0 ? newest : rejected] ?? null;
   }
 

@@ -38,7 +38,8 @@ export function numbers({ sums, rounds, started, speedup, unmeasured }) {
   const rate = sums.time > 0 ? sums.tokens / sums.time : 0;
   return [
     sums.drafted
-      ? [percent(sums.accepted / sums.drafted), `${fates(sums)}. α = ${two(sums.accepted / sums.judged)} of the ${whole(sums.judged)} judged. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
+      ? [percent(sums.accepted / sums.drafted), `${fates(sums)}. α = ${two(sums.accepted / sums.judged)} of the ` +
+        `${whole(sums.judged)} judged. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
       : ["–", rounds.length ? "nothing was drafted" : "accepted ÷ drafted"],
     [rounds.length ? tokensPerPass({ sums, rounds }).toFixed(2) : "–", `${rounds.length ? after(sums, rounds) : ""}plain decoding: 1`],
     [rate ? perSecond(rate) : "–", "this run, including prompt processing"],
@@ -78,8 +79,8 @@ export function said({ sums, rounds, started, finished, live }) {
   ];
 }
 
-// The draft tokens' verdicts, as in the legend. Tokens after the end of the text are discarded whatever their verdict; so is the
-// target's own token there.
+// The draft tokens' verdicts, as in the legend. Tokens after the end of the text are discarded whatever their verdict; so is
+// the target's own token there.
 function fates({ drafted, judged, accepted, kept, discarded, siblings }) {
   const rejected = judged - accepted + siblings; // siblings: other rejected candidates at the positions of a tree
   const [cut, own] = [accepted - kept, kept + discarded + rejected - drafted];

@@ -1,4 +1,5 @@
-// A dialog: what each strategy would have accepted of the run's draft tokens. A button below the chart of accepted lengths opens it.
+// A dialog: what each strategy would have accepted of the run's draft tokens. A button below the chart of accepted lengths
+// opens it.
 
 import { modal } from "./dom.js";
 

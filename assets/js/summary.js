@@ -1,5 +1,6 @@
-// A run's sums after each of its steps, computed while events arrive, so that the numbers at any position are ready. They are the
-// metrics of naive_speculate/events/metrics.py. The stage sends its current summary to the parts of the page that follow it.
+// A run's sums after each of its steps, computed while events arrive, so that the numbers at any position are ready. They are
+// the metrics of naive_speculate/events/metrics.py. The stage sends its current summary to the parts of the page that follow
+// it.
 
 import { mean, sum, two } from "./format.js";
 import { OUTPUT } from "./tokens.js";
@@ -46,11 +47,11 @@ export class Sums {
     const judged = accepted + (accepted < drafted);
     const all = (name) => events.filter(({ kind }) => kind === name);
     const proposed = all("proposed").slice(0, judged);
-    const probs = (name) => proposed.map((event) => event[name]).filter((prob) => prob !== undefined).map((prob) => bounded(prob, 1));
+    const probs = (name) => proposed.filter((event) => event[name] !== undefined).map((event) => bounded(event[name], 1));
     const alphas = probs("expected_accept");
     const round = {
       drafted, accepted, judged, draft, verify, seconds,
-      kept: all("accepted").length, discarded: all("discarded").length, // accepted tokens after the end of the text, among others
+      kept: all("accepted").length, discarded: all("discarded").length, // tokens after the end of the text, among others
       forced: events.filter(({ kind, forced }) => OUTPUT.has(kind) && forced).length,
       told: alphas.length, expected: sum(alphas), variance: sum(alphas.map((alpha) => alpha * (1 - alpha))), siblings: 0,
     };
@@ -87,8 +88,8 @@ export class Sums {
   }
 }
 
-// A run's exact α and its observed deviation: each judged position is accepted with probability Σ min(p, q). The formulas are those of
-// naive_speculate/events/expected.py. Null if nothing was judged, or the run's events lack the numbers.
+// A run's exact α and its observed deviation: each judged position is accepted with probability Σ min(p, q). The formulas are
+// those of naive_speculate/events/expected.py. Null if nothing was judged, or the run's events lack the numbers.
 export function luckOf({ sums, started }) {
   if (!sums.judged || sums.told !== sums.judged) return null;
   const { verify_strategy: rule, temperature } = started.settings || {};
@@ -108,13 +109,15 @@ function byPlace(rounds, name) {
   return places;
 }
 
-// The same at each position of the window: mean α over the steps that reached it, and the standard deviation of the observed rate.
+// The same at each position of the window: mean α over the steps that reached it, and the standard deviation of the observed
+// rate.
 export const luckByPlace = (rounds) => byPlace(rounds, "alphas").map((alphas) => ({
-  alpha: mean(alphas), deviation: Math.sqrt(sum(alphas.map((alpha) => alpha * (1 - alpha)))) / alphas.length, count: alphas.length,
+  alpha: mean(alphas), count: alphas.length,
+  deviation: Math.sqrt(sum(alphas.map((alpha) => alpha * (1 - alpha)))) / alphas.length,
 }));
 
-// Whether a run's draft tokens, drawn or the most probable ones, would be accepted more often the other way, by position; null if
-// unknown.
+// Whether a run's draft tokens, drawn or the most probable ones, would be accepted more often the other way, by position; null
+// if unknown.
 export function otherWay({ rounds, started }) {
   const places = byPlace(rounds, "others");
   if (!places.length) return null;

@@ -74,8 +74,8 @@ export const chipText = (event) => (event.text || event.token || "").replace(/\n
 
 export const chip = (event) => element(event, "ns-token ns-chip", chipText(event));
 
-// Updates a token's element for another of its events: its kind, and its text, whose end a stop string may have cut off. A rejected
-// token is a <del>; a discarded one is hidden from screen readers.
+// Updates a token's element for another of its events: its kind, and its text, whose end a stop string may have cut off. A
+// rejected token is a <del>; a discarded one is hidden from screen readers.
 export function repaint(node, event, text) {
   const tag = event.kind === "rejected" ? "del" : "span";
   if (node.localName !== tag) {

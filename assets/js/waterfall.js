@@ -1,5 +1,5 @@
-// The waterfall from tokens per target pass to the speedup, for the measured run on the stage or for the sliders' values. The formulas
-// are those of naive_speculate/theory.py (see theory.js).
+// The waterfall from tokens per target pass to the speedup, for the measured run on the stage or for the sliders' values. The
+// formulas are those of naive_speculate/theory.py (see theory.js).
 
 import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./charts.js";
 import { plot } from "./plot.js";
@@ -77,10 +77,11 @@ export const machinesOf = (presets) => Object.fromEntries(Object.entries(presets
 // The run's own numbers; null without draft tokens or a measurement.
 export function measuredHere({ sums, started, speedup }) {
   if (!speedup || !(speedup.draft_cost >= 0) || !sums.judged) return null;
-  const { num_draft_tokens: k, draft_cost: draftCost, verify_cost: check, tokens_per_round: tokens, value, tokens: timed } = speedup;
+  const { num_draft_tokens: k, draft_cost: draftCost, verify_cost: check } = speedup;
+  const { tokens_per_round: tokens, value: measured, tokens: timed } = speedup;
   const luck = luckOf({ sums, started });
   const alpha = luck && !luck.whole ? luck.alpha : sums.accepted / sums.judged;
-  return { alpha, k, draftCost, check, tokens, measured: value, timed, checks: null };
+  return { alpha, k, draftCost, check, tokens, measured, timed, checks: null };
 }
 
 // A state after moving a slider: calculated, not measured.

@@ -1,5 +1,5 @@
-// One step, enlarged: the draft tokens, the target pass over them, the verdicts, and the target's own token. It plays once per run, then
-// shows the step of whichever token the reader selects.
+// One step, enlarged: the draft tokens, the target pass over them, the verdicts, and the target's own token. It plays once per
+// run, then shows the step of whichever token the reader selects.
 
 import { finder, make, still } from "./dom.js";
 import { count } from "./format.js";
@@ -94,7 +94,8 @@ function branches(tree) {
   const below = [];
   for (const [n, node] of tree.entries()) {
     below[n] = make("div");
-    const branch = make("div", { class: "ns-branch", "data-kind": node.kind }, make("span", "ns-zoom-word", visible(node)), below[n]);
+    const looks = { class: "ns-branch", "data-kind": node.kind };
+    const branch = make("div", looks, make("span", "ns-zoom-word", visible(node)), below[n]);
     if (node.parent < 0) roots.push(branch); else below[node.parent]?.append(branch);
   }
   return roots;
