@@ -1,6 +1,5 @@
 // A run's sums after each of its steps, computed while events arrive, so that the numbers at any position are ready. They are
-// the metrics of naive_speculate/events/metrics.py. The stage sends its current summary to the parts of the page that follow
-// it.
+// the metrics of naive_speculate/events/metrics.py. The stage sends its current summary to its followers.
 
 import { mean, sum, two } from "./format.js";
 import { OUTPUT } from "./tokens.js";
