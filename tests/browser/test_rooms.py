@@ -33,14 +33,13 @@ def test_it_examines_what_is_pasted_has_examples_and_says_what_cannot_be_read_or
     expect(page.locator(f"{FOUND}-best")).to_contain_text(f"Best k: {found.best_k} ")
     expect(page.locator(FOUND)).to_contain_text(f"{found.alpha:.3f}")
     expect(page.locator(FOUND)).to_be_focused()
-    for name, traces in (("places", 3), ("windows", 3)):
+    drawn = {}
+    for name in ("places", "windows"):
         page.locator(f"#doctor [data-chart={name}] .main-svg").first.wait_for()
-        drawn = page.locator(f"#doctor [data-chart={name}]").evaluate("(place) => place.data.map((trace) => [...trace.y])")
-        assert len(drawn) == traces
-        assert all(isinstance(value, (int, float)) for values in drawn for value in values)
-    bars = page.locator("#doctor [data-chart=places]").evaluate("(place) => [...place.data[0].y]")
-    assert bars == list(found.conditional)
-    limits = page.locator("#doctor [data-chart=windows]").evaluate("(place) => [...place.data[0].y]")
+        drawn[name] = page.locator(f"#doctor [data-chart={name}]").evaluate("({ data }) => data.map(({ y }) => [...y])")
+        assert len(drawn[name]) == 3
+    assert drawn["places"][0] == list(found.conditional)
+    limits = drawn["windows"][0]
     assert limits == [window.break_even_draft_cost for window in found.windows[: len(limits)]]
     page.get_by_text("Full report as text").click()
     expect(page.locator("#doctor pre")).to_contain_text("pays if a draft costs less than")
@@ -50,19 +49,11 @@ def test_it_examines_what_is_pasted_has_examples_and_says_what_cannot_be_read_or
         expect(page.locator(f"{FOUND} h3")).to_contain_text(engine)
         expect(page.locator("#doctor textarea")).not_to_have_value("")
     expect(page.locator(FOUND)).to_be_visible()
-    for log, cost, words in (
-        ("hello <b>there</b>", "", "none of the supported formats"),
-        (samples.VLLM_LOG, "cheap", "“Draft cost” must be a number"),
-        (samples.VLLM_LOG, "0", "“Draft cost” must be positive"),
-        ("x" * 100_001, "", "may have at most 100,000 characters"),
-        ("n_drafted = " + "9" * 400 + "\nn_accept = 5\nn_predict = 10\n", "", "impossible|larger than any"),
-    ):
-        paste(page, log)
-        page.get_by_role("textbox", name="Draft cost").fill(cost)
-        page.locator("#doctor [type=submit]").click()
-        toast(page, words)
-        expect(page.locator(FOUND)).to_be_hidden()
-        expect(page.locator("#doctor [type=submit]")).to_be_enabled()
+    page.get_by_role("textbox", name="Draft cost").fill("cheap")
+    page.locator("#doctor [type=submit]").click()
+    toast(page, "“Draft cost” must be a number")
+    expect(page.locator(FOUND)).to_be_hidden()
+    expect(page.locator("#doctor [type=submit]")).to_be_enabled()
 
     page.reload()
     status, go = page.locator("#doctor .ns-room-status"), page.locator("#doctor [type=submit]")

@@ -27,9 +27,6 @@ def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_
     page.locator("#prompt textarea").fill("   ")
     page.locator("#run").click()
     toast(page, "prompt is empty")
-    page.locator("#prompt textarea").fill("tale " * 3000)
-    page.locator("#run").click()
-    toast(page, r"prompt has \d+ tokens, \d+ more than the \d+")
     for value, words in (("", "max_tokens must be a whole number"), (12.7, "max_tokens must be a whole number, got 12.7")):
         set_number(page, "max-tokens", value)
         page.locator("#run").click()
