@@ -66,13 +66,14 @@ def main(argv: list[str] | None = None) -> int:
     args = arguments(argv)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it at import
     # Imported here, so that --help does not load the models' libraries.
-    from ui.host.imports import quick_imports
+    from ui.gradio_gaps import quick_imports
     from ui.host.zero import import_spaces_first
 
     with quick_imports(mcp=args.mcp):
         import_spaces_first()
         from naive_speculate.infer.threads import num_threads, share_cores
-        from naive_speculate.serving.run_records import RunRecord
+        from ui.host.catalog import join_catalog, load_catalog
+        from ui.host.cluster import cluster_engines
         from ui.host.configuration import read_configuration
         from ui.host.operations import LOGGER, Counters, log_runs, with_queue
         from ui.page import build_page, open_queue
@@ -80,29 +81,26 @@ def main(argv: list[str] | None = None) -> int:
 
     if is_local(args.host or os.environ.get("GRADIO_SERVER_NAME") or "localhost"):
         share_cores()  # with the browser
-    counted: list[Counters] = []
-
-    def count(run: RunRecord) -> None:
-        for counters in counted:
-            counters.observe(run)
-
-    observers = (log_runs(prompts=args.log_prompts), count)
+    counters = Counters(lambda: with_queue(catalog.load(), page))  # read once the page is there
+    observers = (log_runs(prompts=args.log_prompts), counters.observe)
     try:
         num_threads()  # checks its environment variable now
         configuration = read_configuration(os.environ, vars(args))
-        catalog = _catalog(configuration, args, observers)
+        if args.engine == "ray":
+            catalog = join_catalog(configuration, cluster_engines(configuration, args.ray_address), observers)
+        else:
+            catalog = load_catalog(configuration, observers)
     except (ValueError, OSError) as error:
         print(f"app.py: {error}", file=sys.stderr)
         return 2
     LOGGER.setLevel(logging.INFO)
-    LOGGER.addHandler(logging.StreamHandler())
+    logging.basicConfig(format="%(message)s")  # else the MCP library does so in its way, and each line comes twice
     runs = Runs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page = build_page(catalog, runs)
     open_queue(page, configuration.queue_size)
-    counted.append(Counters(lambda: with_queue(catalog.load(), page)))
     try:
-        _serve(page, catalog, runs, counted[0], configuration, args)
+        _serve(page, catalog, runs, counters, configuration, args)
     except (KeyboardInterrupt, SystemExit):
         pass  # SIGTERM, or Ctrl-C before `block_thread`, which handles it
     except (ValueError, OSError) as error:  # the port is in use, the address is not this machine's, or a pair cannot decode
@@ -115,27 +113,16 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _catalog(configuration: Any, args: argparse.Namespace, observers: Any) -> Any:
-    """The pairs, loaded here or on a Ray cluster."""
-    from ui.host.catalog import join_catalog, load_catalog
-    from ui.host.cluster import cluster_engines
-
-    if args.engine == "ray":
-        return join_catalog(configuration, cluster_engines(configuration, args.ray_address), observers)
-    return load_catalog(configuration, observers)
-
-
 def _serve(page: Any, catalog: Any, runs: Any, counters: Any, configuration: Any, args: argparse.Namespace) -> None:
     """Serve the page, then load and warm up the pairs, and wait."""
     from naive_speculate.infer.memory import settle_memory
     from ui.host.operations import routes
-    from ui.host.origin import readable
     from ui.page import launch
     from ui.run.replay import traces
 
     launch(
         page,
-        [traces(runs), *readable(routes(counters), configuration.metrics)],
+        [traces(runs), *routes(counters, configuration.metrics)],
         configuration.hosts,
         server_name=args.host,
         server_port=args.port,
@@ -179,15 +166,14 @@ def end_in_time(seconds: float = 8.0) -> None:
     os.close(writer)
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     os.dup2(1, 2)
-    until = None
-    while until is None or time.monotonic() < until:
-        if select.select([reader], [], [], None if until is None else until - time.monotonic())[0]:
-            number = os.read(reader, 1)
-            if not number:  # it has ended
-                os._exit(0)
-            if number[0] == signal.SIGTERM and until is None:
-                until = time.monotonic() + seconds
-    os.kill(served, signal.SIGKILL)
+    number = os.read(reader, 1)  # no byte once the other process has ended
+    while number and number[0] != signal.SIGTERM:
+        number = os.read(reader, 1)
+    until = time.monotonic() + seconds
+    while number and select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
+        number = os.read(reader, 1)
+    if number:
+        os.kill(served, signal.SIGKILL)
     os._exit(0)
 
 

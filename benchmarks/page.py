@@ -245,7 +245,7 @@ def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
     catalog.warm_up()
     settle_memory()
     url = launch(page, server_port=free_port(), prevent_thread_lock=True, quiet=True)
-    engine = next(iter(catalog.pairs.values())).engine
+    engine = next(iter(catalog.pairs.values())).unobserved
     assert isinstance(engine, LocalEngine)
     return url, engine.decoder, page
 

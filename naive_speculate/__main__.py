@@ -109,21 +109,15 @@ def _params(args: argparse.Namespace) -> Any:
     from naive_speculate import SamplingParams
 
     names = {f.name for f in fields(SamplingParams)}
-    given: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS}
-    given |= {name: value for name, value in vars(args).items() if name in names}
+    given = {name: value for name, value in vars(args).items() if name in names}
     guided = {kind: getattr(args, f"guided_{kind}") for kind in ("json", "regex", "choice", "grammar")}
-    if any(value is not None for value in guided.values()):
-        given["guided_decoding"] = {kind: value for kind, value in guided.items() if value is not None}
-    return SamplingParams(**given)
+    guided = {kind: value for kind, value in guided.items() if value is not None}
+    return SamplingParams(**{"max_tokens": DEFAULT_MAX_TOKENS, "guided_decoding": guided or None} | given)
 
 
 def _generate(arguments: Sequence[str]) -> int:
     args = _parser(arguments).parse_args(arguments)
-
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    _quieten_transformers()
 
     from naive_speculate import SpeculativeDecoder, load_pair
     from naive_speculate.events import FinishReason
@@ -163,13 +157,17 @@ def _generate(arguments: Sequence[str]) -> int:
 
 def _run(command: str, arguments: list[str]) -> int:
     if command in ("differ", "prove"):
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()
-        logging.set_verbosity_error()
+        _quieten_transformers()
     if command in ("bench", "prove"):  # so that it removes its progress bar, or reports what it has
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return int(import_module(f"naive_speculate.{_COMMANDS[command][0]}.command").main(arguments))
+
+
+def _quieten_transformers() -> None:
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
 
 
 def _report(message: str) -> None:

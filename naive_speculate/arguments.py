@@ -31,17 +31,11 @@ def parsed(read: Callable[[str], T], what: str, accepts: Callable[[T], bool] = l
     return found_in
 
 
-def whole_number_or(word: str) -> Callable[[str], int | str]:
-    """The type of a whole number or this word."""
-    return parsed(lambda text: word if text.lower() == word else int(text), f"a whole number or {word}")
-
-
 whole_number = parsed(int, "a whole number")
 positive = parsed(int, "a positive whole number", lambda found: found >= 1)
 number = parsed(float, "a number")
 positive_number = parsed(float, "a positive number", lambda found: found > 0)
-numbers = parsed(lambda text: tuple(float(part) for part in text.split(",")), "a number, or several with commas between them")
-window = whole_number_or("auto")  # a number of draft tokens
+window = parsed(lambda text: "auto" if text.lower() == "auto" else int(text), "a whole number or auto")
 
 
 def windows(text: str) -> list[int | str]:

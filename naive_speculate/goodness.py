@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import rel_entr
+from scipy.stats import chi2, ncx2
 
 POWER = 0.9  # the probability of finding the smallest bias that is stated as found
 CONFIDENCE = 0.95
@@ -53,8 +56,7 @@ def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> F
     if (observed[p <= 0] > 0).any():
         return Fit(math.inf, len(p) - 1, 0.0, int(n), float(np.abs(observed / n - p).sum() / 2))
     observed, expected = (pooled(x, p * n) for x in (observed, p * n))
-    seen = observed > 0
-    statistic = 2 * float((observed[seen] * np.log(observed[seen] / expected[seen])).sum())
+    statistic = 2 * float(rel_entr(observed, expected).sum())
     degrees = len(observed) - 1
     correction = 1 + (float((n / expected).sum()) - 1) / (6 * n * degrees) if degrees else 1.0
     return fit(statistic / correction, degrees, int(n), float(np.abs(observed - expected).sum() / 2 / n))
@@ -88,18 +90,14 @@ def two_sample_test(a: Mapping[str, int], b: Mapping[str, int]) -> Fit:
     sizes, shares = table.sum(axis=1), table.sum(axis=0) / table.sum()
     table = np.array([pooled(row, shares * sizes.min()) for row in table])
     expected = sizes[:, None] * table.sum(axis=0) / sizes.sum()
-    seen = table > 0
-    statistic = 2 * float((table[seen] * np.log(table[seen] / expected[seen])).sum())
     bias = float(np.abs(table[0] / sizes[0] - table[1] / sizes[1]).sum() / 2)
-    return fit(statistic, table.shape[1] - 1, int(sizes.prod() / sizes.sum()), bias)
+    return fit(2 * float(rel_entr(table, expected).sum()), table.shape[1] - 1, int(sizes.prod() / sizes.sum()), bias)
 
 
 def fit(statistic: float, degrees: int, num_samples: int, bias: float) -> Fit:
     """The result for a statistic that is chi-square distributed if the sampler is correct."""
     if degrees < 1:
         return Fit(0.0, 0, 1.0, num_samples, 0.0)
-    from scipy.stats import chi2
-
     return Fit(statistic, degrees, float(chi2.sf(statistic, degrees)), num_samples, bias)
 
 
@@ -124,29 +122,22 @@ def smallest_bias(num_samples: int, degrees: int, error_rate: float) -> float:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """P-values adjusted for many tests (Holm 1979): those below a rate, over all tests, have that rate of false alarms."""
-    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
-    adjusted, largest = [1.0] * len(p_values), 0.0
-    for rank, index in enumerate(order):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = largest
-    return adjusted
+    p, count = np.asarray(p_values), len(p_values)
+    order = np.argsort(p)
+    adjusted = np.maximum.accumulate(p[order] * np.arange(count, 0, -1)).clip(max=1.0)
+    return list(map(float, adjusted[np.argsort(order)]))
 
 
 def _detectable(degrees: int, error_rate: float) -> float:
     """The noncentrality that a test with this rate of false alarms finds with 90% power."""
-    from scipy.stats import chi2
-
     return _noncentrality(float(chi2.isf(error_rate, degrees)), degrees, 1 - POWER)
 
 
 def _noncentrality(statistic: float, degrees: int, probability: float) -> float:
     """The noncentrality under which a statistic at most this large has this probability; 0 if there is none."""
-    from scipy.optimize import brentq
-    from scipy.stats import ncx2
 
     def excess(value: float) -> float:
         return float(ncx2.cdf(statistic, degrees, value)) - probability
 
-    if excess(1e-9) <= 0:
-        return 0.0
-    return float(brentq(excess, 1e-9, 2 * statistic + 20 * math.sqrt(statistic + degrees) + 50))
+    highest = 2 * statistic + 20 * math.sqrt(statistic + degrees) + 50
+    return float(brentq(excess, 1e-9, highest)) if excess(1e-9) > 0 else 0.0

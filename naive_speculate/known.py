@@ -14,14 +14,6 @@ _SECONDS = 5.0  # most time for the Hub to answer
 
 
 @dataclass(frozen=True)
-class Found:
-    """The location of a target's weights."""
-
-    path: Path  # a folder in the Hub's layout, or a GGUF file
-    weights: str  # a description of the weights; `{}` stands for their type
-
-
-@dataclass(frozen=True)
 class KnownPair:
     """A public target and the folder of our drafters."""
 
@@ -32,17 +24,18 @@ class KnownPair:
     file: str
     drafters: str  # name of a folder in `DRAFTERS`, with an optional `head` and `draft`
 
-    def find(self) -> Found:
-        """The target's weights: from the installed package, else the Hub's cache, else the Hub. Raises `ValueError` if they are
-        not found; names the sources."""
+    def find(self) -> tuple[Path, str]:
+        """The target's weights, a GGUF file or a folder in the Hub's layout, and what they are, with `{}` for their type: from
+        the installed package, else the Hub's cache, else the Hub. Raises `ValueError`, naming the sources, if they are in
+        none."""
         try:
             package = importlib.metadata.distribution(self.package)  # not imported, since it needs llama.cpp
             file = Path(str(package.locate_file(self.file)))
             if file.is_file():
-                return Found(file, f"{{}} weights of {self.package} {package.version}, dequantised")
+                return file, f"{{}} weights of {self.package} {package.version}, dequantised"
         except importlib.metadata.PackageNotFoundError:
             pass
-        return Found(self._from_hub(), "{} weights from the Hub")
+        return self._from_hub(), "{} weights from the Hub"
 
     def drafter(self, kind: str) -> Path | None:
         """The folder of our "head" or "draft"; None if there is none."""

@@ -110,11 +110,11 @@ def _sources(target: str | Path | None, draft: str | Path | None, head: str | Pa
     if known is None:
         return _Sources(target, draft, head)
     try:
-        found = known.find()
+        path, weights = known.find()
     except ValueError as error:
         raise ValueError(f"target={str(target)!r} {error}") from None
     ours = known.drafter("head")
-    sources = _Sources(found.path, draft or known.drafter("draft"), head or ours, name=known.target, weights=found.weights)
+    sources = _Sources(path, draft or known.drafter("draft"), head or ours, name=known.target, weights=weights)
     if draft is None and (head is None or head == ours):
         sources.measured = {"fastest_drafter": "suffix" if sources.head is None else "suffix+head"}
         if device_of(device).type == "cpu":

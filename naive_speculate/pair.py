@@ -73,8 +73,9 @@ class ModelPair:
         self.translation  # noqa: B018 - raises for too few shared tokens
         if self.head is not None:
             check_head(self.head, self.target)
-        eagle = self.head if self._head_role == "head" else None
-        present = {"model": self.draft, self._head_role: self.head, "suffix": self.target, "suffix+head": eagle}
+        role = "head" if self.head is None else self.head.role
+        eagle = self.head if role == "head" else None
+        present = {"model": self.draft, role: self.head, "suffix": self.target, "suffix+head": eagle}
         if self.fastest_drafter is not None and present.get(self.fastest_drafter) is None:
             allowed = " or ".join(map(repr, present))
             raise ValueError(f"fastest_drafter must be {allowed} and in the pair, got {self.fastest_drafter!r:.80}")
@@ -128,13 +129,13 @@ class ModelPair:
     @cached_property
     def names(self) -> dict[str, str]:
         """The models' names for display."""
-        models = {"target": self.target, "draft": self.draft, self._head_role: self.head}
-        names = {role: _name(model) for role, model in models.items() if model is not None}
+        names = {role: _name(model) for role, model in self._models.items()}
         return names | ({"mtp": names["target"]} if self.has_mtp else {})
 
     @property
-    def _head_role(self) -> str:
-        return "head" if self.head is None else self.head.role
+    def _models(self) -> dict[str, Any]:
+        head = {} if self.head is None else {self.head.role: self.head}
+        return {"target": self.target} | ({} if self.draft is None else {"draft": self.draft}) | head
 
     @property
     def default_drafter(self) -> str:
@@ -153,8 +154,7 @@ class ModelPair:
     @cached_property
     def num_parameters(self) -> dict[str, int]:
         """Number of parameters of target, draft and head, if available; the head's without embeddings."""
-        counts = {"target": self.target, "draft": self.draft, self._head_role: self.head}
-        found = {role: getattr(model, "num_parameters", None) for role, model in counts.items()}
+        found = {role: getattr(model, "num_parameters", None) for role, model in self._models.items()}
         return {role: int(count) for role, count in found.items() if count is not None}
 
     def costs(self, drafter: str) -> CostTable:

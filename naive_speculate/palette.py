@@ -62,8 +62,7 @@ PROMPT = Style("#60646a", "#a8acb3", "›", "", "prompt", "What you wrote.")
 
 DRAFT = STYLES["proposed"]
 TARGET = STYLES["bonus"]
-RESIDUAL = STYLES["resampled"]
-"""Charts draw the draft's, the target's and the residual distribution in the colour of the tokens drawn from them."""
+"""Charts draw the draft's and the target's distribution in the colour of the tokens drawn from them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.tables import Output
 
 _SHOWN = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.RESAMPLED, EventKind.BONUS)
-_COUNTED = (EventKind.STARTED, EventKind.PROPOSED, EventKind.ACCEPTED, EventKind.REJECTED, EventKind.STEP)
 _UNKNOWN = RichStyle(reverse=True)
 MAX_ALTERNATIVES = 20  # most printed alternatives of a token
 LEAST_REST = 0.0005  # least total probability of the other tokens that is printed
@@ -26,20 +25,16 @@ class TerminalView:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Output(soft_wrap=True)
-        self._logprobs: list[Mapping[int, Logprob] | None] = []
-        self._texts: list[str] = []  # of prompt and output
-        self._drafted: dict[tuple[int | None, int | None], int] = {}  # the source of each copied draft token, by step and index
-        self._sources: set[int] = set()  # of accepted ones
-        self._counted: list[Event] = []
+        self._events: list[Event] = []  # of the current run
 
     def show(self, event: Event) -> None:
         """Print an event."""
+        self._events.append(event)
         if not self.console.is_terminal:
             self._plain(event)
         elif event.kind == EventKind.STARTED:
             legend = (Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind)) for kind in _SHOWN)
             self.console.print(Text("  ").join(legend), end="\n\n")
-            self._texts = list(event.prompt_texts or [])
             if drafter := drafter_lines(event):
                 self.console.print(Text(drafter, style="dim"), end="\n\n")
             self.console.print(Text("".join(event.prompt_texts or []), style="dim"), end="")
@@ -48,17 +43,10 @@ class TerminalView:
             self.console.print(Text(_visible(event), style=token_style(event.kind) + unknown), end="")
         elif event.kind == EventKind.FINISHED:
             self._figures(event)
-            if self._sources:
-                styles = ("underline" if index in self._sources else "dim" for index in range(len(self._texts)))
-                self.console.print("\nThe sources of accepted copied tokens are underlined:")
-                self.console.print(Text.assemble(*zip(self._texts, styles, strict=True)))
-        self._note_copies(event)
-        if event.kind in _COUNTED:
-            self._counted.append(event)
-        if event.kind in OUTPUT_KINDS and event.logprobs is not None:
-            self._logprobs.append(event.logprobs)
-        elif event.kind == EventKind.FINISHED:
-            self._tables(event)
+            self._copies()
+        if event.kind == EventKind.FINISHED:
+            self._logprobs(event)
+            self._events = []
 
     def _plain(self, event: Event) -> None:
         if event.kind in OUTPUT_KINDS:
@@ -75,8 +63,8 @@ class TerminalView:
             "tokens": metrics.get("num_generated_tokens"),
             "tokens per target pass": metrics.get("mean_acceptance_length"),
             "draft tokens accepted": metrics.get("draft_acceptance_rate"),
-            "luck and skill": expected_acceptance(self._counted),
-            "draft sampling": draft_sampling_rates(self._counted),
+            "luck and skill": expected_acceptance(self._events),
+            "draft sampling": draft_sampling_rates(self._events),
             "tokens per second": metrics.get("tokens_per_second"),
         }
         for name, value in rows.items():
@@ -87,20 +75,23 @@ class TerminalView:
         if event.message:
             self.console.print(Text(event.message))
 
-    def _note_copies(self, event: Event) -> None:
-        if event.kind == EventKind.PROPOSED and event.copied_from is not None:
-            self._drafted[event.step, event.index] = event.copied_from
-        elif event.kind in OUTPUT_KINDS:
-            self._texts.append(event.text or "")
-            source = self._drafted.get((event.step, event.index))
-            if event.kind == EventKind.ACCEPTED and source is not None:
-                self._sources.add(source)
+    def _copies(self) -> None:
+        """The text, with the sources of accepted copied tokens underlined."""
+        drafted = {(event.step, event.index): event.copied_from for event in self._events if event.kind == EventKind.PROPOSED}
+        accepted = (event for event in self._events if event.kind == EventKind.ACCEPTED)
+        sources = {drafted.get((event.step, event.index)) for event in accepted} - {None}
+        if sources:
+            texts = list(self._events[0].prompt_texts or [])
+            texts += [event.text or "" for event in self._events if event.kind in OUTPUT_KINDS]
+            styles = ("underline" if index in sources else "dim" for index in range(len(texts)))
+            self.console.print("\nThe sources of accepted copied tokens are underlined:")
+            self.console.print(Text.assemble(*zip(texts, styles, strict=True)))
 
-    def _tables(self, event: Event) -> None:
-        for title, entries in (("prompt", event.prompt_logprobs), ("output", self._logprobs)):
+    def _logprobs(self, event: Event) -> None:
+        output = [one.logprobs for one in self._events if one.kind in OUTPUT_KINDS and one.logprobs is not None]
+        for title, entries in (("prompt", event.prompt_logprobs), ("output", output)):
             if entries:
                 self.console.print("", logprobs_table(title, entries), sep="\n")
-        self._logprobs = []
 
 
 def logprobs_table(title: str, entries: Sequence[Mapping[int, Logprob] | None]) -> Table:

@@ -6,7 +6,7 @@ Token-level intersection: Timor et al. 2025 (arXiv 2502.05202, Algorithm 4).
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -133,25 +133,34 @@ def _parts(step: Any) -> Iterator[dict[str, Any]]:
 
 
 def _flat(part: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(part, dict) and "type" in part:
-        yield part
-        inner: Iterable[Any] = next((part[key] for key in _LISTS if key in part), ())
-        for one in inner:
+    if isinstance(part, list):
+        for one in part:
             yield from _flat(one)
+    elif isinstance(part, dict) and "type" in part:
+        yield part
+        for name in ("decoders", "pretokenizers", "normalizers"):
+            yield from _flat(part.get(name))
 
 
-_LISTS = ("decoders", "pretokenizers", "normalizers")
+_NO_SPACE_BEFORE: dict[str, dict[str, Any]] = {
+    "Metaspace": {"prepend_scheme": "never"},
+    "ByteLevel": {"add_prefix_space": False},
+    "Prepend": {"prepend": ""},
+}
+"""By the type of a tokenizer's part, the setting that adds no space before a text."""
 
 
 def _encoders(backend: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
     """Copies that add no tokens to a text and read special tokens as text; the second adds no space before it."""
     state = json.loads(backend.to_str()) | {"post_processor": None, "truncation": None, "padding": None}
     _hide_special(state)
-    begin, plain = json.dumps(state), json.dumps(state | _without_prefix(state))
-    found = [Tokenizer.from_str(begin), Tokenizer.from_str(plain)]
-    for encoder in found:
-        encoder.encode_special_tokens = True
-    return found[0], found[1]
+    states = [json.dumps(state)]
+    for part in _flat([state["normalizer"], state["pre_tokenizer"]]):
+        part.update(_NO_SPACE_BEFORE.get(part["type"], {}))
+    states.append(json.dumps(state))
+    begin, plain = map(Tokenizer.from_str, states)
+    begin.encode_special_tokens = plain.encode_special_tokens = True
+    return begin, plain
 
 
 def _hide_special(state: dict[str, Any]) -> None:
@@ -168,19 +177,6 @@ def _hide_special(state: dict[str, Any]) -> None:
 
 
 _NONCHARACTER = "\ufdd0"
-
-
-def _without_prefix(state: dict[str, Any]) -> dict[str, Any]:
-    changed = json.loads(json.dumps({key: state[key] for key in ("normalizer", "pre_tokenizer")}))
-    for part in _flat(changed["pre_tokenizer"]):
-        if part["type"] == "Metaspace":
-            part["prepend_scheme"] = "never"
-        elif part["type"] == "ByteLevel":
-            part["add_prefix_space"] = False
-    for part in _flat(changed["normalizer"]):
-        if part["type"] == "Prepend":
-            part["prepend"] = ""
-    return dict(changed)
 
 
 def _ids(tokenizer: Any, text: str, special: bool) -> Sequence[int]:

@@ -7,7 +7,8 @@ from there to the end of the step a torch function mode, which observes the unif
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import torch
 import transformers
@@ -63,13 +64,14 @@ def watch(
         RuntimeError: If this version of transformers behaves differently from the supported one.
     """
     encoded = _encoded(inputs, tokenizer, model.device)
+    prompt = encoded["input_ids"][0].tolist()
     if options.get("use_mtp") and not getattr(model.config.get_text_config(), "num_mtp_layers", None):
         own = f"transformers {transformers.__version__} has no MTP layers for {type(model).__name__}"
         raise ValueError(f"use_mtp=True: {own}; drafter='mtp' of this library may")
     if options.get("assistant_ensemble_weight") is not None:
         raise ValueError(f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy and not supported")
     vocabulary = Vocabulary(tokenizer)
-    recorder = _Recorder(model, vocabulary.text_of)
+    recorder = _Recorder(model, vocabulary, TextStream(vocabulary, prompt))
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices), recorder:
         torch.manual_seed(seed)
@@ -77,8 +79,7 @@ def watch(
     if recorder.config is None:
         raise ValueError("there is no drafter: give assistant_model, prompt_lookup_num_tokens or use_mtp")
     names = {"target": _name(model)} | ({} if assistant_model is None else {"draft": _name(assistant_model)})
-    ended_at, length, config = recorder.seconds(), getattr(output, "sequences", output).shape[1], recorder.config
-    prompt = encoded["input_ids"][0].tolist()
+    ended_at, tokens, config = recorder.seconds(), getattr(output, "sequences", output)[0], recorder.config
     started = Event(
         EventKind.STARTED,
         prompt=inputs if isinstance(inputs, str) else None,
@@ -89,10 +90,16 @@ def watch(
         models=names,
         device=str(model.device),
     )
-    last = recorder.steps[-1].token_ids[-1] if recorder.steps else None
-    stopped = config._eos_token_tensor is not None and last in config._eos_token_tensor.flatten().tolist()
-    reason = FinishReason.LENGTH if not stopped and length >= config.max_length else FinishReason.STOP
-    return _trace(started, recorder.steps, reason, ended_at, vocabulary)
+    stopped = config._eos_token_tensor is not None and bool((tokens[-1] == config._eos_token_tensor).any())
+    reason = FinishReason.LENGTH if not stopped and len(tokens) >= config.max_length else FinishReason.STOP
+    emitter = Emitter(vocabulary, started)
+    trace = Trace(emitter.started())
+    began = time.perf_counter()
+    for record in recorder.finished(reason):
+        trace.events += emitter.step(replace(record, ended_at=began + record.ended_at))
+    trace.events += emitter.finished(reason)
+    trace.events[-1].time = ended_at
+    return trace
 
 
 class _Draws(TorchFunctionMode):
@@ -112,23 +119,15 @@ class _Draws(TorchFunctionMode):
         return result
 
 
-class _Step(NamedTuple):
-    """The result of a step: its tokens up to the run's end, and its end in seconds since the run began."""
-
-    outcome: Outcome
-    token_ids: list[int]
-    ended_at: float
-
-
 class _Recorder:
     """Observes a model while it generates."""
 
-    def __init__(self, model: Any, text_of: Callable[[int], str]) -> None:
-        self.steps: list[_Step] = []
+    def __init__(self, model: Any, vocabulary: Vocabulary, stream: TextStream) -> None:
+        self.records: list[StepRecord] = []  # times are in seconds since the run began
         self.config: Any = None  # transformers', once it has made its candidate generator
         self.window: int | None = None
         self.confidence: float | None = None
-        self._model, self._text_of = model, text_of
+        self._model, self._vocabulary, self._stream = model, vocabulary, stream
         self._draws: _Draws | None = None
         self._drafting = False
         self._own_seconds = 0.0  # excluded from reported times
@@ -186,15 +185,26 @@ class _Recorder:
         draws, decided_at = self._end_draws(), self.seconds()
         update(input_ids, scores, num_matches)
         ended_at = self.seconds()
-        outcome = _outcome(self._draft, self._q, scores[0], draws, self._text_of)
+        outcome = _outcome(self._draft, self._q, scores[0], draws, self._vocabulary.text_of)
         outcome.draft_seconds, outcome.verify_seconds = self._drafted_at - self._step_began, decided_at - self._drafted_at
         outcome.total_seconds = ended_at - self._step_began
         token_ids = input_ids[0, self._length :].tolist()
         if outcome.token_ids[: len(token_ids)] != token_ids:
             version = transformers.__version__
             raise RuntimeError(f"transformers {version} returned {token_ids}, but the observed draws give {outcome.token_ids}")
-        self.steps.append(_Step(outcome, token_ids, ended_at))
+        ahead = self._stream.fork()
+        draft_texts, texts = map(ahead.append, self._draft), map(self._stream.append, token_ids)
+        record = StepRecord(len(self.records), ended_at, outcome, list(texts), list(draft_texts), None, None, None)
+        self.records.append(record)
         self._own_seconds += self.seconds() - ended_at
+
+    def finished(self, reason: FinishReason) -> list[StepRecord]:
+        """The records of a run that ended with the last one."""
+        if not self.records:
+            return []
+        *others, last = self.records
+        rest = self._stream.flush()
+        return [*others, replace(last, finish_reason=reason, texts=[*last.texts[:-1], last.texts[-1] + rest])]
 
 
 def _outcome(
@@ -249,30 +259,10 @@ def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]
     return [TopTokens(tokens[: sum(v > 0 for v in values)], [v for v in values if v > 0], text_of) for tokens, values in rows]
 
 
-def _trace(started: Event, steps: Sequence[_Step], reason: FinishReason, ended_at: float, vocabulary: Vocabulary) -> Trace:
-    """The steps as a trace of this library."""
-    emitter = Emitter(vocabulary, started)
-    trace = Trace(emitter.started())
-    began = time.perf_counter()
-    stream = TextStream(vocabulary, started.prompt_token_ids or [])
-    for number, step in enumerate(steps):
-        ahead = stream.fork()
-        draft_texts = [ahead.append(token) for token in step.outcome.draft_token_ids]
-        texts = [stream.append(token) for token in step.token_ids]
-        finish = reason if number + 1 == len(steps) else None
-        if finish is not None and texts:
-            texts[-1] += stream.flush()
-        record = StepRecord(number, began + step.ended_at, step.outcome, texts, draft_texts, finish, None, None)
-        trace.events += emitter.step(record)
-    trace.events += emitter.finished(reason)
-    trace.events[-1].time = ended_at
-    return trace
-
-
 def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of transformers under this library's names; others under `generation_config`."""
     config = recorder.config
-    sampled, judged = bool(config.do_sample), any(step.outcome.values.get("uniform") for step in recorder.steps)
+    sampled, judged = bool(config.do_sample), any(record.outcome.values.get("uniform") for record in recorder.records)
     max_tokens = config.max_length - num_prompt_tokens
     min_tokens = max(config.min_new_tokens or 0, (config.min_length or 0) - num_prompt_tokens)
     end = config._eos_token_tensor
@@ -323,12 +313,10 @@ def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any
         if tokenizer is None:
             raise ValueError("inputs is a text, which needs a tokenizer")
         inputs = tokenizer(inputs, return_tensors="pt")
-    if isinstance(inputs, Mapping):
-        encoded = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
-    else:
-        given = inputs if isinstance(inputs, torch.Tensor) else torch.tensor([list(inputs)], dtype=torch.long)
-        given = (given if given.dim() > 1 else given[None]).to(device)
-        encoded = {"input_ids": given, "attention_mask": torch.ones_like(given)}
+    if not isinstance(inputs, Mapping):
+        given = torch.atleast_2d(torch.as_tensor(inputs, dtype=torch.long))
+        inputs = {"input_ids": given, "attention_mask": torch.ones_like(given)}
+    encoded = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
     ids = encoded.get("input_ids")
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.shape[0] != 1 or not ids.shape[1]:
         shape = list(ids.shape) if isinstance(ids, torch.Tensor) else type(ids).__name__

@@ -13,7 +13,7 @@ import pytest  # and nothing that takes seconds: the process that hands out the 
 from hypothesis import HealthCheck, settings
 
 import naive_speculate
-from ui.host.imports import quick_imports
+from ui.gradio_gaps import quick_imports
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be
 settings.load_profile("busy")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from naive_speculate import SamplingParams, Trace, VerifyStrategy
+from naive_speculate import GenerationResult, SamplingParams, Trace, VerifyStrategy
 from naive_speculate import __main__ as command_line
 from naive_speculate.bench import command as bench
 from naive_speculate.doctor import command as doctor
@@ -32,21 +32,43 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run_program("naive_speculate.__main__", arguments)
 
 
-def test_json_prints_the_events_and_nothing_else(bundled_decoder):
-    done = run("generate", PROMPT, "--max-tokens", "8", "--seed", "3", "--temperature", "0.7", "--json")
+ASKED = ("--max-tokens", "9", "--seed", "3", "--temperature", "0.7", "--logprobs", "2", "--prompt-logprobs", "1")
+
+
+@pytest.fixture(scope="module")
+def expected(small_decoder) -> GenerationResult:
+    return small_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, temperature=0.7, logprobs=2, prompt_logprobs=1))
+
+
+def test_json_prints_the_events_with_the_requested_logprobs_and_nothing_else(small, expected):
+    done = run("generate", PROMPT, *small, *ASKED, "--json")
     assert done.returncode == 0
     trace = Trace.from_jsonl(done.stdout)
-    assert trace.finished.finish_reason == "length"
-    expected = bundled_decoder.generate(PROMPT, SamplingParams(max_tokens=8, seed=3, temperature=0.7))
-    assert trace.text == expected.text
-    assert trace.token_ids == expected.token_ids
+    assert (trace.text, trace.token_ids, trace.finished.finish_reason) == (expected.text, expected.token_ids, "length")
+    found = [list(event.logprobs) for event in trace if event.kind in OUTPUT_KINDS]
+    assert found == [list(entry) for entry in expected.logprobs]
+    assert [entry[0] for entry in found] == trace.token_ids
+    prompt = trace.finished.prompt_logprobs
+    assert prompt[0] is None
+    assert [list(entry) for entry in prompt[1:]] == [list(entry) for entry in expected.prompt_logprobs[1:]]
 
 
-def test_into_a_pipe_goes_the_generated_text_alone(small, small_decoder):
-    done = run("generate", PROMPT, *small, "--max-tokens", "15", "--temperature", "0")
-    assert done.returncode == 0
-    expected = small_decoder.generate(PROMPT, SamplingParams(max_tokens=15, temperature=0)).text
-    assert done.stdout == expected + "\n"
+def test_into_a_pipe_goes_the_generated_text_with_logprobs_after_it(small, expected, monkeypatch):
+    assert run("generate", PROMPT, *small, *ASKED[:6]).stdout == expected.text + "\n"
+    monkeypatch.setenv("COLUMNS", "160")  # a line per token
+    done = run("generate", PROMPT, *small, *ASKED)
+    text, prompt, output = done.stdout.split("\nLog-probabilities: ")
+    assert text == expected.text + "\n"
+    prompt, output = prompt.splitlines(), output.splitlines()
+    assert (prompt[0].strip(), output[0].strip()) == ("prompt", "output")
+    assert prompt[1].split() == output[1].split() == ["token", "logprob", "rank", "most", "probable"]
+    for line, entry in zip(output[2:], expected.logprobs, strict=True):
+        own, *_ = entry.values()
+        assert line.startswith(repr(own.token))
+        assert f" {own.logprob:.4f} " in line
+        for other in entry.values():
+            assert f"{other.token!r} {other.logprob:.2f}" in line
+    assert len(prompt) - 2 == len(expected.prompt_logprobs) - 1
 
 
 def test_it_takes_every_sampling_parameter(small):
@@ -74,40 +96,6 @@ def test_it_takes_every_sampling_parameter(small):
     assert settings["guided_decoding"] == {"regex": "[a-z ]{5,60}"}
     assert settings["ignore_eos"] is True
     assert settings["skip_special_tokens"] is False
-
-
-ASK_LOGPROBS = ("--max-tokens", "9", "--seed", "3", "--logprobs", "2", "--prompt-logprobs", "1")
-
-
-def test_json_events_have_the_requested_logprobs(small, small_decoder):
-    trace = Trace.from_jsonl(run("generate", PROMPT, *small, *ASK_LOGPROBS, "--json").stdout)
-    expected = small_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
-    found = [event.logprobs for event in trace if event.kind in OUTPUT_KINDS]
-    assert trace.token_ids == expected.token_ids
-    assert [list(entry) for entry in found] == [list(entry) for entry in expected.logprobs]
-    for entry, token in zip(found, trace.token_ids, strict=True):
-        assert next(iter(entry)) == token
-    prompt = trace.finished.prompt_logprobs
-    assert prompt[0] is None
-    assert [list(entry) for entry in prompt[1:]] == [list(entry) for entry in expected.prompt_logprobs[1:]]
-
-
-def test_logprobs_are_printed_after_the_text(small, small_decoder, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")  # a line per token
-    done = run("generate", PROMPT, *small, *ASK_LOGPROBS)
-    expected = small_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, logprobs=2, prompt_logprobs=1))
-    text, prompt, output = done.stdout.split("\nLog-probabilities: ")
-    assert text == expected.text + "\n"
-    prompt, output = prompt.splitlines(), output.splitlines()
-    assert (prompt[0].strip(), output[0].strip()) == ("prompt", "output")
-    assert prompt[1].split() == output[1].split() == ["token", "logprob", "rank", "most", "probable"]
-    for line, entry in zip(output[2:], expected.logprobs, strict=True):
-        own, *_ = entry.values()
-        assert line.startswith(repr(own.token))
-        assert f" {own.logprob:.4f} " in line
-        for other in entry.values():
-            assert f"{other.token!r} {other.logprob:.2f}" in line
-    assert len(prompt) - 2 == len(small_decoder.admission.encode(PROMPT)) - 1
 
 
 def test_all_logprobs_and_no_limit_of_tokens_are_taken(small, small_decoder):
@@ -193,6 +181,7 @@ def options_of(command: str) -> list[argparse.Action]:
 @given(data=st.data())
 def test_no_option_names_what_is_inside(command, data):
     """Whatever an option is given, it is taken or refused in one line that names the option and no function of ours."""
+    assert not [action.option_strings for action in options_of(command) if action.type in (int, float)]
     action, text = data.draw(st.sampled_from(options_of(command))), data.draw(ODD)
     arguments = [*(["generate", PROMPT] if command == "generate" else []), f"{action.option_strings[0]}={text}"]
     said, status = io.StringIO(), 0
@@ -206,7 +195,3 @@ def test_no_option_names_what_is_inside(command, data):
         assert said.getvalue().count("\n") == 1
         assert f"argument {action.option_strings[0]}: must be" in said.getvalue()
         assert len(said.getvalue()) < 250
-
-
-def test_every_option_that_is_converted_says_itself_what_it_must_be():
-    assert not [action.option_strings for command in PARSERS for action in options_of(command) if action.type in (int, float)]

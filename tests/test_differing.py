@@ -70,10 +70,12 @@ def test_what_rounding_cannot_explain_is_said_to_be_unexplained(parted, small_de
     assert differ(TARGET, prompt, a, other.text, greedy=True).verdict == Verdict.UNEXPLAINED
 
 
-def test_a_text_that_ends_earlier_is_a_matter_of_length(parted):
+def test_texts_are_compared_from_the_first_token_that_differs(parted):
     prompt, a, _ = parted
     found = differ(TARGET, prompt, a, a[: a.rindex(" ")])
     assert (found.verdict, found.token_b) == (Verdict.LENGTH, "(end of text)")
+    found = differ(TARGET, "The dog", " ran", "s ran")  # one continues the last word
+    assert (found.index, found.before, found.token_a, found.token_b) == (0, "The", " dog", " dogs")
 
 
 def test_a_template_is_found_by_the_prompt_that_each_text_fits(tmp_path):
@@ -114,8 +116,3 @@ def test_an_unknown_dtype_and_an_empty_prompt_are_refused():
     with pytest.raises(ValueError, match="prompt is empty"):
         differ(TARGET, "", "a", "b")
     assert differ(Path("unread"), "Once", "a", "a").verdict == Verdict.SAME
-
-
-def test_texts_of_which_one_continues_the_last_word_are_compared_from_the_same_token():
-    found = differ(TARGET, "The dog", " ran", "s ran")
-    assert (found.index, found.before, found.token_a, found.token_b) == (0, "The", " dog", " dogs")

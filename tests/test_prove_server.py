@@ -1,22 +1,98 @@
 """`prove --endpoint` finds a biased server and passes a correct one, over real HTTP."""
 
 import json
+import threading
+from contextlib import ExitStack
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
-from naive_speculate import load_pair
+from naive_speculate import ModelPair, load_pair
 from naive_speculate.__main__ import main
+from naive_speculate.differing import Scores
 from naive_speculate.pair import BUNDLED_PAIR
+from naive_speculate.text import Vocabulary
 from tests.programs import refusal
-from tests.proving_server import serving
 
 DRAFT = BUNDLED_PAIR / "draft"
-QUICK = ["--samples", "240", "--greedy-tokens", "4", "--concurrency", "2", "--temperatures", "1,0.6"]
+QUICK = ["--samples", "150", "--greedy-tokens", "4", "--concurrency", "2", "--temperatures", "1,0.6"]
 
 
 @pytest.fixture(scope="module")
 def tales():
     return load_pair(DRAFT, device="cpu", dtype="float32")
+
+
+class CompletionsServer(ThreadingHTTPServer):
+    """Serves a real tiny model.
+
+    `fault`: "" for none, "biased" for a sampler that prefers the second token, "greedy" for a wrong greedy token, "silent" for
+    no logprobs, "one" if it refuses several completions per request.
+    """
+
+    def __init__(self, pair: ModelPair, fault: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.scores, self.vocabulary, self.fault = Scores(pair), Vocabulary(pair.tokenizer), fault
+        self.log_probs = cache(self._log_probs)
+        self.random, self.lock, self.num_requests = np.random.default_rng(3), threading.Lock(), 0
+
+    def _log_probs(self, ids: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Of all tokens, and the tokens from the most probable one."""
+        log_probs = torch.log_softmax(self.scores.whole(ids)[-1].double(), -1).numpy()
+        return log_probs, np.argsort(-log_probs)
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        with self.lock:
+            self.num_requests += 1
+            return {"choices": [self.choice(body) for _ in range(body.get("n", 1))]}
+
+    def choice(self, body: dict[str, Any]) -> dict[str, Any]:
+        ids, tokens, top = tuple(self.vocabulary.encode(body["prompt"])), [], []
+        for _ in range(body["max_tokens"]):
+            log_probs, order = self.log_probs(ids)
+            token = int(order[3 if self.fault == "greedy" else 0])
+            if body["temperature"]:
+                noisy = log_probs / body["temperature"] + self.random.gumbel(size=len(log_probs))
+                noisy[order[1]] += np.log(5) if self.fault == "biased" and tokens else 0  # the first token has no drafts
+                token = int(noisy.argmax())
+            tokens.append(self.vocabulary.text_of(token))
+            top.append({self.vocabulary.text_of(int(i)): float(round(log_probs[i], 4)) for i in order[: body["logprobs"]]})
+            ids = (*ids, token)
+        logprobs = None if self.fault == "silent" else {"tokens": tokens, "top_logprobs": top}
+        return {"text": "".join(tokens), "logprobs": logprobs, "finish_reason": "length"}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        one = self.server.fault == "one" and body.get("n", 1) > 1
+        refused = one or "repetition_penalty" in body  # as strict servers refuse fields
+        said = json.dumps({"error": "unexpected field"} if refused else self.server.answer(body)).encode()
+        self.send_response(400 if refused else 200)
+        self.send_header("content-length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing is printed."""
+
+
+@pytest.fixture
+def serving(tales):
+    """Starts servers; they end with the test."""
+    with ExitStack() as ends:
+
+        def start(fault: str = "") -> CompletionsServer:
+            server = ends.enter_context(CompletionsServer(tales, fault))
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+            ends.callback(server.shutdown)
+            return server
+
+        yield start
 
 
 @pytest.fixture
@@ -25,64 +101,67 @@ def prompts(tmp_path):
     return ["--prompts", str(tmp_path / "prompts.txt")]
 
 
-def prove(server, *arguments):
-    url = f"http://127.0.0.1:{server.server_port}/v1"
-    return main(["prove", "--endpoint", url, "--model", "tales", *QUICK, *arguments])
+@pytest.fixture
+def prove(prompts, capsys):
+    """Proves a server: the exit status, and the result if it is printed as JSON, else what is printed."""
+
+    def run(server, *arguments):
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        status = main(["prove", "--endpoint", url, "--model", "tales", *QUICK, *prompts, *arguments])
+        said = capsys.readouterr()
+        return status, json.loads(said.out) if "--json" in arguments and said.out else said.out + said.err
+
+    return run
 
 
-def test_a_correct_server_passes_with_the_bias_that_would_have_been_found(tales, prompts, capsys):
-    with serving(tales) as server:
-        assert prove(server, *prompts, "--json") == 0
-        found = json.loads(capsys.readouterr().out)
-        assert found["against"] == "its own logprobs (stated before temperature)"
-        assert len(found["tests"]) == 1 * 2 * 3 + 3
-        assert all(test["p_value"] > 0.001 for test in found["tests"])
-        assert 0 < min(test["smallest_bias"] for test in found["tests"]) < 0.25
-        assert (found["greedy"]["num_differing"], found["greedy"]["num_parted"]) == (0, 0)
+def test_a_correct_server_passes_with_the_bias_that_would_have_been_found(serving, prove):
+    status, found = prove(serving(), "--json")
+    assert status == 0
+    assert found["against"] == "its own logprobs (stated before temperature)"
+    assert len(found["tests"]) == 1 * 2 * 3 + 3
+    assert all(test["p_value"] > 0.001 for test in found["tests"])
+    assert 0 < min(test["smallest_bias"] for test in found["tests"]) < 0.25
+    assert (found["greedy"]["num_differing"], found["greedy"]["num_parted"]) == (0, 0)
 
 
 @pytest.mark.parametrize("reference", [[], ["--reference", str(DRAFT)]])
-def test_a_biased_server_is_found_at_the_tokens_after_the_first(tales, prompts, reference, capsys):
-    with serving(tales, "biased") as server:
-        assert prove(server, *prompts, *reference, "--samples", "180", "--temperatures", "1", "--json") == 1
-        tests = {test["name"]: test for test in json.loads(capsys.readouterr().out)["tests"]}
-        differing = {name for name, test in tests.items() if test["differs"]}
-        assert differing & {"prompt 1, temperature 1, position 2", "prompt 1, temperature 1, position 3"}
-        assert not [name for name in differing if name.endswith("position 1")]
+def test_a_biased_server_is_found_at_the_tokens_after_the_first(serving, prove, reference):
+    status, found = prove(serving("biased"), *reference, "--samples", "180", "--temperatures", "1", "--json")
+    assert status == 1
+    differing = {test["name"] for test in found["tests"] if test["differs"]}
+    assert differing & {"prompt 1, temperature 1, position 2", "prompt 1, temperature 1, position 3"}
+    assert not [name for name in differing if name.endswith("position 1")]
 
 
-def test_a_wrong_greedy_token_is_found(tales, prompts, capsys):
-    with serving(tales, "greedy") as server:
-        assert prove(server, *prompts, "--samples", "12", "--json") == 1
-        greedy = json.loads(capsys.readouterr().out)["greedy"]
-        assert 0 < greedy["num_differing"] <= greedy["num_tokens"]
+def test_a_wrong_greedy_token_is_found(serving, prove):
+    status, found = prove(serving("greedy"), "--samples", "12", "--json")
+    assert status == 1
+    assert 0 < found["greedy"]["num_differing"] <= found["greedy"]["num_tokens"]
 
 
-def test_a_server_that_refuses_several_completions_is_tested_with_one_per_request(tales, prompts, capsys):
-    with serving(tales, "one") as server:
-        prove(server, *prompts, "--samples", "12", "--json")
-        assert json.loads(capsys.readouterr().out)["settings"]["n"] == 1
+def test_a_server_that_refuses_several_completions_is_tested_with_one_per_request(serving, prove):
+    assert prove(serving("one"), "--samples", "12", "--json")[1]["settings"]["n"] == 1
 
 
-def test_a_stopped_run_is_undecided_and_continues_from_its_file(tales, prompts, tmp_path, capsys):
-    work = ["--work", str(tmp_path / "work.jsonl"), "--samples", "30", *prompts]
-    with serving(tales) as server:
-        assert prove(server, *work, "--max-requests", "10") == 3
-        assert "Undecided: no difference found so far, but it stopped after 10 requests" in capsys.readouterr().out
-        before = server.num_requests
-        assert prove(server, *work, "--json") == 0
-        found = json.loads(capsys.readouterr().out)
-        lines = (tmp_path / "work.jsonl").read_text().splitlines()
-        assert len(lines) - 1 == 10 + found["cost"]["num_requests"] < before + server.num_requests
-        assert prove(server, *work, "--seed", "2") == 2
-        assert "holds answers to other settings" in capsys.readouterr().err
+def test_a_stopped_run_is_undecided_and_continues_from_its_file(serving, prove, tmp_path):
+    work, server = ["--work", str(tmp_path / "work.jsonl"), "--samples", "30"], serving()
+    status, said = prove(server, *work, "--max-requests", "10")
+    assert status == 3
+    assert "Undecided: no difference found so far, but it stopped after 10 requests" in said
+    before = server.num_requests
+    status, found = prove(server, *work, "--json")
+    assert status == 0
+    lines = (tmp_path / "work.jsonl").read_text().splitlines()
+    assert len(lines) - 1 == 10 + found["cost"]["num_requests"] < before + server.num_requests
+    status, said = prove(server, *work, "--seed", "2")
+    assert (status, "holds answers to other settings" in said) == (2, True)
 
 
-def test_a_server_without_logprobs_needs_a_reference(tales, prompts, capsys):
-    with serving(tales, "silent") as server:
-        assert prove(server, *prompts) == 2
-        assert "reports no logprobs: give a local copy of the model with --reference" in capsys.readouterr().err
-        assert prove(server, *prompts, "--samples", "30", "--reference", str(DRAFT)) == 0
+def test_a_server_without_logprobs_needs_a_reference(serving, prove):
+    server = serving("silent")
+    status, said = prove(server)
+    assert (status, "reports no logprobs: give a local copy of the model with --reference" in said) == (2, True)
+    assert prove(server, "--samples", "30", "--reference", str(DRAFT))[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,8 @@ def test_where_kept_drafts_were_copied_from_is_underlined(small_decoder):
     assert listing.count("\x1b[4m") == len(kept)
     for place in kept:
         assert f"\x1b[4m{texts[place]}\x1b[0m".replace("\n", "") in listing.replace("\n", "")
-
-
-def test_a_run_that_copied_nothing_underlines_nothing(small_decoder):
-    run = small_decoder.generate(REPEATING, SamplingParams(max_tokens=5, temperature=0), drafter="model")
-    assert "copied tokens" not in shown(run.trace)
+    copied_nothing = small_decoder.generate(REPEATING, SamplingParams(max_tokens=5, temperature=0), drafter="model")
+    assert "copied tokens" not in shown(copied_nothing.trace)
 
 
 def test_every_drafter_has_a_name_and_a_line():

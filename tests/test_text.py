@@ -1,33 +1,150 @@
-"""Tokens to text and back: exact pieces, exact stops."""
+"""Tokens to text and back: joined pieces are the text that all tokens give decoded together; stops are exact."""
+
+import random
+from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.models import wrap
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
-from tests.tokenizers_of_tests import legacy, unigram
+from tests.tokenizers_of_tests import ODD, PROSE, byte_level, legacy, llama, unigram, wrapped
+
+RUNS = 150
+
+
+@cache
+def word_pieces():
+    more = "##a ##b ##c ##ing the fox do n't ##' 日 ##本"
+    pieces = ["[UNK]", "[CLS]", "[SEP]", *"abcdefgh.,'", *more.split()]
+    tokenizer = Tokenizer(models.WordPiece({piece: place for place, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    return wrapped(tokenizer, "[CLS]", "[SEP]", "[UNK]")
+
+
+@cache
+def whole_words():
+    words = ["<unk>", "</s>", *"abcdefgh", "the", "fox", "日本", "🎉"]
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return wrapped(tokenizer, None, "</s>", "<unk>")
+
+
+@cache
+def metaspaces():
+    """Unigram whose decoder is Metaspace, as T5's and XLNet's."""
+    tokenizer = Tokenizer.from_str(unigram().backend_tokenizer.to_str())
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    return wrapped(tokenizer, "<s>", "</s>", "<unk>")
+
+
+@cache
+def turns():
+    """With a special token of no role, as <|eot_id|> is one."""
+    tokenizer = wrapped(Tokenizer.from_str(legacy().backend_tokenizer.to_str()), "<s>", "</s>")
+    tokenizer.add_tokens(["<|turn|>"], special_tokens=True)
+    return tokenizer
+
+
+KINDS = {
+    "byte-level": byte_level, "legacy": legacy, "unigram": unigram, "metaspaces": metaspaces, "word pieces": word_pieces,
+    "whole words": whole_words, "turns": turns,
+}  # fmt: skip
+
+
+def random_ids(tokenizer, rng):
+    """Tokens of texts cut anywhere, and any tokens; byte tokens spell characters."""
+    ids = []
+    for _ in range(rng.randrange(1, 6)):
+        if rng.random() < 0.5:
+            found = tokenizer(rng.choice(ODD + PROSE), add_special_tokens=False).input_ids
+            start = rng.randrange(len(found) + 1)
+            ids += found[start : start + rng.randrange(12)]
+        else:
+            ids += [rng.randrange(len(tokenizer)) for _ in range(rng.randrange(5))]
+            ids += rng.sample(tokenizer.all_special_ids, 1) * rng.randrange(8) if rng.random() < 0.3 else []
+    return ids
+
+
+def spells(vocabulary, ids, skip):
+    """Whether every run of byte tokens makes characters; else decoding together replaces letters that were emitted."""
+    run, runs = b"", []
+    for token in [*ids, None]:
+        piece = "" if token is None else vocabulary.piece(token)
+        if piece.startswith("<0x"):
+            run += bytes([int(piece[3:5], 16)])
+        elif not (skip and token in vocabulary.special_ids):
+            runs, run = [*runs, run], b""
+    return all(one.decode(errors="ignore").encode() == one for one in runs)
+
+
+@pytest.mark.parametrize("skip", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_prompt_and_pieces_are_what_is_decoded_together(kind, skip):
+    tokenizer, rng, checked = KINDS[kind](), random.Random(kind), 0
+    vocabulary = Vocabulary(tokenizer)
+    while checked < RUNS:
+        ids = random_ids(tokenizer, rng)
+        if not spells(vocabulary, ids, skip):
+            continue
+        cut, checked = rng.randrange(len(ids) + 1), checked + 1
+        stream = TextStream(vocabulary, ids[:cut], skip)
+        text = "".join([stream.append(token) for token in ids[cut:]]) + stream.flush()
+        prompt, whole = (tokenizer.backend_tokenizer.decode(part, skip_special_tokens=skip) for part in (ids[:cut], ids))
+        if whole.startswith(prompt):
+            assert prompt + text == whole, (ids[:cut], ids[cut:])
+        else:  # the output completes a character that the prompt begins
+            other = TextStream(vocabulary, (), skip)
+            told = "".join([other.append(token) for token in ids[:cut]])
+            assert whole in (prompt.rstrip("\ufffd") + text, told + text), (ids[:cut], ids[cut:])
+
+
+@pytest.mark.parametrize(
+    "prompt", ["Once 🎉", "Once 🎉🎉", "Once 🎉🎉🎉", "🎉🎉🎉🎉", "日本語の文章", "Once </s></s></s></s></s></s></s></s>"]
+)
+def test_a_stop_string_that_begins_with_the_space_after_the_prompt_is_found(prompt):
+    tokenizer = legacy("prose")
+    word = tokenizer.convert_tokens_to_ids("▁the")
+    decoder = SpeculativeDecoder(ModelPair(wrap(llama(tokenizer, 0)), None, tokenizer))
+    params = SamplingParams(temperature=0, max_tokens=3, allowed_token_ids=[word])
+    assert decoder.generate(prompt, params).text == " the the the"
+    stopped = decoder.generate(prompt, replace(params, stop=[" the"], include_stop_str_in_output=True))
+    assert (stopped.text, stopped.finish_reason, len(stopped.token_ids)) == (" the", "stop", 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "tokens", "pieces"),
+    [
+        # decoded together with the bytes after it, the letter that came as a byte would become a replacement character, too
+        (legacy, ["▁the", "<0x5B>", "<0xF9>", "e", "▁the"], ["the", "[", "", "\ufffde", " the"]),
+        (unigram, ["▁the", "<0x5B>", "<0xF9>", "e", "▁the"], ["the", "[", "", "\ufffde", " the"]),
+        (turns, ["▁the", "<|turn|>", "▁the"], ["the", "", " the"]),  # a special token of no role leaves the space after it
+    ],
+)
+def test_pieces_of_odd_tokens(make, tokens, pieces):
+    tokenizer = make()
+    stream = TextStream(Vocabulary(tokenizer))
+    assert [stream.append(token) for token in tokenizer.convert_tokens_to_ids(tokens)] == pieces
+
+
+def test_the_output_completes_a_character_that_the_prompt_begins():
+    tokenizer = legacy()
+    ids = tokenizer.convert_tokens_to_ids(["▁the", "<0xE6>", "<0x97>", "<0xA5>", "▁the"])
+    stream = TextStream(Vocabulary(tokenizer), ids[:3])
+    assert [stream.append(token) for token in ids[3:]] == ["日", " the"]
 
 
 @pytest.fixture(scope="module")
-def vocabulary(bundled_pair):
-    return Vocabulary(bundled_pair.tokenizer)
+def vocabulary():
+    return Vocabulary(byte_level())
 
 
-def test_a_token_inside_a_character_adds_nothing_until_it_is_complete(vocabulary):
-    pieces = vocabulary.texts(vocabulary.encode("🎉"))
-    assert len(pieces) > 1
-    assert pieces == [""] * (len(pieces) - 1) + ["🎉"]
-
-
-@settings(max_examples=300)
-@given(token_ids=st.lists(st.integers(0, 4095), max_size=20))
-def test_any_tokens_give_what_the_tokenizer_decodes(vocabulary, token_ids):
-    stream = TextStream(vocabulary)
-    text = "".join(stream.append(token) for token in token_ids) + stream.flush()
-    assert text == vocabulary.tokenizer.decode(token_ids, skip_special_tokens=True)
-
-
-def test_a_fork_leaves_the_original_where_it_was(vocabulary):
+def test_a_token_inside_a_character_adds_nothing_until_it_is_complete_and_a_fork_leaves_the_original_where_it_was(vocabulary):
     ids = vocabulary.encode("one 🎉 two")
     stream = TextStream(vocabulary)
     first = [stream.append(token) for token in ids[:3]]
@@ -35,25 +152,24 @@ def test_a_fork_leaves_the_original_where_it_was(vocabulary):
     ahead = [fork.append(token) for token in ids[3:]]
     assert [stream.append(token) for token in ids[3:]] == ahead
     assert "".join(first + ahead) == "one 🎉 two"
+    pieces = vocabulary.texts(vocabulary.encode("🎉"))
+    assert len(pieces) > 1
+    assert pieces == [""] * (len(pieces) - 1) + ["🎉"]
 
 
-def test_special_tokens_are_skipped_or_spaced(vocabulary, bundled_pair):
-    end = bundled_pair.tokenizer.eos_token_id
+def test_special_tokens_are_skipped_or_spaced(vocabulary):
+    end = vocabulary.tokenizer.eos_token_id
     ids = [*vocabulary.encode("a"), end, end]
     assert "".join(map(TextStream(vocabulary).append, ids)) == "a"
     spaced = TextStream(vocabulary, skip_special_tokens=False, spaces_between_special_tokens=True)
-    assert "".join(map(spaced.append, ids)) == "a<|endoftext|> <|endoftext|>"
+    assert "".join(map(spaced.append, ids)) == "a<|end|> <|end|>"
 
 
-def test_without_a_tokenizer_every_text_is_empty():
-    vocabulary = Vocabulary(None)
-    assert vocabulary.texts([1, 2]) == ["", ""]
-    assert vocabulary.piece(3) == vocabulary.text_of(3) == ""
-
-
-def test_bad_words_are_spelled_at_the_start_and_after_a_space(vocabulary):
+def test_bad_words_are_spelled_at_the_start_and_after_a_space_and_without_a_tokenizer_every_text_is_empty(vocabulary):
     sequences = vocabulary.bad_word_sequences(["fox"])
     assert {vocabulary.tokenizer.decode(ids) for ids in sequences} == {"fox", " fox"}
+    without = Vocabulary(None)
+    assert [*without.texts([1, 2]), without.piece(3), without.text_of(3)] == [""] * 4
 
 
 @settings(max_examples=200, deadline=None)
@@ -72,14 +188,10 @@ def test_a_stop_string_is_found_wherever_the_pieces_break(pieces, stops):
     assert cut == (min(ends)[1] if ends else None)
 
 
-def test_a_piece_with_several_stops_ends_at_the_one_that_completes_first():
+def test_the_stop_that_completes_first_ends_the_text_and_what_may_become_one_is_not_safe():
     assert StopStrings(["cd", "b"], include=False).append("abcd") == 1
     assert StopStrings(["abcd", "c"], include=True).append("abcd") == 3
-
-
-def test_what_may_become_a_stop_string_is_not_safe():
-    finder = StopStrings(["END", "\n\n"], include=False)
-    safe = []
+    finder, safe = StopStrings(["END", "\n\n"], include=False), []
     for piece in ("ab", "E", "N", "x", "\n"):
         assert finder.append(piece) is None
         safe.append(finder.safe_length)
@@ -96,12 +208,3 @@ def test_bytes_that_make_no_character_become_replacement_characters(make, follow
     stream = TextStream(Vocabulary(tokenizer))
     text = "".join(stream.append(token) for token in ids) + stream.flush()
     assert text == tokenizer.decode(ids, skip_special_tokens=True)
-
-
-@pytest.mark.parametrize("make", [legacy, unigram])
-def test_a_letter_that_was_reported_stands_when_bytes_after_it_make_no_character(make):
-    """Decoded together with these, a letter that came as a byte would become a replacement character, too."""
-    tokenizer = make()
-    ids = tokenizer.convert_tokens_to_ids(["▁the", "<0x5B>", "<0xF9>", "e", "▁the"])
-    stream = TextStream(Vocabulary(tokenizer))
-    assert [stream.append(token) for token in ids] == ["the", "[", "", "\ufffde", " the"]

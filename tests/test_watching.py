@@ -8,8 +8,10 @@ import transformers.generation.utils as theirs
 from transformers import GenerationConfig
 
 from naive_speculate import EventKind, Trace, watch
+from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.events.metrics import summarize
 from tests.tiny import save_model, tiny_llama
+from tests.tokenizers_of_tests import byte_level
 from ui.run.replay import opened
 
 ROOT = Path(__file__).parents[1]
@@ -53,15 +55,7 @@ def watched(target, draft, name: str, seed: int, **more) -> Trace:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_the_tokens_are_those_of_plain_generate(models, name):
-    for seed in range(2 if OPTIONS[name]["do_sample"] else 1):
-        trace = watched(*models, name, seed)
-        assert trace.token_ids == plainly(*models, name, seed)
-        assert trace.finished.finish_reason == "length"
-
-
-@pytest.mark.parametrize("name", ["sampled", "warped"])
-def test_the_verdicts_are_those_of_transformers(models, name, monkeypatch):
+def test_tokens_and_verdicts_are_those_of_plain_generate(models, name, monkeypatch):
     said, decide = [], theirs._speculative_sampling
 
     def listening(*args, **kwargs):
@@ -70,19 +64,20 @@ def test_the_verdicts_are_those_of_transformers(models, name, monkeypatch):
         return tokens, matches
 
     monkeypatch.setattr(theirs, "_speculative_sampling", listening)
-    plainly(*models, name, 3)
+    expected = plainly(*models, name, 3)
     monkeypatch.undo()
     trace = watched(*models, name, 3)
+    assert trace.token_ids == expected
+    assert trace.finished.finish_reason == "length"
     seen = []
-    for step in range(len([event for event in trace if event.kind == EventKind.STEP])):
-        events = [event for event in trace if event.step == step]
+    for step in (event for event in trace if event.kind == EventKind.STEP):
+        events = [event for event in trace if event.step == step.step]
         drafts = [event.token_id for event in events if event.kind == EventKind.PROPOSED]
-        kept = next(event.num_accepted for event in events if event.kind == EventKind.STEP)
-        tokens = [event.token_id for event in events if event.kind in ("accepted", "resampled", "bonus")]
-        if drafts:
-            seen.append((drafts, kept, tokens))
-    assert seen == said
-    assert {kept for _, kept, _ in seen} > {0}
+        tokens = [event.token_id for event in events if event.kind in OUTPUT_KINDS]
+        seen += [(drafts, step.num_accepted, tokens)] if drafts else []
+    if name in ("sampled", "warped"):  # the others are compared with the target's choices
+        assert seen == said
+        assert {kept for _, kept, _ in seen} > {0}
 
 
 def test_probabilities_are_those_of_the_models_and_draws_decide(models):
@@ -106,11 +101,8 @@ def test_probabilities_are_those_of_the_models_and_draws_decide(models):
             left = (p - q).clamp_min(0)
             assert event.residual_top[0].prob == pytest.approx(float((left / left.sum()).max()), rel=1e-2)
     assert kinds == {"accepted", "rejected"}
-
-
-def test_a_greedy_draft_is_kept_where_it_is_the_targets_choice(models):
-    for event in watched(*models, "greedy", 0):
-        if event.kind in ("accepted", "rejected"):
+    for event in watched(*models, "greedy", 0):  # a greedy draft is accepted where it is the target's choice
+        if event.kind in kinds:
             assert event.uniform is None
             assert event.accept_prob == (event.target_top[0].token_id == event.token_id) == (event.kind == "accepted")
 
@@ -136,7 +128,7 @@ def test_a_trace_is_saved_and_has_the_figures_of_its_events(models):
     assert trace.started.settings["verify_strategy"] == "speculative_sampling"
     assert [event.time for event in trace] == sorted(event.time for event in trace)
     for event in trace:
-        if event.kind == "step":
+        if event.kind == EventKind.STEP:
             assert 0 < event.draft_seconds + event.verify_seconds <= event.total_seconds
 
 
@@ -171,18 +163,19 @@ def test_the_documented_lines_do_it(tmp_path, monkeypatch):
     assert {"accepted", "proposed"} <= {event.kind for event in trace}
 
 
-def test_what_cannot_be_watched_is_refused(models):
-    target, draft = models
-    with pytest.raises(ValueError, match="needs a tokenizer"):
-        watch(target, draft, "once")
-    with pytest.raises(ValueError, match="one prompt"):
-        watch(target, draft, torch.zeros(2, 3, dtype=torch.long))
-    with pytest.raises(ValueError, match="one prompt"):
-        watch(target, draft, [])
-    with pytest.raises(ValueError, match="there is no drafter"):
-        watch(target, None, PROMPT, max_new_tokens=2, pad_token_id=0)
-    with pytest.raises(ValueError, match="assistant_ensemble_weight"):
-        watch(target, draft, PROMPT, assistant_ensemble_weight=0.5)
+@pytest.mark.parametrize(
+    ("inputs", "options", "message"),
+    [
+        ("once", {}, "needs a tokenizer"),
+        (torch.zeros(2, 3, dtype=torch.long), {}, "one prompt"),
+        ([], {}, "one prompt"),
+        (PROMPT, {"assistant_model": None}, "there is no drafter"),
+        (PROMPT, {"assistant_ensemble_weight": 0.5}, "assistant_ensemble_weight"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused(models, inputs, options, message):
+    with pytest.raises(ValueError, match=message):
+        watch(models[0], **{"assistant_model": models[1], "inputs": inputs, "max_new_tokens": 2, "pad_token_id": 0} | options)
 
 
 def test_a_generation_config_is_taken_as_generate_takes_it(models):
@@ -223,32 +216,21 @@ def settings_of(models, **options) -> dict:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_settings_are_those_that_transformers_used(models, name):
+def test_the_settings_are_those_that_transformers_used_given_or_of_the_models_own_generation_config(models, name, monkeypatch):
     options, expected = SETTINGS[name]
     found = settings_of(models, **options)
     assert {setting: found[setting] for setting in expected} == expected
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_the_settings_may_come_from_the_models_own_generation_config(models, name, monkeypatch):
-    options, expected = SETTINGS[name]
     lengths = {name: value for name, value in options.items() if name.startswith("max")}
-    for option, value in options.items():
-        if option not in lengths:
-            monkeypatch.setattr(models[0].generation_config, option, value)
+    for option in options.keys() - lengths.keys():
+        monkeypatch.setattr(models[0].generation_config, option, options[option])
     found = settings_of(models, **lengths)
     known = {"top_k": 50} if name == "no top_k" else expected  # there None means transformers' default
     assert {setting: found[setting] for setting in known} == known
 
 
-def test_stop_strings_and_processors_are_recorded(models, small_decoder):
-    tokenizer = small_decoder.pair.tokenizer
-    options = {
-        "tokenizer": tokenizer,
-        "prompt_lookup_num_tokens": 3,
-        "stop_strings": "w5",
-        "logits_processor": [lambda ids, scores: scores],
-    }
-    found = watch(models[0], None, PROMPT, max_new_tokens=4, pad_token_id=0, **options).started.settings
+def test_stop_strings_and_processors_are_recorded(models):
+    options = {"tokenizer": byte_level(), "stop_strings": "w5", "logits_processor": [lambda ids, scores: scores]}
+    options |= {"prompt_lookup_num_tokens": 3, "max_new_tokens": 4, "pad_token_id": 0}
+    found = watch(models[0], None, PROMPT, **options).started.settings
     assert (found["stop"], found["include_stop_str_in_output"], found["logits_processors"]) == (["w5"], True, 1)
     assert settings_of(models, max_new_tokens=4)["stop"] == []

@@ -6,30 +6,13 @@ import subprocess
 import tokenize
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 RETIRED = re.compile(
     r"\b(guess(es|ed|ing)?|told|tells?|knows|behind|beside|(some|any|no)body|whoever|dice|sooner|anew|such an? one|"
     r"(the|a) large one|asked for|(has|have) gone|(tokens|drafts|runs|events) an? (second|step|run|row|round))\b",
     re.IGNORECASE,
 )
-ROOMS = {
-    "infer": ["naive_speculate/infer"],
-    "serving": ["naive_speculate/serving"],
-    "events": ["naive_speculate/events"],
-    "speculate": ["naive_speculate/speculate"],
-    "sampling": ["naive_speculate/sampling"],
-    "train": ["train"],
-    "documents": ["app.py", ":(glob)*.md", "docs/*.md", "train/*.md"],
-    "testing": ["naive_speculate/testing"],
-    "bench": ["naive_speculate/bench"],
-    "proving": ["naive_speculate/proving"],
-    "doctor": ["naive_speculate/doctor"],
-    "top level": [":(glob)naive_speculate/*.py"],
-    "benchmarks": ["benchmarks/*.py", "deploy"],
-}
-"""Folders and patterns of the rooms whose words are checked."""
+PLACES = ["naive_speculate", "train", "benchmarks/*.py", "deploy", "app.py", ":(glob)*.md", "docs/*.md"]
 QUOTED = ("`dice`", "nobody in the village could", "There was nobody who knew")
 """A public name, and beginnings of stories, which are data."""
 
@@ -48,24 +31,17 @@ def texts(path: Path) -> list[tuple[int, str]]:
     return [(token.start[0], token.string) for token in tokens if token.type in (tokenize.COMMENT, tokenize.STRING)]
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_uses_the_words_of_the_field(room):
+def test_code_and_documents_use_the_words_of_the_field_and_so_do_comments_and_docstrings_of_tests():
     found = []
-    for path in files(ROOMS[room]):
+    for path in files([*PLACES, "tests/*.py"]):
+        name = path.relative_to(ROOT)
         for line, text in texts(path):
+            # of tests, comments and docstrings, but not the strings that are JavaScript
+            prose = name.parts[0] != "tests" or text.startswith("#") or (text.startswith('"""') and "=>" not in text)
             for quoted in QUOTED:
                 text = text.replace(quoted, "")
-            found += [f"{path.relative_to(ROOT)}:{line}: {match[0]}" for match in RETIRED.finditer(text)]
-    assert not found, "\n".join(found)
-
-
-def test_comments_and_docstrings_of_tests_use_them_too():
-    found = []
-    for path in files(["tests/*.py"]):
-        for line, text in texts(path):
-            prose = text.startswith("#") or (text.startswith('"""') and "=>" not in text)  # those strings are JavaScript
-            if prose and path.name not in ("test_words.py", "test_plain_words.py") and (match := RETIRED.search(text)):
-                found.append(f"{path.relative_to(ROOT)}:{line}: {match[0]}")
+            if prose and name.name not in ("test_words.py", "test_plain_words.py"):
+                found += [f"{name}:{line}: {match[0]}" for match in RETIRED.finditer(text)]
     assert not found, "\n".join(found)
 
 

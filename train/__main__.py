@@ -16,7 +16,6 @@ from naive_speculate.arguments import Parser, positive, whole_number
 from train.batches import Data, PartData
 from train.block import BlockModel, block_shape
 from train.data import Source, chat_template, collect, open_work, read_passages, save_whole, source_of
-from train.errors import TrainingError
 from train.export import export_block, export_head, export_model
 from train.head import HeadModel, shape_of
 from train.loop import Loss, Recipe, Training
@@ -62,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
     try:
         train_drafter(given)
-    except (TrainingError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         print(f"python -m train: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -78,7 +77,7 @@ def train_drafter(given: argparse.Namespace) -> None:
     depth = getattr(model, "num_layers", 0)
     layers = given.layers or [min(2, depth), depth // 2, max(0, depth - 3)]
     if given.kind == "block" and 0 in layers:
-        raise TrainingError("--layers 0: a block drafter reads states after a layer, and 0 are the embeddings")
+        raise ValueError("--layers 0: a block drafter reads states after a layer, and 0 are the embeddings")
     source = source_of(pair, given.target, layers)
     data = _data(pair, source, given)
     steps = given.steps or (7 if given.kind == "block" else Recipe.num_steps)
@@ -115,7 +114,7 @@ def _data(pair: ModelPair, source: Source, given: argparse.Namespace) -> Data:
         passages = read_passages(given.text, pair.tokenizer, given.seed) if given.text else []
         if template is None and not passages:
             wanted = "has no passage of 40 tokens" if given.text else "is needed"
-            raise TrainingError(f"--text {wanted}: the target has no chat template, so it continues given text")
+            raise ValueError(f"--text {wanted}: the target has no chat template, so it continues given text")
         save_whole(vars(stream(pair, template, passages, given.answer_tokens, given.stream, given.seed)), path)
     texts = Texts.load(path)
     print(f"data: {path} has {int(texts.answers.sum()):,} answer tokens", flush=True)

@@ -94,15 +94,21 @@ def batches(paths: Sequence[Path], batch_tokens: int, seed: int | None) -> Itera
     if seed is not None:
         chooser.shuffle(order)
     for at in range(0, len(order), POOL):
-        kept = sorted((c for path in order[at : at + POOL] for c in read_part(path)), key=lambda c: len(c.tokens))
-        groups: list[list[_Kept]] = [[]]
-        for conversation in kept:
-            if groups[-1] and (len(groups[-1]) + 1) * len(conversation.tokens) > batch_tokens:
-                groups.append([])
-            groups[-1].append(conversation)
+        kept = [conversation for path in order[at : at + POOL] for conversation in read_part(path)]
+        groups = grouped([len(conversation.tokens) for conversation in kept], batch_tokens)
         if seed is not None:
             chooser.shuffle(groups)
-        yield from map(_joined, groups)
+        yield from (_joined([kept[index] for index in group]) for group in groups)
+
+
+def grouped(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """The indices of conversations of these lengths, in groups of similar lengths, at most so many tokens with padding."""
+    groups: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if not groups or (len(groups[-1]) + 1) * lengths[index] > batch_tokens:
+            groups.append([])
+        groups[-1].append(index)
+    return groups
 
 
 def _joined(group: Sequence[_Kept]) -> Batch:

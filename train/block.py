@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
-from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RMSNorm, Qwen3RotaryEmbedding, rotate_half
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3MLP, Qwen3RMSNorm, Qwen3RotaryEmbedding, rotate_half
 
 from train.batches import Batch
 from train.head import STEP_DECAY, KeysValues, ReadsTarget, shape_of
@@ -18,17 +18,8 @@ from train.losses import token_loss
 BLOCK_SHARE = 4  # one of so many answer tokens begins a block
 
 
-class BlockAttention(nn.Module):
+class BlockAttention(Qwen3Attention):  # type: ignore[misc]
     """Attention of blocks over the target's states before them and over themselves."""
-
-    def __init__(self, config: Qwen3Config) -> None:
-        super().__init__()
-        d, self.head_dim = config.hidden_size, config.head_dim
-        queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
-        self.q_proj, self.k_proj = nn.Linear(d, queries, bias=False), nn.Linear(d, keys, bias=False)
-        self.v_proj, self.o_proj = nn.Linear(d, keys, bias=False), nn.Linear(queries, d, bias=False)
-        self.q_norm = Qwen3RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        self.k_norm = Qwen3RMSNorm(self.head_dim, eps=config.rms_norm_eps)
 
     def forward(self, blocks: Tensor, states: Tensor, rotation: KeysValues, seen: Tensor) -> Tensor:
         """Attend.
@@ -57,9 +48,9 @@ class BlockAttention(nn.Module):
 class BlockLayer(nn.Module):
     """A decoder layer, named as in the authors' checkpoints."""
 
-    def __init__(self, config: Qwen3Config) -> None:
+    def __init__(self, config: Qwen3Config, index: int) -> None:
         super().__init__()
-        self.self_attn, self.mlp = BlockAttention(config), Qwen3MLP(config)
+        self.self_attn, self.mlp = BlockAttention(config, index), Qwen3MLP(config)
         self.input_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.post_attention_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
@@ -85,7 +76,7 @@ class BlockModel(ReadsTarget):
         unknown = (self.index_of < 0).nonzero()
         self.mask_token_id = int(unknown.max()) if len(unknown) else config.vocab_size - 1
         self.hidden_norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.layers = nn.ModuleList(BlockLayer(config) for _ in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(BlockLayer(config, index) for index in range(config.num_hidden_layers))
         self.rotary = Qwen3RotaryEmbedding(config)
 
     def loss(self, batch: Batch, variation: float) -> tuple[Tensor, list[Tensor]]:

@@ -23,7 +23,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from naive_speculate import ModelPair
-from train.errors import TrainingError
 from train.progress import Progress
 
 PART_SIZE = 64
@@ -80,19 +79,19 @@ def chat_template(tokenizer: Any) -> Template | None:
     text = tokenizer.apply_chat_template([{"role": "user", "content": mark}], tokenize=False, add_generation_prompt=True)
     before, found, between = text.partition(mark)
     if not found:
-        raise TrainingError("the chat template does not contain the user's words unchanged")
+        raise ValueError("the chat template does not contain the user's words unchanged")
     return Template(*(tokenizer(part, add_special_tokens=False).input_ids for part in (before, between)))
 
 
 def source_of(pair: ModelPair, target: str, layers: Sequence[int]) -> Source:
-    """Describe the target, or raise a `TrainingError` if no drafter can be trained for it."""
+    """Describe the target, or raise a `ValueError` if no drafter can be trained for it."""
     model: Any = pair.target
     if pair.tokenizer is None:
-        raise TrainingError(f"--target {target}: it has no tokenizer")
+        raise ValueError(f"--target {target}: it has no tokenizer")
     if not hasattr(model, "num_layers") or not hasattr(model, "hidden_size"):
-        raise TrainingError(f"--target {target}: {type(model).__name__} returns no hidden states, and a head reads those")
+        raise ValueError(f"--target {target}: {type(model).__name__} returns no hidden states, and a head reads those")
     if max(layers) > model.num_layers or min(layers) < 0:
-        raise TrainingError(f"--layers {' '.join(map(str, layers))}: the target has {model.num_layers} layers")
+        raise ValueError(f"--layers {' '.join(map(str, layers))}: the target has {model.num_layers} layers")
     tokens = json.dumps(sorted(pair.tokenizer.get_vocab().items())).encode()
     digest = hashlib.sha256(tokens).hexdigest()[:16]
     return Source(target, model.vocab_size, model.hidden_size, list(layers), digest)
@@ -108,7 +107,7 @@ def open_work(work: Path, source: Source) -> None:
     found = json.loads(path.read_text(encoding="utf-8"))
     for name, wanted in source._asdict().items():
         if name != "target" and found.get(name) != wanted:
-            raise TrainingError(f"--work {work}: its data has {name} {found.get(name)}, the target has {wanted}")
+            raise ValueError(f"--work {work}: its data has {name} {found.get(name)}, the target has {wanted}")
 
 
 def parts(work: Path) -> list[Path]:
@@ -132,7 +131,7 @@ def save_whole(tensors: dict[str, torch.Tensor], path: Path) -> None:
         save_file(tensors, partial)
     except (OSError, SafetensorError) as error:
         partial.unlink(missing_ok=True)
-        raise TrainingError(f"--work {path.parent}: cannot be written: {error}") from None
+        raise ValueError(f"--work {path.parent}: cannot be written: {error}") from None
     partial.replace(path)
 
 
@@ -217,7 +216,7 @@ class Collector:
         """Feed one token of every row, keep what the target computed, and sample where no token is given."""
         query = torch.tensor([[row.tokens[len(row.states)]] for row in rows])
         logits, states = self.target.forward(query, cache.rows(range(len(rows))), num_logits=1, layers=self.layers)
-        log_probs, ids = likeliest(logits[:, -1])
+        log_probs, ids = (part.cpu() for part in likeliest(logits[:, -1]))
         states = states[:, -1].half().cpu()
         writing = torch.tensor([row.answer_start is None for row in rows])
         temperature = torch.tensor([1.0 if row.answer_start is None else row.temperature for row in rows])
@@ -251,7 +250,7 @@ def likeliest(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities and ids of the `LIKELIEST` next tokens, from logits `[…, vocab_size]`."""
     logits = logits.float()
     top = logits.topk(min(LIKELIEST, logits.shape[-1]))
-    return (top.values - logits.logsumexp(-1, keepdim=True)).cpu(), top.indices.cpu()
+    return top.values - logits.logsumexp(-1, keepdim=True), top.indices
 
 
 def sample(
@@ -276,7 +275,7 @@ def score(target: Any, layers: Sequence[int], batch: Sequence[tuple[list[int], l
     logits, states = target.forward(query, cache.rows(range(len(rows))), layers=layers)
     found = []
     for index, ((prompt, _), tokens) in enumerate(zip(batch, rows, strict=True)):
-        log_probs, ids = likeliest(logits[index, : len(tokens)])
+        log_probs, ids = (part.cpu() for part in likeliest(logits[index, : len(tokens)]))
         tops = list(zip(ids.to(torch.int32), log_probs.half(), strict=True))
         kept = list(states[index, : len(tokens)].half().cpu())
         found.append(Conversation(tokens, len(prompt), len(tokens), 0.0, kept, tops))
@@ -296,11 +295,9 @@ def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]
                 given = json.loads(line)
                 prompt, answer = list(map(int, given["prompt"])), list(map(int, given["answer"]))
             except (ValueError, KeyError, TypeError):
-                raise TrainingError(f"--given {path}: line {number} has no token ids in prompt and answer") from None
+                raise ValueError(f"--given {path}: line {number} has no token ids in prompt and answer") from None
             if prompt and max(prompt + answer) >= vocab_size:
-                raise TrainingError(
-                    f"--given {path}: line {number} has token {max(prompt + answer)}, the target has {vocab_size}"
-                )
+                raise ValueError(f"--given {path}: line {number} has token {max(prompt + answer)}, the target has {vocab_size}")
             if len(prompt) > 1 and len(answer) > 1:
                 found.append((prompt, answer))
     return found
@@ -337,7 +334,7 @@ def collect(
         _score_given(pair, source, writer, read_given(given, source.vocab_size), progress)
     collector = Collector(pair, source, seed + writer.next)
     if collector.template is None and not texts:
-        raise TrainingError("--text is needed: the target has no chat template, so it continues given text")
+        raise ValueError("--text is needed: the target has no chat template, so it continues given text")
     passages = read_passages(texts, pair.tokenizer, seed + writer.next) if texts else []
     own = collector.write([] if collector.template else passages, 320)
     about = collector.write(passages, 640) if passages and collector.template else own

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from huggingface_hub import save_torch_state_dict
 from transformers import LlamaForCausalLM
 
 from train.block import BlockModel
 from train.data import Source
-from train.errors import TrainingError
 from train.head import HeadModel, ReadsTarget
 
 MAX_SHARD_SIZE = "9MB"
@@ -30,7 +29,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     except OSError as error:
-        raise TrainingError(f"--out {folder}: cannot be written: {error}") from None
+        raise ValueError(f"--out {folder}: cannot be written: {error}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -68,32 +67,8 @@ def _export(model: ReadsTarget, more: dict[str, Any], folder: Path) -> None:
         tensors["t2d"] = torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, known, True)
     config = model.config.to_dict() | {"draft_vocab_size": len(known), "dtype": "float16"} | more
     with whole_folder(folder) as partial:
-        _save_shards(tensors, partial)
+        save_torch_state_dict(tensors, partial, max_shard_size=MAX_SHARD_SIZE, metadata={"format": "pt"})
         (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-
-
-def _save_shards(tensors: dict[str, torch.Tensor], folder: Path) -> None:
-    """Safetensors files of at most 9 MB, with an index if there are several."""
-    shards: list[dict[str, torch.Tensor]] = [{}]
-    size = 0
-    for name, tensor in tensors.items():
-        num_bytes = tensor.numel() * tensor.element_size()
-        if shards[-1] and size + num_bytes > 9_000_000:
-            shards.append({})
-            size = 0
-        shards[-1][name] = tensor
-        size += num_bytes
-    if len(shards) == 1:
-        save_file(shards[0], folder / "model.safetensors", {"format": "pt"})
-        return
-    weight_map: dict[str, str] = {}
-    for number, shard in enumerate(shards, 1):
-        file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        save_file(shard, folder / file, {"format": "pt"})
-        weight_map |= dict.fromkeys(shard, file)
-    total = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
 def export_model(model: LlamaForCausalLM, tokenizer: Any, folder: Path) -> None:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from train.batches import Batch, Data
-from train.errors import TrainingError
 from train.progress import Progress
 
 CHECKPOINT_SECONDS = 600.0
@@ -92,7 +91,7 @@ class Training:
             else:
                 self.epoch += 1
             if self.updates == before:
-                raise TrainingError(f"--work {self.work}: it holds no data")
+                raise ValueError(f"--work {self.work}: it holds no data")
         self.save()
         return self.measure(0.0)
 
@@ -108,7 +107,7 @@ class Training:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
             loss, _ = self.loss(batch.to(self.device))
         if not torch.isfinite(loss):
-            raise TrainingError(f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try a lower rate")
+            raise ValueError(f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try a lower rate")
         loss.backward()
         torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
         self.optimizer.step()
@@ -150,7 +149,7 @@ class Training:
                 os.fsync(file.fileno())
         except (OSError, RuntimeError) as error:
             partial.unlink(missing_ok=True)
-            raise TrainingError(f"--work {self.work}: the checkpoint cannot be written: {error}") from None
+            raise ValueError(f"--work {self.work}: the checkpoint cannot be written: {error}") from None
         partial.replace(self.path)
 
     def resume(self) -> None:
@@ -160,12 +159,12 @@ class Training:
         try:
             state = torch.load(self.path, map_location="cpu", weights_only=True)
         except Exception as error:
-            raise TrainingError(f"{self.path} is no readable checkpoint ({type(error).__name__})") from None
+            raise ValueError(f"{self.path} is no readable checkpoint ({type(error).__name__})") from None
         if "optimizer" not in state:
-            raise TrainingError(f"{self.path} was written by an earlier version; remove it to train from the beginning")
+            raise ValueError(f"{self.path} was written by an earlier version; remove it to train from the beginning")
         for name, wanted in self.settings.items():
             if state["settings"].get(name) != wanted and name != "recipe":
-                raise TrainingError(f"{self.path} was trained with {name} {state['settings'].get(name)}, not {wanted}")
+                raise ValueError(f"{self.path} was trained with {name} {state['settings'].get(name)}, not {wanted}")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.updates, self.epoch, self.tokens, self.seconds = (state[k] for k in ("updates", "epoch", "tokens", "seconds"))

@@ -17,7 +17,6 @@ from torch import Tensor
 from naive_speculate.infer.llama.torch import TorchLlama, Write
 from naive_speculate.infer.llama.weights import LlamaLayer
 from train.data import MAX_ANSWER, MAX_TURN, OPENINGS, PASSAGE_TASKS, Template
-from train.errors import TrainingError
 from train.progress import Progress
 from train.texts import MIN_ANSWER, Texts, joined, whole_conversations
 
@@ -68,7 +67,7 @@ class Stream:
         self.rows, self.device = rows, lean.device
         given, self.then = [*prompts, between], then
         if not all(prompts) or (then == TURN and not between):
-            raise TrainingError("--stream: the chat template has nothing before or after the user's words")
+            raise ValueError("--stream: the chat template has nothing before or after the user's words")
         self.between, longest = len(prompts), max(map(len, given))
         self.ends = torch.tensor(list(ends), dtype=torch.int64, device=self.device)
         self.tables = self.model.rotary.up_to(MAX_STEPS)
@@ -181,7 +180,7 @@ class Stream:
 
 def stream(pair: Any, template: Template | None, passages: Sequence[list[int]], wanted: int, rows: int, seed: int) -> Texts:
     """Conversations with `wanted` answer tokens in all: user turns that the target begins itself; with passages, a seventh is
-    about those and about its own answers. A base target continues the passages. Raises a `TrainingError` if the target cannot
+    about those and about its own answers. A base target continues the passages. Raises a `ValueError` if the target cannot
     write them."""
     lean = getattr(pair.target._forward, "lean", pair.target._forward)  # without CUDA graphs
     ends, chooser = pair.target.eos_token_ids, random.Random(seed)
@@ -194,9 +193,9 @@ def stream(pair: Any, template: Template | None, passages: Sequence[list[int]], 
             try:
                 found.append(Stream(lean, prompts, then, between, ends, rows).write(count - done, progress))
             except torch.OutOfMemoryError:
-                raise TrainingError(f"--stream {rows}: the memory of {lean.device} is too small for this many rows") from None
+                raise ValueError(f"--stream {rows}: the memory of {lean.device} is too small for this many rows") from None
             if not len(found[-1].lengths):
-                raise TrainingError(f"--stream: the target's answers have fewer than {MIN_ANSWER} tokens")
+                raise ValueError(f"--stream: the target's answers have fewer than {MIN_ANSWER} tokens")
         return joined(found)
 
     if template is None:

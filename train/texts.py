@@ -11,9 +11,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from train.batches import HELD_OUT, HELD_OUT_BATCHES, Batch
-from train.data import LIKELIEST
-from train.errors import TrainingError
+from train.batches import HELD_OUT, HELD_OUT_BATCHES, Batch, grouped
+from train.data import likeliest
 
 MIN_ANSWER = 8  # fewest answer tokens of a conversation
 POOL = 32_768  # conversations that are sorted by length together
@@ -34,7 +33,7 @@ class Texts:
         try:
             return cls(**load_file(path))
         except (SafetensorError, TypeError) as error:
-            raise TrainingError(f"{path} is damaged: {error}; remove it to write conversations again") from None
+            raise ValueError(f"{path} is damaged: {error}; remove it to write conversations again") from None
 
     def conversation(self, number: int) -> tuple[Tensor, Tensor]:
         """Tokens of one conversation, and which are the answer's."""
@@ -110,16 +109,7 @@ class TextData:
         return prompt
 
     def _groups(self, numbers: Tensor, batch_tokens: int) -> list[Tensor]:
-        """Conversations of similar lengths, at most so many tokens with padding."""
-        numbers = numbers[self.texts.lengths[numbers].argsort()]
-        lengths, groups, at = self.texts.lengths[numbers].tolist(), [], 0
-        while at < len(numbers):
-            end = at + 1
-            while end < len(numbers) and (end + 1 - at) * lengths[end] <= batch_tokens:
-                end += 1
-            groups.append(numbers[at:end])
-            at = end
-        return groups
+        return [numbers[group] for group in grouped(self.texts.lengths[numbers].tolist(), batch_tokens)]
 
     def _batch(self, numbers: Tensor) -> Batch:
         lengths = self.texts.lengths[numbers].to(self.device)
@@ -138,8 +128,7 @@ class TextData:
         """Ids and probabilities of the likeliest tokens at some places, some thousand at a time."""
         ids, probs = [], []
         for some, places in zip(rows.split(4096), positions.split(4096), strict=True):
-            found = logits[some, places].float()
-            best = found.topk(min(LIKELIEST, found.shape[-1]))
-            ids.append(best.indices)
-            probs.append((best.values - found.logsumexp(-1, keepdim=True)).exp())
+            log_probs, best = likeliest(logits[some, places])
+            ids.append(best)
+            probs.append(log_probs.exp())
         return torch.cat(ids).clone(), torch.cat(probs).clone()

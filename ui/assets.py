@@ -22,6 +22,9 @@ from ui import labels
 ROOT = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
 """The part of plotly.js for charts with axes, in the version of the Python package that checks figures."""
+MODULES = {file.name: file for file in [*sorted((ROOT / "js").glob("*.js")), PLOTLY]}
+TABLES = {f"{file.stem}.js": file for file in sorted((ROOT / "languages").glob("*.json"))}
+"""The languages' tables of translations, by the names of the scripts that contain them."""
 IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')  # how our scripts import one another
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 LANGUAGES = {"en": "English", "es": "Español", "zh": "中文"}
@@ -41,15 +44,15 @@ _TEMPLATES.filters |= {name: getattr(labels, name) for name in ("visible", "numb
 def scripts() -> Route:
     """The route that serves `assets/js`, Plotly and the languages. Its address changes with the files, so that no browser mixes
     old with new."""
-    modules = {file.name: file for file in _modules()}
-    languages = {f"{file.stem}.js": file for file in _tables()}
 
     async def module(request: Request) -> Response:
         name = request.path_params["name"]
-        if name in languages:
-            return Response(_speaking(languages[name]), media_type="text/javascript", headers=FOR_GOOD)
-        file = modules.get(name)
-        return FileResponse(file, media_type="text/javascript", headers=FOR_GOOD) if file else Response(status_code=404)
+        if name in TABLES:
+            script, table = MODULES["language.js"].read_text(encoding="utf-8"), TABLES[name].read_text(encoding="utf-8")
+            return Response(f"{script}\nspeak({table});", media_type="text/javascript", headers=FOR_GOOD)
+        if name in MODULES:
+            return FileResponse(MODULES[name], media_type="text/javascript", headers=FOR_GOOD)
+        return Response(status_code=404)
 
     # Starlette's StaticFiles does not find its files if a proxy serves the page below a path.
     return Route(f"{folder()}/{{name}}", module)
@@ -86,25 +89,10 @@ def render(name: str, /, **values: Any) -> Markup:
 @cache
 def folder() -> str:
     """The scripts' folder, as a path relative to the page."""
-    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in [*_modules(), *_tables()])).hexdigest()[:12]
+    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in (*MODULES.values(), *TABLES.values()))).hexdigest()[:12]
 
 
 _TEMPLATES.globals |= {"languages": LANGUAGES, "scripts_folder": folder}
-
-
-def _modules() -> list[Path]:
-    return [*sorted((ROOT / "js").glob("*.js")), PLOTLY]
-
-
-def _tables() -> list[Path]:
-    return sorted((ROOT / "languages").glob("*.json"))
-
-
-@cache
-def _speaking(table: Path) -> str:
-    """The script that translates the page, with one language's table."""
-    script = (ROOT / "js" / "language.js").read_text(encoding="utf-8")
-    return f"{script}\nspeak({table.read_text(encoding='utf-8')});"
 
 
 def modules_for(entries: Iterable[str]) -> dict[str, str]:
@@ -114,7 +102,7 @@ def modules_for(entries: Iterable[str]) -> dict[str, str]:
     while waiting:
         name = waiting.pop()
         if name not in found:
-            found[name] = (ROOT / "js" / f"{name}.js").read_text(encoding="utf-8")
+            found[name] = MODULES[f"{name}.js"].read_text(encoding="utf-8")
             waiting += [match[2] for match in IMPORT.finditer(found[name])]
     return found
 

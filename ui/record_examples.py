@@ -5,6 +5,7 @@ its progress.
 """
 
 import argparse
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,10 +16,9 @@ from tqdm import tqdm
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches
-from ui.experiments.learn_recordings import FILE as LESSONS_FILE
-from ui.experiments.learn_recordings import record_lessons
 from ui.experiments.lessons.course import LESSONS
-from ui.experiments.recordings import Exploration
+from ui.experiments.lessons.lesson import Data, Trial
+from ui.experiments.recordings import LESSONS_FILE, Exploration, rounded
 from ui.experiments.sweep import Sample, prompts_for, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice
@@ -37,22 +37,19 @@ BATCH_KS, BATCH_TURNS = [1, 2, 4], 3
 EXPLORE_TOKENS = 64
 
 
-def record_run(
-    catalog: Catalog, folder: Path, settings: Settings | None = None, heats: int = HEATS
-) -> Iterator[tuple[int, int]]:
+def record_run(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     """The run that visitors see first, with and without drafts.
 
     With one seed all runs of a kind differ only in their times, so the fastest is the least disturbed. The last event
     contains the speedup from the quietest measurement.
     """
-    if settings is None:
-        _, settings = recording_of(catalog.of("").engine.about.models["target"])
+    _, settings = recording_of(_target(catalog))
     traces, plain, measured = list[Trace](), list[list[Event]](), list[MeasuredSpeedup]()
-    for number in range(heats):
+    for number in range(HEATS):
         traces.append(Trace(catalog.stream("", settings.request(), threading.Event())))
         plain.append([])
         measured.append(catalog.measure("", settings.request(), plain[-1]))
-        yield number + 1, heats
+        yield number + 1, HEATS
     fastest = min(traces, key=lambda trace: trace[-1].time)
     fastest[-1].speedup = min(measured, key=lambda found: found.high / found.low)
     fastest.save(folder / SPECULATIVE.name)
@@ -60,40 +57,41 @@ def record_run(
     Trace(event for event in slow if event.kind in (EventKind.STARTED, *OUTPUT_KINDS)).save(folder / PLAIN.name)
 
 
-def record_exploration(
-    catalog: Catalog,
-    folder: Path,
-    settings: Settings | None = None,
-    ks: list[int] = KS,
-    temperatures: list[float] = TEMPERATURES,
-    prompts: list[str] | None = None,
-    seeds: int = SEEDS,
-    batch_ks: list[int] = BATCH_KS,
-) -> Iterator[tuple[int, int]]:
+def record_exploration(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     """The Explore tab's first maps."""
-    models = catalog.of("").engine.about.models
-    prompts = prompts or prompts_for(models["target"])
-    settings = settings or replace(recording_of(models["target"])[1], prompt=prompts[0])
-    settings = replace(settings, max_tokens=min(settings.max_tokens, EXPLORE_TOKENS))
+    prompts = prompts_for(_target(catalog))
+    settings = replace(recording_of(_target(catalog))[1], prompt=prompts[0], max_tokens=EXPLORE_TOKENS)
     samples: list[Sample] = []
     batches: list[BatchSample] = []
     total = 0
-    for state in sweep(catalog, settings, prompts, seeds, ks, temperatures, threading.Event()):
+    for state in sweep(catalog, settings, prompts, SEEDS, KS, TEMPERATURES, threading.Event()):
         samples, total = state.samples, state.total
         yield state.done, total
-    for together in sweep_batches(catalog, settings, prompts, batch_ks, sizes_for(catalog, ""), threading.Event(), BATCH_TURNS):
+    for together in sweep_batches(catalog, settings, prompts, BATCH_KS, sizes_for(catalog, ""), threading.Event(), BATCH_TURNS):
         batches = together.samples
         yield total + together.done, total + together.total
+    models = catalog.of("").engine.about.models
     Exploration(samples, batches, models, settings.max_tokens, settings.temperature).save(folder)
 
 
-def record_learn(catalog: Catalog, folder: Path, settings: Settings | None = None) -> Iterator[tuple[int, int]]:
-    """The lessons' first pictures."""
-    settings = settings or Settings(prompt=prompts_for(catalog.of("").engine.about.models["target"])[0], seed=1)
+def record_learn(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
+    """The lessons' first pictures; other lessons in the file stay. Raises ValueError if an experiment found nothing."""
+    settings = Settings(prompt=prompts_for(_target(catalog))[0], seed=1)
+    file = folder / LESSONS_FILE
+    found: dict[str, Data] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     yield 0, len(LESSONS)
     for done, lesson in enumerate(LESSONS, start=1):
-        record_lessons(catalog, settings, folder / LESSONS_FILE.name, [lesson])
+        *_, last = lesson.measure(Trial(catalog, settings, threading.Event()))
+        if last.data is None:
+            raise ValueError(f"lesson {lesson.number} found nothing to show: {last.status}")
+        found[str(lesson.number)] = rounded(last.data)
+        text = json.dumps(dict(sorted(found.items(), key=lambda item: int(item[0]))), ensure_ascii=False, indent=1)
+        file.write_text(text + "\n", encoding="utf-8")
         yield done, len(LESSONS)
+
+
+def _target(catalog: Catalog) -> str:
+    return catalog.of("").engine.about.models["target"]
 
 
 RECORDINGS: dict[str, Recording] = {

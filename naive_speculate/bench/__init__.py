@@ -2,7 +2,3 @@
 
 Everything runs alternately in one process, so that other programs slow all ways equally; figures are medians.
 """
-
-from naive_speculate.bench.command import main
-
-__all__ = ["main"]

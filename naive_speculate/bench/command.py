@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, windows
-from naive_speculate.bench.comparison import Comparison, choose_threads
-from naive_speculate.bench.report import save_plots, show
-from naive_speculate.bench.suite import drafters_of, measure_suite, read_suite
-from naive_speculate.bench.suite_report import show_suite, suite_svg
+from naive_speculate.bench.comparison import Comparison
+from naive_speculate.bench.report import save_plots, show, show_suite, suite_svg
+from naive_speculate.bench.suite import answers_of, drafters_of, encode, figures, read_suite, ways_of
 from naive_speculate.bench.ways import Transformers
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
@@ -87,7 +86,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parse(argv)
     with_suite, console = options.suite is not None, Console(stderr=True)
     with redirect_stdout(sys.stderr):
-        report = _measure_suite(options, console) if with_suite else _compare(options, console)
+        with progress_bar(console, transient=not with_suite, disable=not console.is_terminal) as progress:
+            report = (_measure_suite if with_suite else _compare)(options, progress)
         if options.plots is not None:
             for path in save_plots(report, options.plots):
                 console.print(f"saved {path}")
@@ -104,31 +104,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _measure_suite(options: argparse.Namespace, console: Console) -> dict[str, Any]:
+def _measure_suite(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     questions, drafters = read_suite(options.suite, options.limit), drafters_of(options.drafters)
     if options.svg is not None:
         options.svg.open("a").close()  # fails now, not after hours of work, if it cannot be written
     if options.threads is not None:
         os.environ[THREADS_VARIABLE] = str(options.threads)
-    with progress_bar(console, disable=not console.is_terminal) as progress:
-        pair = _load(options, options.target, options.draft, options.head)
-        threads = num_threads()
-        torch.set_num_threads(1 if computes_beside_torch(pair.target) else threads)
+    pair = _load(options, options.target, options.draft, options.head)
+    threads = num_threads()
+    torch.set_num_threads(1 if computes_beside_torch(pair.target) else threads)
+    params = SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens)
+    peer = None
+    if options.transformers:
+        peer = _transformers(options, options.max_tokens, ends=True)
+        peer.threads = threads
+    decoder, windows = SpeculativeDecoder(pair), options.num_draft_tokens
+    ways = ways_of(decoder, drafters, windows, params, peer)
+    prompts = encode(decoder, options.suite, questions)
+    task = progress.add_task("measuring", total=len(ways) * len(questions))
 
-        def started(runs: int) -> Callable[[str], None]:
-            task = progress.add_task("measuring", total=runs)
-            return lambda category: progress.update(task, advance=1, description=category)
+    def tick(number: int) -> None:
+        progress.update(task, advance=1, description=questions[number].category)
 
-        params = SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens)
-        peer = None
-        if options.transformers:
-            peer = _transformers(options, options.max_tokens, ends=True)
-            peer.threads = threads
-        report = measure_suite(pair, options.suite, questions, drafters, options.num_draft_tokens, params, started, peer)
-    return report | {"machine": platform.machine(), "threads": threads if report["device"] == "cpu" else None}
+    answers, interrupted = answers_of(ways, prompts, tick)
+    return {
+        "suite": options.suite.name,
+        **{role: pair.names.get(role) for role in ("target", "draft", "head")},
+        "device": str(decoder.admission.device),
+        "machine": platform.machine(),
+        "threads": threads if decoder.admission.device.type == "cpu" else None,
+        "executor": getattr(pair.target, "executor", "transformers"),
+        "chat": decoder.admission.has_chat_template,
+        "num_draft_tokens": windows[0] if len(windows) == 1 else windows,
+        "max_tokens": params.max_tokens,
+        "temperature": params.temperature,
+        "interrupted": interrupted,
+        **figures(ways, questions, answers, params.temperature),
+    }
 
 
-def _compare(options: argparse.Namespace, console: Console) -> dict[str, Any]:
+def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     for option in ("target", "draft"):
         if (given := getattr(options, option)) is not None and is_gguf(given):
             raise ValueError(f"--{option} {given}: transformers, with which this compares, does not compute GGUF files")
@@ -140,10 +155,10 @@ def _compare(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     if options.quick:
         prompts = prompts[: max(1, len(prompts) // 2)]
     peer = _transformers(options, options.new_tokens)
-    choose_threads(peer, prompts[0])
-    comparison = Comparison(decoder, peer, prompts, options.new_tokens, options.max_draft_tokens, options.quick)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        return comparison.run(progress)
+    peer.choose_threads(prompts[0])
+    if peer.target.device.type == "cpu":
+        torch.set_num_threads(1)  # this decoder's own tensors are small
+    return Comparison(decoder, peer, prompts, options.new_tokens, options.max_draft_tokens, options.quick).run(progress)
 
 
 def _load(options: argparse.Namespace, *models: Any, executor: str | None = None) -> ModelPair:

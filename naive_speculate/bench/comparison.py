@@ -9,10 +9,9 @@ from itertools import cycle, islice, product
 from statistics import median
 from typing import Any
 
-import torch
 from rich.progress import Progress
 
-from naive_speculate.bench.measure import Line, decode_all, fastest_drafter, forward_costs, line_of, memory_mib
+from naive_speculate.bench.measure import decode_all, fastest_drafter, forward_costs, lines_of, memory_mib
 from naive_speculate.bench.ways import Transformers, Way, our_way
 from naive_speculate.costs import CostTable
 from naive_speculate.events import EventKind
@@ -48,7 +47,7 @@ class Comparison:
 
     def run(self, progress: Progress) -> dict[str, Any]:
         """Measure everything; returns the report."""
-        pair = self.decoder.pair
+        pair, device = self.decoder.pair, self.decoder.admission.device
         task = progress.add_task("measuring", total=None)
         self.tick = lambda _: progress.advance(task)
         draft_ms, verify_ms = forward_costs(pair.target, pair.draft, _COST_CONTEXT, self.max_window + 1)  # type: ignore[arg-type]
@@ -61,12 +60,30 @@ class Comparison:
             ways = self._ways(temperature)
             for way in ways:
                 way.decode(self.prompts[0], 0)
-            plain, *others = zip(*decode_all(ways, self.prompts, self.tick), strict=True)
-            lines[mode] = [line_of(way, runs, plain, costs) for way, runs in zip(ways, (plain, *others), strict=True)]
+            lines[mode] = lines_of(ways, decode_all(ways, self.prompts, self.tick), costs)
         progress.update(task, description="contexts, batches, events")
-        return self._report(lines) | {
+        step_costs = self._step_costs("model").to_dict()
+        if DRAFTERS["head"].obstacle(pair) is None:
+            fastest = fastest_drafter(lines, self.middle)
+            step_costs |= {"head": self._step_costs("head").to_dict(), "fastest_drafter": fastest}
+        return {
+            "target": pair.names["target"],
+            "draft": pair.names["draft"],
+            "head": pair.names.get("head") or pair.names.get("block"),
+            "device": str(device),
+            "executor": getattr(pair.target, "executor", "transformers"),
+            "machine": platform.machine(),
+            "threads": f"transformers in {self.peer.threads} threads",
+            "new_tokens": self.new_tokens,
+            "num_prompts": len(self.prompts),
+            "decoding": {mode: [asdict(line) for line in found] for mode, found in lines.items()},
+            "step_costs": step_costs,
+            "by_context": {} if self.quick else self._by_context(),
+            "by_batch": {} if self.quick else self._by_batch(),
+            "event_overhead": {} if self.quick else self._event_overhead(),
+            "memory_mib": memory_mib(device),
             "forwards": {"context": _COST_CONTEXT, "draft_ms": draft_ms, "verify_ms": verify_ms},
-            "costs": {"draft": costs.draft, "verify": list(costs.verify)},
+            "costs": costs.to_dict(),
         }
 
     def _params(self, temperature: float = 0.0) -> SamplingParams:
@@ -82,30 +99,6 @@ class Comparison:
         if temperature > 0:
             ways += [ours(self.middle, verify_strategy=name) for name in STRATEGIES]
         return ways + [self.peer.way(k, temperature) for k in (0, *windows)]
-
-    def _report(self, lines: dict[str, list[Line]]) -> dict[str, Any]:
-        decoder, pair = self.decoder, self.decoder.pair
-        report: dict[str, Any] = {
-            "target": pair.names["target"],
-            "draft": pair.names["draft"],
-            "head": pair.names.get("head") or pair.names.get("block"),
-            "device": str(decoder.admission.device),
-            "executor": getattr(pair.target, "executor", "transformers"),
-            "machine": platform.machine(),
-            "threads": f"transformers in {self.peer.threads} threads",
-            "new_tokens": self.new_tokens,
-            "num_prompts": len(self.prompts),
-            "decoding": {mode: [asdict(line) for line in found] for mode, found in lines.items()},
-            "step_costs": self._step_costs("model").to_dict(),
-            "by_context": {} if self.quick else self._by_context(),
-            "by_batch": {} if self.quick else self._by_batch(),
-            "event_overhead": {} if self.quick else self._event_overhead(),
-            "memory_mib": memory_mib(decoder.admission.device),
-        }
-        if DRAFTERS["head"].obstacle(pair) is None:
-            fastest = fastest_drafter(lines, self.middle)
-            report["step_costs"] |= {"head": self._step_costs("head").to_dict(), "fastest_drafter": fastest}
-        return report
 
     def _steps(self, prompt: list[int], num_tokens: int, window: int, drafter: str = "model") -> list[Any]:
         """The steps of a greedy run, without the first, which processes the prompt."""
@@ -186,11 +179,3 @@ class Comparison:
             detail: median(run.seconds / base.seconds - 1 for run, base in zip(runs, none, strict=True))
             for detail, runs in zip(details[1:], others, strict=True)
         }
-
-
-def choose_threads(peer: Transformers, prompt: list[int]) -> None:
-    """Let transformers use the best number of threads; torch itself keeps one, since this decoder's own tensors are small."""
-    cores = torch.get_num_threads()
-    peer.choose_threads(prompt, sorted({1, max(1, cores - 1), cores}))
-    if peer.target.device.type == "cpu":
-        torch.set_num_threads(1)

@@ -2,19 +2,23 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
 import torch
 
 from naive_speculate.bench.ways import Run, Way
 from naive_speculate.costs import CostTable
+from naive_speculate.events.metrics import summarize
 from naive_speculate.infer.protocols import BatchLanguageModel
 from naive_speculate.theory import speedup
 
-_DRAFTS_IN_A_ROW = 4
+_DRAFTS_IN_A_ROW, _REPEATS = 4, 25
+_DRAWS = 1000  # of the bootstrap
 
 
 @dataclass(frozen=True)
@@ -24,19 +28,25 @@ class Line:
     name: str
     num_draft_tokens: int | str
     ours: bool
+    questions: int  # number of prompts
     tokens_per_second: float  # median over the prompts, prompt processing included
-    over_plain: float  # speed relative to this decoder's plain decoding
-    tokens_per_forward: float  # tokens per target forward
-    acceptance: float | None = None  # accepted ÷ drafted
-    alpha: float | None = None  # accepted ÷ (accepted + rejected)
+    over_plain: float  # speed relative to this decoder's plain decoding: median over the prompts
+    decoding_over_plain: float  # the same of the speeds after the prompt
+    decoding_interval: list[float] | None  # its 95% interval
+    tokens_per_step: float  # tokens per target forward
+    acceptance: float | None  # accepted ÷ drafted
+    alpha: float | None  # accepted ÷ (accepted + rejected)
+    # conditional_acceptance, marginal_acceptance: by index; see `Metrics`
+    conditional_acceptance: list[float | None]
+    marginal_acceptance: list[float]
     # draft_ms, verify_ms, step_ms: medians over the prompts of the mean step
-    draft_ms: float | None = None
-    verify_ms: float | None = None
-    step_ms: float | None = None
-    predicted: float | None = None  # `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts
-    efficiency: float | None = None  # `over_plain` ÷ `predicted`
+    draft_ms: float | None
+    verify_ms: float | None
+    step_ms: float | None
+    predicted: float | None  # `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts
+    efficiency: float | None  # `over_plain` ÷ `predicted`
     # share of prompts with the same tokens as this decoder's plain decoding (a check at temperature 0)
-    same_as_plain: float = 0.0
+    same_as_plain: float
 
 
 def decode_all(
@@ -53,7 +63,7 @@ def decode_all(
 
 
 def forward_costs(
-    target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int, repeats: int = 25
+    target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int
 ) -> tuple[float, list[float]]:
     """Milliseconds of a forward of the draft over one token, and of the target over 1 … `max_tokens`, timed alternately.
 
@@ -64,7 +74,7 @@ def forward_costs(
     timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW))]
     timers += [forward_timer(target, context, count) for count in range(1, max_tokens + 1)]
     seconds: list[list[float]] = [[] for _ in timers]
-    for _ in range(repeats + 2):
+    for _ in range(_REPEATS + 2):
         for timer, found in zip(timers, seconds, strict=True):
             found.append(timer())
     ms = [median(found[2:]) * 1e3 for found in seconds]  # the first two are warm-up
@@ -79,19 +89,14 @@ def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
     return max(speeds, key=speeds.__getitem__)
 
 
-def peak_bytes() -> int | None:
-    """The peak resident memory of this process; None on systems without POSIX's `getrusage`, such as Windows."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux and the BSDs kilobytes
-
-
 def memory_mib(device: torch.device) -> dict[str, float]:
-    """The peak memory of this process, and of torch on CUDA."""
-    found = {} if (peak := peak_bytes()) is None else {"process": peak / 2**20}
+    """The peak memory of this process, on systems with POSIX's `getrusage`, and of torch on CUDA."""
+    found = {}
+    with suppress(ImportError):  # Windows
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        found["process"] = peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, others kilobytes
     if device.type == "cuda":
         found["device"] = torch.cuda.max_memory_allocated(device) / 2**20
     return found
@@ -100,28 +105,31 @@ def memory_mib(device: torch.device) -> dict[str, float]:
 def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTable | None = None) -> Line:
     """The figures of one way, from its runs and those of plain decoding on the same prompts."""
     pairs = list(zip(runs, plain, strict=True))
-    metrics = [run.metrics for run in runs if run.metrics is not None]
-    drafted = sum(m.num_draft_tokens for m in metrics)
-    accepted = sum(m.num_accepted_draft_tokens for m in metrics)
-    judged = accepted + sum(m.num_rejected_draft_tokens for m in metrics)
-    alpha, k = (accepted / judged if judged else None), way.num_draft_tokens
+    steps = [summarize(run.events) for run in runs if run.events]
+    whole, k = summarize(event for run in runs for event in run.events), way.num_draft_tokens
 
     def step_ms(name: str) -> float | None:
-        return median(getattr(m, name) / m.num_spec_steps for m in metrics) * 1e3 if metrics else None
+        return median(getattr(one, name) / one.num_spec_steps for one in steps) * 1e3 if steps else None
 
-    predicted = None
-    if costs is not None and alpha is not None and way.drafter == "model" and isinstance(k, int) and 0 < k < len(costs.verify):
-        predicted = speedup(alpha, k, costs.draft, costs.verify)
+    predicted, alpha = None, whole.alpha if way.drafter == "model" else None
+    if costs is not None and alpha is not None and isinstance(k, int) and k < len(costs.verify):
+        predicted = speedup(alpha, k, costs.draft, costs.verify[k])
     over_plain = median(run.speed / other.speed for run, other in pairs)
+    ratios = [run.decoding_speed / other.decoding_speed for run, other in pairs]
     return Line(
         name=way.name,
         num_draft_tokens=k,
         ours=way.ours,
+        questions=len(runs),
         tokens_per_second=median(run.speed for run in runs),
         over_plain=over_plain,
-        tokens_per_forward=sum(len(run.token_ids) for run in runs) / max(1, sum(run.target_forwards for run in runs)),
-        acceptance=accepted / drafted if drafted else None,
-        alpha=alpha,
+        decoding_over_plain=median(ratios),
+        decoding_interval=None if runs is plain else interval(ratios),
+        tokens_per_step=sum(len(run.token_ids) for run in runs) / max(1, sum(run.target_forwards for run in runs)),
+        acceptance=whole.draft_acceptance_rate,
+        alpha=whole.alpha,
+        conditional_acceptance=whole.acceptance_rate_per_position,
+        marginal_acceptance=whole.unconditional_acceptance_rate_per_position,
         draft_ms=step_ms("draft_seconds"),
         verify_ms=step_ms("verify_seconds"),
         step_ms=step_ms("total_seconds"),
@@ -129,6 +137,22 @@ def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTabl
         efficiency=over_plain / predicted if predicted else None,
         same_as_plain=fmean(run.token_ids == other.token_ids for run, other in pairs),
     )
+
+
+def lines_of(ways: Sequence[Way], answers: Iterable[list[Run]], costs: CostTable | None = None) -> list[Line]:
+    """The figures of all ways, the first of which is plain decoding; `answers` have a run per way."""
+    by_way = list(zip(*answers, strict=True))
+    return [line_of(way, runs, by_way[0], costs) for way, runs in zip(ways, by_way, strict=True)]
+
+
+def interval(values: Sequence[float]) -> list[float] | None:
+    """The 95% bootstrap interval of a median; None for a single value."""
+    if len(values) < 2:
+        return None
+    from scipy.stats import bootstrap
+
+    found = bootstrap((values,), np.median, n_resamples=_DRAWS, method="percentile", rng=0)
+    return [float(end) for end in found.confidence_interval]
 
 
 def forward_timer(model: BatchLanguageModel, context: int, count: int, batch: int = 1) -> Callable[[], float]:

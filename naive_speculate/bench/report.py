@@ -1,10 +1,15 @@
-"""Prints the measurements as tables and saves them as plots."""
+"""Shows measurements: as tables, as plots in PNG files, and those of a suite as an SVG plot."""
 
+import html
+from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from naive_speculate.bench.suite import NONE
+from naive_speculate.palette import LIGHT
 from naive_speculate.tables import table
 
 _MAIN_NAMES = {"plain", *(f"k = {k}" for k in range(1, 65))}
@@ -12,15 +17,46 @@ _GRIDS = {  # by key of the report: a table's title, and a plot's with its axes
     "by_context": ("A step by tokens of context, ms", "A step's time", "tokens of context", "ms"),
     "by_batch": ("All rows' tokens/s by batch size", "Throughput of a batch", "batch size", "tokens/s"),
 }
+_OF_PROMPTS = {  # by heading: a key of a way's figures, and its format
+    "": ("name", ""),
+    "tokens/s": ("tokens_per_second", ".0f"),
+    "× plain": ("over_plain", ".2f"),
+    "× transformers": ("over_transformers", ".2f"),
+    "theory": ("predicted", ".2f"),
+    "efficiency": ("efficiency", ".0%"),
+    "accepted": ("acceptance", ".2f"),
+    "α": ("alpha", ".2f"),
+    "tokens/forward": ("tokens_per_step", ".2f"),
+    "draft ms": ("draft_ms", ".2f"),
+    "verify ms": ("verify_ms", ".2f"),
+    "step ms": ("step_ms", ".2f"),
+    "same tokens": ("same_as_plain", ".0%"),
+}
+_OF_SUITE = {
+    "category": ("category", ""),
+    "drafter": ("drafter", ""),
+    "questions": ("questions", ""),
+    "tokens/step": ("tokens_per_step", ".2f"),
+    "accepted by index": ("marginal_acceptance", ".2f"),
+    "conditional": ("conditional_acceptance", ".2f"),
+    "tokens/s": ("tokens_per_second", ".1f"),
+    "× plain": ("over_plain", ".2f"),
+    "after the prompt": ("decoding_over_plain", ".2f"),
+    "95%": ("interval", ""),
+    "same text": ("same_as_plain", ".0%"),
+}
+_COLORS = ("#0b63a5", "#66367e", "#0d682d", "#8a4b00", "#be1633", "#60646a")
+_NAMES, _WIDTH, _BAR, _GAP = 250, 800, 16, 14
 
 
 def show(report: dict[str, Any], console: Console) -> None:
-    """Print the whole report."""
+    """Print the report of a comparison over prompts."""
     drafts = " and ".join(f"[bold]{name}[/]" for name in (report["draft"], report["head"]) if name)
     console.print(f"[bold]{report['target']}[/] with {drafts} on {report['device']}, {report['threads']}")
     for mode, lines in report["decoding"].items():
         best = max((line["tokens_per_second"] for line in lines if not line["ours"]), default=None)
-        console.print(table([_cells(line, best) for line in lines], left=[""], title=f"Decoding, {mode}"))
+        relative = [line | {"over_transformers": best and line["tokens_per_second"] / best} for line in lines]
+        console.print(table([_cells(_OF_PROMPTS, line) for line in relative], left=[""], title=f"Decoding, {mode}"))
     forwards = {f"{tokens}": f"{ms:.2f}" for tokens, ms in enumerate(report["forwards"]["verify_ms"][1:], start=2)}
     one = {"draft, 1 token": f"{report['forwards']['draft_ms']:.2f}", "target, 1": f"{report['forwards']['verify_ms'][0]:.2f}"}
     console.print(table([one | forwards], title="A forward at 100 tokens of context, ms"))
@@ -36,29 +72,53 @@ def show(report: dict[str, Any], console: Console) -> None:
     console.print(f"Events cost: {overhead}. Peak memory: {memory or 'unknown'}.")
 
 
-def _cells(line: dict[str, Any], best: float | None) -> dict[str, str]:
-    def number(value: float | None) -> str:
-        return "" if value is None else f"{value:.2f}"
+def show_suite(report: dict[str, Any], console: Console) -> None:
+    """Print the report of a suite, one row per category and drafter."""
+    console.print(_summary_line(report))
+    cells = []
+    for category, found in _rows(report):
+        for number, (drafter, one) in enumerate(found.items()):
+            interval = "–".join(f"{end:.2f}" for end in one["decoding_interval"] or ())
+            words = {"category": "" if number else category, "drafter": drafter, "interval": interval}
+            cells.append(_cells(_OF_SUITE, one | words))
+    made = table(cells, left=["category", "drafter"])
+    for last in accumulate(len(found) for _, found in _rows(report)):
+        made.rows[last - 1].end_section = True
+    console.print(made)
 
-    return {
-        "": line["name"],
-        "tokens/s": f"{line['tokens_per_second']:.0f}",
-        "× plain": number(line["over_plain"]),
-        "× transformers": "" if best is None else f"{line['tokens_per_second'] / best:.2f}",
-        "theory": number(line["predicted"]),
-        "efficiency": "" if line["efficiency"] is None else f"{line['efficiency']:.0%}",
-        "accepted": number(line["acceptance"]),
-        "α": number(line["alpha"]),
-        "tokens/forward": number(line["tokens_per_forward"]),
-        "draft ms": number(line["draft_ms"]),
-        "verify ms": number(line["verify_ms"]),
-        "step ms": number(line["step_ms"]),
-        "same tokens": f"{line['same_as_plain']:.0%}",
-    }
+
+def _cells(columns: Mapping[str, tuple[str, str]], figures: Mapping[str, Any]) -> dict[str, str]:
+    """The cells of a row; empty where a figure is missing."""
+    cells = {}
+    for heading, (key, form) in columns.items():
+        value = figures[key]
+        if isinstance(value, list):
+            cells[heading] = " ".join("–" if one is None else f"{one:{form}}" for one in value)
+        else:
+            cells[heading] = "" if value is None else f"{value:{form}}"
+    return cells
+
+
+def _summary_line(report: dict[str, Any]) -> str:
+    """One line with the models and settings."""
+    models = ", ".join(f"{role} {report[role]}" for role in ("target", "draft", "head") if report[role])
+    chat = "chat template" if report["chat"] else "no chat template"
+    windows = report["num_draft_tokens"]
+    k = ", ".join(map(str, windows)) if isinstance(windows, list) else windows
+    how = f"k = {k}, temperature {report['temperature']:g}, {report['max_tokens']} tokens, {chat}"
+    ended = " Interrupted: only the questions so far." if report["interrupted"] else ""
+    where = f"{report['device']}, {report['threads']} threads" if report["threads"] else report["device"]
+    return f"{report['suite']}: {models}, on {where}; {how}.{ended}"
+
+
+def _rows(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The categories, and "overall" if there are several."""
+    found = list(report["categories"].items())
+    return found if len(found) == 1 else [*found, ("overall", report["overall"])]
 
 
 def save_plots(report: dict[str, Any], folder: Path) -> list[Path]:
-    """Save plots; returns their paths. Raises `ValueError` if matplotlib is not installed."""
+    """Save plots of a comparison; returns their paths. Raises `ValueError` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -91,3 +151,39 @@ def save_plots(report: dict[str, Any], folder: Path) -> list[Path]:
 
 def _window_name(window: int) -> str:
     return f"k = {window}" if window else "plain"
+
+
+def suite_svg(report: dict[str, Any]) -> str:
+    """The plot: speed after the prompt relative to plain decoding per category and drafter, with its interval."""
+    drafters = [name for name in report["overall"] if name != NONE]
+    every = [one for _, found in _rows(report) for one in found.values()]
+    most = max(value for one in every for value in (1.0, one["decoding_over_plain"], *(one["decoding_interval"] or ())))
+    scale = (_WIDTH - _NAMES - 60) / most
+    body, y = [], 60.0
+
+    def words(x: float, text: str, anchor: str = "start", color: str = LIGHT.ink) -> str:
+        return f'<text x="{x:g}" y="{y + 12:g}" font-size="13" fill="{color}" text-anchor="{anchor}">{html.escape(text)}</text>'
+
+    for category, found in _rows(report):
+        body.append(words(10, category))
+        for number, name in enumerate(drafters):
+            one, color = found[name], _COLORS[number % len(_COLORS)]
+            ratio = one["decoding_over_plain"]
+            width, between = ratio * scale, one["decoding_interval"] or [ratio] * 2
+            low, high = (_NAMES + value * scale for value in between)
+            body.append(words(_NAMES - 8, name, "end", color))
+            body.append(f'<rect x="{_NAMES}" y="{y:g}" width="{width:g}" height="{_BAR}" fill="{color}" fill-opacity="0.6"/>')
+            body.append(f'<path d="M{low:g} {y + _BAR / 2:g}H{high:g}" stroke="{LIGHT.ink}" stroke-width="1.5"/>')
+            body.append(words(max(high, _NAMES + width) + 6, f"{ratio:.2f}"))
+            y += _BAR + 3
+        y += _GAP
+    plain, title = _NAMES + scale, html.escape(_summary_line(report))
+    body.append(f'<path d="M{plain:g} 48V{y:g}" stroke="{LIGHT.ink}" stroke-dasharray="4 3"/>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 10:g}" width="{_WIDTH}" height="{y + 10:g}" '
+        f'font-family="system-ui, sans-serif" role="img"><title>{title}</title><rect width="100%" height="100%" '
+        f'fill="{LIGHT.page}"/><text x="10" y="24" font-size="16" fill="{LIGHT.ink}">Speed after the prompt ÷ plain '
+        f'decoding, with 95% intervals</text><text x="{plain:g}" y="44" font-size="12" fill="{LIGHT.muted}" '
+        f'text-anchor="middle">plain</text>'
+        f"{''.join(body)}</svg>\n"
+    )

@@ -8,17 +8,12 @@ sides.
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from naive_speculate.bench.measure import decode_all, line_of
+from naive_speculate.bench.measure import decode_all, lines_of
 from naive_speculate.bench.ways import Run, Transformers, Way, our_way
-from naive_speculate.events.metrics import summarize
-from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
@@ -26,7 +21,6 @@ from naive_speculate.speculate.request import Request
 
 NONE = "none"  # the drafter name of plain decoding, which is always measured
 _LOOKUP, _ASSISTED = 10, 5  # transformers' windows: its documentation's for prompt lookup
-_DRAWS = 1000
 
 
 class Question(NamedTuple):
@@ -119,45 +113,15 @@ def figures(
     ways: Sequence[Way], questions: Sequence[Question], answers: Sequence[list[Run]], temperature: float
 ) -> dict[str, Any]:
     """Figures by category and way, and overall, of the first questions, whose `answers` have a run per way."""
+
+    def lines(some: Sequence[list[Run]]) -> dict[str, dict[str, Any]]:
+        unknown = {} if temperature == 0 else {"same_as_plain": None}
+        return {line.name: asdict(line) | unknown for line in lines_of(ways, some)}
+
     by_category: dict[str, list[list[Run]]] = {}
     for question, runs in zip(questions, answers, strict=False):
         by_category.setdefault(question.category, []).append(runs)
-    return {
-        "categories": {category: _figures(ways, runs, temperature) for category, runs in by_category.items()},
-        "overall": _figures(ways, answers, temperature),
-    }
-
-
-def _figures(ways: Sequence[Way], answers: Sequence[list[Run]], temperature: float) -> dict[str, Any]:
-    plain, found = [runs[0] for runs in answers], {}
-    for way, runs in zip(ways, zip(*answers, strict=True), strict=True):
-        line = line_of(way, runs, plain)
-        steps = summarize(event for run in runs for event in run.steps)
-        ratios = [run.decoding_speed / other.decoding_speed for run, other in zip(runs, plain, strict=True)]
-        found[way.name] = {
-            "questions": len(runs),
-            "tokens_per_step": line.tokens_per_forward,
-            "conditional_acceptance": steps.acceptance_rate_per_position,
-            "marginal_acceptance": steps.unconditional_acceptance_rate_per_position,
-            "tokens_per_second": line.tokens_per_second,
-            "over_plain": line.over_plain,
-            "decoding_over_plain": median(ratios),
-            "decoding_interval": interval(ratios) if way.name != NONE else None,
-            "draft_ms": line.draft_ms,
-            "step_ms": line.step_ms,
-            "same_as_plain": line.same_as_plain if temperature == 0 else None,
-        }
-    return found
-
-
-def interval(values: Sequence[float]) -> list[float] | None:
-    """The 95% bootstrap interval of a median; None for a single value."""
-    if len(values) < 2:
-        return None
-    from scipy.stats import bootstrap
-
-    found = bootstrap((values,), np.median, n_resamples=_DRAWS, method="percentile", rng=0)
-    return [float(end) for end in found.confidence_interval]
+    return {"categories": {name: lines(some) for name, some in by_category.items()}, "overall": lines(answers)}
 
 
 def answers_of(ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None]) -> tuple[list[list[Run]], bool]:
@@ -174,34 +138,3 @@ def answers_of(ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable
             raise
         return answers, True
     return answers, False
-
-
-def measure_suite(
-    pair: ModelPair,
-    path: Path,
-    questions: Sequence[Question],
-    drafters: Sequence[str] | None,
-    windows: Sequence[int | str],
-    params: SamplingParams,
-    started: Callable[[int], Callable[[str], None]],
-    peer: Transformers | None = None,
-) -> dict[str, Any]:
-    """The whole report, with transformers' ways if `peer` is given; `started` is called with the number of runs, and its result
-    after each run, with the category."""
-    decoder = SpeculativeDecoder(pair)
-    ways = ways_of(decoder, drafters, windows, params, peer)
-    prompts = encode(decoder, path, questions)
-    done = started(len(ways) * len(questions))
-    answers, interrupted = answers_of(ways, prompts, lambda number: done(questions[number].category))
-    return {
-        "suite": path.name,
-        **{role: pair.names.get(role) for role in ("target", "draft", "head")},
-        "device": str(decoder.admission.device),
-        "executor": getattr(pair.target, "executor", "transformers"),
-        "chat": decoder.admission.has_chat_template,
-        "num_draft_tokens": windows[0] if len(windows) == 1 else list(windows),
-        "max_tokens": params.max_tokens,
-        "temperature": params.temperature,
-        "interrupted": interrupted,
-        **figures(ways, questions, answers, params.temperature),
-    }

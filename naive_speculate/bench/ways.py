@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
-from naive_speculate.events import Event, EventKind
+from naive_speculate.events import Event
 from naive_speculate.events.metrics import Metrics
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -22,8 +22,7 @@ class Run:
     token_ids: list[int]  # the output
     seconds: float  # wall time of the whole call, prompt included
     target_forwards: int  # forwards of the target after the prompt's
-    metrics: Metrics | None  # this decoder's figures; None for transformers
-    steps: Sequence[Event] = ()  # this decoder's step events
+    events: Sequence[Event] = ()  # this decoder's; none of transformers
     prompt_seconds: float = 0.0  # of `seconds`, those before the first step
 
     @property
@@ -44,9 +43,6 @@ def prompt_seconds(metrics: Metrics) -> float:
     return max(0.0, metrics.time_to_first_token - (metrics.draft_seconds + metrics.verify_seconds) / metrics.num_spec_steps)
 
 
-Decode = Callable[[list[int], int], Run]
-
-
 @dataclass(frozen=True)
 class Way:
     """A way to decode: `decode(prompt token ids, seed)`."""
@@ -54,7 +50,7 @@ class Way:
     name: str  # its name in tables
     num_draft_tokens: int | str  # draft tokens per step, "auto", or 0 for plain decoding
     ours: bool  # whether it is this decoder
-    decode: Decode
+    decode: Callable[[list[int], int], Run]
     drafter: str = "model"  # the drafter of this decoder
 
 
@@ -69,9 +65,8 @@ def our_way(
         began = time.perf_counter()
         result = decoder.generate(prompt, seeded, **options)
         seconds = time.perf_counter() - began
-        steps = [event for event in result.trace if event.kind == EventKind.STEP]
-        metrics = result.metrics
-        return Run(list(result.token_ids), seconds, metrics.num_spec_steps, metrics, steps, prompt_seconds(metrics))
+        steps, before = result.metrics.num_spec_steps, prompt_seconds(result.metrics)
+        return Run(list(result.token_ids), seconds, steps, result.trace.events, before)
 
     name = "plain" if num_draft_tokens == 0 else f"k = {num_draft_tokens}"
     if strategy := options.get("verify_strategy"):
@@ -97,9 +92,11 @@ class Transformers:
                 model.generation_config.eos_token_id = self._ends
         target.register_forward_pre_hook(self._count)
 
-    def choose_threads(self, prompt: list[int], candidates: list[int]) -> None:
-        """Choose the number of torch threads with the fastest plain or assisted generation; candidates are tried
-        alternately."""
+    def choose_threads(self, prompt: list[int]) -> None:
+        """Choose the number of torch threads with the fastest plain or assisted generation: 1, all cores, or all but one; they
+        are tried alternately."""
+        cores = torch.get_num_threads()
+        candidates = sorted({1, max(1, cores - 1), cores})
         fastest = dict.fromkeys(candidates, math.inf)
         for threads in 3 * candidates:
             self.threads = threads
@@ -109,6 +106,11 @@ class Transformers:
 
     def way(self, num_draft_tokens: int, temperature: float, lookup: bool = False) -> Way:
         """Plain generation, or with a constant number of draft tokens: of the draft model, or with `lookup` of the prompt."""
+
+        drawn = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
+        config = GenerationConfig(
+            max_new_tokens=self.new_tokens, do_sample=bool(drawn), pad_token_id=0, eos_token_id=self._ends, **drawn
+        )
 
         def decode(prompt: list[int], seed: int) -> Run:
             torch.manual_seed(seed)
@@ -126,27 +128,17 @@ class Transformers:
             before = torch.get_num_threads()
             torch.set_num_threads(self.threads)
             began = time.perf_counter()
-            output = self.target.generate(
-                query, attention_mask=torch.ones_like(query), generation_config=self._config(temperature), **options
-            )
+            output = self.target.generate(query, attention_mask=torch.ones_like(query), generation_config=config, **options)
             token_ids = output[0, len(prompt) :].tolist()
             seconds = time.perf_counter() - began
             torch.set_num_threads(before)
             # Its first forward reads the prompt, and gives a token as later forwards do.
             step = (began + seconds - self.second) / max(1, self.forwards - 1)
             reading = max(0.0, self.second - began - step) if self.forwards > 1 else 0.0
-            return Run(token_ids, seconds, self.forwards, None, prompt_seconds=reading)
+            return Run(token_ids, seconds, self.forwards, prompt_seconds=reading)
 
-        name = f"transformers, k = {num_draft_tokens}" if num_draft_tokens else "transformers, plain"
-        name = f"transformers, prompt lookup, k = {num_draft_tokens}" if lookup else name
-        return Way(name, num_draft_tokens, False, decode)
-
-    def _config(self, temperature: float) -> GenerationConfig:
-        config = GenerationConfig(max_new_tokens=self.new_tokens, do_sample=temperature > 0, pad_token_id=0)
-        config.eos_token_id = self._ends
-        if temperature > 0:
-            config.temperature, config.top_k, config.top_p = temperature, 0, 1.0
-        return config
+        how = f"k = {num_draft_tokens}" if num_draft_tokens else "plain"
+        return Way(f"transformers, {'prompt lookup, ' if lookup else ''}{how}", num_draft_tokens, False, decode)
 
     def _count(self, *_: Any) -> None:
         self.forwards += 1

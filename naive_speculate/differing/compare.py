@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from naive_speculate.differing.scores import Scores, fitted_temperature, rarest
+from naive_speculate.differing.scores import Scores, fitted_temperature, gaps, rarest
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.models import load_pair
 from naive_speculate.text import Vocabulary, num_shared
@@ -86,6 +86,9 @@ class Difference:
     to_dict = asdict
 
 
+_SAME = Difference(Verdict.SAME, "The texts are the same.")
+
+
 @dataclass(frozen=True)
 class _Text:
     """A text under one form of the prompt: token ids of the prompt, of the text, and the logits at the text's tokens."""
@@ -97,13 +100,9 @@ class _Text:
 
     def greedy(self, rounding: float) -> float:
         """The share of tokens that no other token exceeds by more than rounding."""
-        if not self.answer:
-            return 1.0
-        chosen = self.logits.gather(-1, torch.tensor(self.answer)[:, None])[:, 0]
-        return float((chosen >= self.logits.amax(-1) - rounding).float().mean())
+        return float((gaps(self.logits, self.answer) <= rounding).float().mean()) if self.answer else 1.0
 
     def reading(self, rounding: float) -> Reading:
-        """How it fits the target."""
         share, ids = self.greedy(rounding), torch.tensor(self.answer)
         if share == 1:
             return Reading(self.form, 1.0, 0.0, 1.0)
@@ -123,36 +122,24 @@ def differ(
     greedy: bool = False,
     device: str = "auto",
 ) -> Difference:
-    """Explain why two continuations of a prompt differ.
+    """Explain why two continuations of a prompt by a target differ; the texts are given without the prompt.
 
-    Args:
-        target: The model that wrote them, as for `load_pair`.
-        prompt: The prompt of both.
-        a, b: The two texts, without the prompt.
-        num_draft_tokens: k; verification computes k + 1 rows.
-        dtype: The half precision to compare with float32: "bfloat16" or "float16".
-        chat: Whether the prompt is a user turn in the chat template. Other forms of the prompt are tried too.
-        greedy: Whether both were decoded at temperature 0, so that sampling explains nothing.
-        device: As for `load_pair`.
-
-    Raises:
-        ValueError: Naming the argument.
+    `target` and `device` are as for `load_pair`. Verification computes `num_draft_tokens` + 1 rows. `dtype` is the half
+    precision to compare with float32: "bfloat16" or "float16". `chat`: the prompt is a user turn in the chat template; other
+    forms of the prompt are tried too. `greedy`: both were decoded at temperature 0, so that sampling explains nothing. Raises
+    `ValueError` with the name of the argument.
     """
     if dtype not in HALF:
         raise ValueError(f"dtype must be {' or '.join(HALF)}, got {dtype!r:.40}")
-    if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
-        return same
-    full = Scores(load_pair(target, device=device, dtype="float32"))
-    half = Scores(load_pair(target, device=device, dtype=dtype), dtype)
-    return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, chat=chat, greedy=greedy)
-
-
-def _checked(prompt: str, a: str, b: str, num_draft_tokens: int) -> Difference | None:
     if num_draft_tokens < 1:
         raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
     if not prompt:
         raise ValueError("prompt is empty")
-    return Difference(Verdict.SAME, "The texts are the same.") if a == b else None
+    if a == b:
+        return _SAME
+    full = Scores(load_pair(target, device=device, dtype="float32"))
+    half = Scores(load_pair(target, device=device, dtype=dtype), dtype)
+    return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, chat=chat, greedy=greedy)
 
 
 def compare(
@@ -166,9 +153,10 @@ def compare(
     chat: bool = False,
     greedy: bool = False,
 ) -> Difference:
-    """`differ` with a target that is loaded already, in float32 and in half precision. Raises `ValueError` as `differ`."""
-    if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
-        return same
+    """`differ` with a target that is loaded already, in float32 and in half precision; `prompt` is not empty. Raises
+    `ValueError` if the target has no tokenizer, or not the chat template, or takes fewer tokens."""
+    if a == b:
+        return _SAME
     if full.pair.tokenizer is None:
         raise ValueError("target has no tokenizer")
     forms = _forms(full.pair.tokenizer, prompt, chat)

@@ -10,7 +10,7 @@ from naive_speculate.pair import ModelPair
 
 
 class Scores:
-    """Computes logits with one copy of a pair's target, in this dtype."""
+    """Computes logits with one copy of a pair's target, loaded in this dtype."""
 
     def __init__(self, pair: ModelPair, dtype: str = "float32") -> None:
         self.pair, self.dtype = pair, dtype
@@ -32,6 +32,11 @@ class Scores:
         with torch.inference_mode():
             logits = self.pair.target.forward(torch.tensor([list(token_ids)], device=self.device), cache)
         return logits[0, :, : self.pair.vocab_size].float().cpu()
+
+
+def gaps(logits: torch.Tensor, token_ids: Sequence[int]) -> torch.Tensor:
+    """How far the logits `[num_tokens, vocab_size]` of these tokens are below the largest ones; shape `[num_tokens]`."""
+    return logits.amax(-1) - logits.gather(-1, torch.tensor(token_ids)[:, None])[:, 0]
 
 
 def fitted_temperature(logits: torch.Tensor, token_ids: torch.Tensor) -> float:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from naive_speculate.doctor.json_objects import objects, whole_number
-from naive_speculate.doctor.reading import Format, Part, Reading, mean, ratio
+from naive_speculate.doctor.reading import Format, Part, Reading, mean, mean_rates, ratio
 
 SOURCE = "vllm bench serve (def9ce85ba10), examples/offline_inference/spec_decode.py; SGLang's bench_serving"
-_NAMES = {  # as printed
+_NAMES = {  # as printed, and as JSON
     "drafts": "steps",
     "num_drafts": "steps",
     "draft tokens": "drafted",
@@ -30,13 +30,6 @@ _NAMES = {  # as printed
     "mean tpot (ms)": "tpot",
     "maximum request concurrency": "running",
     "max request concurrency": "running",
-}
-_LABEL = re.compile(
-    rf"(?<![\w-])(?i:(?P<name>{'|'.join(map(re.escape, sorted(_NAMES, key=len, reverse=True)))})"
-    r"|(?P<kind>position|acceptance at token)[ \t]+(?P<index>\d{1,3}))[ \t]*:[ \t]*(?P<value>\d{1,15}(?:\.\d{1,15})?)[ \t\r]*$",
-    re.MULTILINE,
-)
-_SAVED = {  # as JSON
     "spec_decode_num_drafts": "steps",
     "spec_decode_draft_tokens": "drafted",
     "spec_decode_accepted_tokens": "accepted",
@@ -45,13 +38,16 @@ _SAVED = {  # as JSON
     "mean_tpot_ms": "tpot",
     "max_concurrency": "running",
 }
+_LABEL = re.compile(
+    rf"(?<![\w-])(?i:(?P<name>{'|'.join(map(re.escape, sorted(_NAMES, key=len, reverse=True)))})"
+    r"|(?P<kind>position|acceptance at token)[ \t]+(?P<index>\d{1,3}))[ \t]*:[ \t]*(?P<value>\d{1,15}(?:\.\d{1,15})?)[ \t\r]*$",
+    re.MULTILINE,
+)
 _COUNTS = ("accepted", "drafted", "steps")
 
 
 @dataclass
 class _Block:
-    """One run: its figures by name, and its rates per index."""
-
     figures: dict[str, float] = field(default_factory=dict)
     rates: list[float] = field(default_factory=list)
 
@@ -82,15 +78,15 @@ def read_summary(text: str) -> Reading | None:
     lengths = [(block.length or 1) - 1 for block in runs]
     widths = [ratio(100 * length, block.figures.get("rate")) for block, length in zip(runs, lengths, strict=True)]
     width = None if None in widths else mean(width for width in widths if width is not None)
-    rates = form.total([Part(0, None, 1, tuple(block.rates)) for block in runs]).rates
+    rates = mean_rates([(1, tuple(block.rates)) for block in runs])
     if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
         width = float(len(rates))  # the printed figures have two decimals
     unknown = ("The text does not count the steps, so several runs have the same weight.",)
-    return form.reading(accepted_per_step=mean(lengths), drafted_per_step=width, rates=rates, unknown=unknown, **common)
+    return Reading(*form, accepted_per_step=mean(lengths), drafted_per_step=width, rates=rates, unknown=unknown, **common)
 
 
 def _printed(text: str) -> Iterator[_Block]:
-    """The blocks that are printed. A block ends where the next begins, or where a figure occurs again."""
+    """A block ends where the next begins, or where a figure occurs again."""
     block = _Block()
     for found in _LABEL.finditer(text):
         before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()].split()
@@ -108,9 +104,8 @@ def _printed(text: str) -> Iterator[_Block]:
 
 
 def _saved(text: str) -> Iterator[_Block]:
-    """The blocks that are saved as JSON."""
     for found, _ in objects(text, ("spec_decode_acceptance_length", "mean_tpot_ms")):
-        figures = {name: found[key] for key, name in _SAVED.items() if isinstance(found.get(key), int | float)}
+        figures = {name: found[key] for key, name in _NAMES.items() if isinstance(found.get(key), int | float)}
         rates = found.get("spec_decode_per_position_acceptance_rates") or []
         known = isinstance(rates, list) and all(isinstance(rate, int | float) for rate in rates)
         yield _Block(figures, list(map(float, rates)) if known else [])

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from naive_speculate.arguments import Parser, number, numbers, parsed, positive
-from naive_speculate.doctor import given_costs as costs
+from naive_speculate.arguments import Parser, parsed, positive
 from naive_speculate.doctor.formats import KNOWN, decoded, read
+from naive_speculate.doctor.given_costs import from_words, parameters
 from naive_speculate.doctor.report import show
 from naive_speculate.doctor.suspects import diagnose
 from naive_speculate.tables import Output
@@ -26,10 +25,11 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"Supported: {KNOWN}.",
     )
     add, speed = parser.add_argument, parsed(float, "a positive number", lambda found: 0 < found < math.inf)
-    size = parsed(lambda text: text if costs.parameters(text) else "", "a size such as 0.6B or 350M")
-    add("--draft-cost", type=number, metavar="C", help="time of a draft forward ÷ time of a target forward over one token")
+    size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
+    cost = parsed(str, "a number", lambda text: bool(text.strip()))
+    add("--draft-cost", type=cost, metavar="C", help="time of a draft forward ÷ time of a target forward over one token")
     help = "time of a target forward over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one number (default: 1)"
-    add("--verify-cost", type=numbers, metavar="V,V…", help=help)
+    add("--verify-cost", type=cost, metavar="V,V…", help=help)
     add("--draft-size", type=size, metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost")
     add("--target-size", type=size, metavar="N", help="parameters of the target; for a mixture of experts the active ones")
     add("--num-draft-tokens", type=positive, metavar="K", help="the window, if the log does not contain it")
@@ -40,37 +40,30 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _write(path: str, profile: dict[str, Any]) -> None:
-    """Write a profile; a `ValueError` if the file cannot be written."""
-    try:
-        Path(path).write_text(json.dumps(profile, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise ValueError(f"--profile: cannot write {path!r:.80}: {error.strerror}") from None
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read standard input and print the diagnosis. Raises `ValueError` if no format is recognised, or an option is out of
     range."""
     args = _parser().parse_args(arguments)
-    verify = args.verify_cost or (1.0,)
-    sizes = args.draft_size, args.target_size
+    draft, verify, sizes = args.draft_cost, args.verify_cost, (args.draft_size, args.target_size)
     if None in sizes and any(sizes):
         raise ValueError("--draft-size and --target-size must be given together")
-    if args.draft_cost is not None and any(sizes):
+    if draft and any(sizes):
         raise ValueError("give either --draft-cost, or --draft-size and --target-size")
-    if args.draft_cost is None and not any(sizes) and args.verify_cost:
+    if verify and not draft and not any(sizes):
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
-    table, basis = None if args.draft_cost is None else costs.given(args.draft_cost, verify), "as given"
-    if any(sizes):
-        table, basis = costs.estimated(*sizes, verify), costs.size_basis(*sizes)
+    table, basis = from_words(" / ".join(sizes) if all(sizes) else draft or "", verify or "")
     reading = read(decoded(sys.stdin.buffer.read()))
     given = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
     reading = replace(reading, **{name: speed for name, speed in given.items() if speed is not None})
     found = diagnose(reading, table, num_draft_tokens=args.num_draft_tokens)
     if args.profile is not None:
-        _write(args.profile, found.profile())
+        profile = json.dumps(found.profile(), indent=2, ensure_ascii=False, allow_nan=False)
+        try:
+            Path(args.profile).write_text(profile + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"--profile: cannot write {args.profile!r:.80}: {error.strerror}") from None
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
-        return 0
-    show(found, Output(_WIDTH), basis)
+    else:
+        show(found, Output(_WIDTH), basis)
     return 0

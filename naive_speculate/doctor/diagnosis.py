@@ -70,7 +70,6 @@ class Diagnosis:
         self.conditional = tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in judged)
         # The rates, if every window had a draft token at each index, so that they are rates of windows; else empty.
         self.whole_rates = rates if width is not None and abs(len(rates) - width) < 0.01 else ()
-        self.categories = {name: Diagnosis(of_one) for name, of_one in reading.categories.items()}
         self.suspects: tuple[Suspect, ...] = ()  # possible faults, those of acceptance first
 
     @cached_property
@@ -115,7 +114,7 @@ class Diagnosis:
             pays_below = (tokens - (costs.verify_cost(k) if costs else 1.0)) / k
             with_costs: tuple[float | None, ...] = ()
             if costs is not None:
-                cost = costs.draft, costs.verify_cost
+                cost = costs.draft, costs.verify_cost(k)
                 with_costs = break_even_alpha(k, *cost), tokens / step_cost(k, *cost)
             found.append(Window(k, tokens, k <= len(rates), pays_below if pays_below > 0 else None, *with_costs))
         return tuple(found)
@@ -134,7 +133,7 @@ class Diagnosis:
         costs, width, tokens = self.costs, self.num_draft_tokens, self.mean_acceptance_length
         if costs is None or tokens is None or width is None:
             return None
-        return tokens / _at(width, lambda k: step_cost(k, costs.draft, costs.verify_cost))
+        return tokens / _at(width, lambda k: step_cost(k, costs.draft, costs.verify_cost(k)))
 
     @property
     def gain(self) -> float | None:
@@ -164,7 +163,7 @@ class Diagnosis:
             "mean_acceptance_length": self.mean_acceptance_length,
             "alpha": self.alpha,
             "rates": [{"index": index, "conditional": if_reached, "marginal": share} for index, (if_reached, share) in rates],
-            "categories": {name: found.profile() for name, found in self.categories.items()},
+            "categories": {name: Diagnosis(of_one).profile() for name, of_one in self.reading.categories.items()},
         }
 
 

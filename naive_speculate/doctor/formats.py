@@ -1,13 +1,13 @@
 """Recognises the engine and format of a text, in any encoding."""
 
-import codecs
 import gzip
+import json
 import re
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from naive_speculate.doctor import benchmark, llamacpp, llamacpp_steps, sglang, vllm
+from naive_speculate.doctor import benchmark, llamacpp, sglang, vllm
 from naive_speculate.doctor.prometheus import read_prometheus
 from naive_speculate.doctor.reading import Reading
 from naive_speculate.doctor.suspects import experts
@@ -21,7 +21,7 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
     sglang.read_meta_info,
     sglang.read_log,
     sglang.read_gauges,
-    llamacpp_steps.read_steps,
+    llamacpp.read_steps,
     llamacpp.read_statistics,
     llamacpp.read_server_log,
     llamacpp.read_timings,
@@ -36,50 +36,37 @@ KNOWN = (
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
-_LINE_END = re.compile(r"\r\n?")  # progress bars end theirs with \r alone
-
-_MARKS = (  # UTF-32's little-endian mark begins with UTF-16's
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 _ZEROS: dict[tuple[bool, ...], str] = {  # which bytes of four are zero in mostly Latin text
     (False, True, True, True): "utf-32-le",
     (True, True, True, False): "utf-32-be",
     (False, True, False, True): "utf-16-le",
     (True, False, True, False): "utf-16-be",
 }
-_SAMPLE = 4096
-_GZIP = b"\x1f\x8b"
 
 
 def decoded(data: bytes) -> str:
     """A log's text: UTF-8, UTF-16 or UTF-32 of either byte order, with a byte-order mark or without, compressed by gzip or not.
     Raises `ValueError` if it is compressed and damaged."""
-    if data.startswith(_GZIP):
+    if data.startswith(b"\x1f\x8b"):
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error):
             raise ValueError("the text is compressed by gzip and damaged, or was not copied in full") from None
-    marked = next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
-    sample = data[: min(_SAMPLE, len(data) // 4 * 4)]
-    zeros = tuple(sample[byte::4].count(0) * 8 > len(sample) for byte in range(4))  # more than half of them
-    return data.decode(marked or _ZEROS.get(zeros, "utf-8"), errors="replace")
+    encoding: str = json.detect_encoding(data)
+    if encoding not in ("utf-16", "utf-32"):  # these have marks; otherwise it looks at four bytes only
+        sample = data[: min(4096, len(data) // 4 * 4)]
+        zeros = tuple(sample[byte::4].count(0) * 8 > len(sample) for byte in range(4))  # more than half of them
+        encoding = _ZEROS.get(zeros, "utf-8")
+    return data.decode(encoding, errors="replace")
 
 
 def read(text: str) -> Reading:
-    """The figures of an engine.
+    """The figures of an engine, from a log, a response or Prometheus text; other lines are ignored. Raises `ValueError` if no
+    format is recognised, or the numbers are impossible.
 
     If a text has several formats, the most informative one is read: the first with rates per index, else the first.
-
-    Args:
-        text: A log, a response, or Prometheus text; other lines are ignored.
-
-    Raises:
-        ValueError: If no format is recognised, or the numbers are impossible.
     """
-    text = _LINE_END.sub("\n", text.replace("\ufeff", ""))  # byte-order marks remain where files were joined
+    text = re.sub("\r\n?", "\n", text.replace("\ufeff", ""))  # progress bars end lines with \r, joined files have several marks
     text = _COLOURS.sub("", text)
     try:
         found = [reading for reader in READERS if (reading := reader(text)) is not None]

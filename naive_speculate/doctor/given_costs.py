@@ -11,15 +11,8 @@ _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def given(draft: float, verify: Sequence[float] = (1.0,)) -> CostTable:
-    """Costs in units of the target's forward over one token.
-
-    Args:
-        draft: One draft forward.
-        verify: A target forward over 1, 2, 3 … tokens; one number for all windows.
-
-    Raises:
-        ValueError: If a cost is not positive.
-    """
+    """Costs in units of the target's forward over one token: of a draft forward, and of a target forward over 1, 2, 3 … tokens,
+    or one number for all windows. Raises `ValueError` if one is not positive."""
     for name, cost in (("draft_cost", draft), *(("verify_cost", cost) for cost in verify)):
         if not 0 < cost < math.inf:
             raise ValueError(f"{name} must be positive, got {cost:g}")
@@ -29,21 +22,10 @@ def given(draft: float, verify: Sequence[float] = (1.0,)) -> CostTable:
 
 
 def estimated(draft_size: str, target_size: str, verify: Sequence[float] = (1.0,)) -> CostTable:
-    """Estimated costs, if a forward takes the time of reading its weights, as it does over few tokens.
-
-    Args:
-        draft_size, target_size: Parameters that a forward reads, such as "0.6B"; for a mixture of experts the active ones.
-        verify: As for `given`.
-
-    Raises:
-        ValueError: If a size is invalid.
-    """
+    """Estimated costs, if a forward takes the time of reading its weights, as it does over few tokens. Sizes are the
+    parameters that a forward reads, such as "0.6B"; for a mixture of experts the active ones. Raises `ValueError` if one is
+    invalid."""
     return given(parameters(draft_size) / parameters(target_size), verify)
-
-
-def size_basis(draft_size: str, target_size: str) -> str:
-    """The source of estimated costs, in words."""
-    return f"an estimate from {draft_size.strip()} ÷ {target_size.strip()}, counting only the reading of weights"
 
 
 def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
@@ -59,7 +41,8 @@ def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
         return None, ""
     of_draft, slash, of_target = draft.partition("/")
     if slash:
-        return estimated(of_draft, of_target, table), size_basis(of_draft, of_target)
+        basis = f"an estimate from {of_draft.strip()} ÷ {of_target.strip()}, counting only the reading of weights"
+        return estimated(of_draft, of_target, table), basis
     (cost, *more) = _numbers("draft_cost", draft)
     if more:
         raise ValueError(f"draft_cost must be one number, or two sizes such as 0.6B / 8B, got {draft!r:.40}")

@@ -60,10 +60,10 @@ def _values(text: str, names: tuple[str, ...]) -> Iterator[Any]:
         if end is None and lines > 0 and line_end < len(text):
             lines -= 1
             end = _end(text, begin, begin + LONGEST)
-        value = None if end is None else _printed(text[begin:end], names)
-        if value is not None and end is not None:
-            at = end
-            yield value
+        if end is not None and any(name in text[begin:end] for name in names):
+            with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                value, at = ast.literal_eval(text[begin:end]), end
+                yield value
 
 
 def _within(
@@ -88,14 +88,6 @@ def _end(text: str, begin: int, limit: int) -> int | None:
         if not depth:
             return found.end()
     return None
-
-
-def _printed(text: str, names: tuple[str, ...]) -> Any:
-    """The value of a Python print; None if it is not one, or has none of the names."""
-    try:
-        return ast.literal_eval(text) if any(name in text for name in names) else None
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        return None
 
 
 def whole_numbers(values: Any, name: str) -> list[int]:

@@ -1,17 +1,21 @@
-"""llama.cpp: the server's log and `timings`, the statistics of `common/speculative.cpp`, and the output of its examples.
-(`llamacpp_steps` reads its lines of each step.)
+"""llama.cpp: the server's log and `timings`, the statistics of `common/speculative.cpp`, the output of its examples, and its
+lines of each step, at log level debug or with LLAMA_TRACE.
 
 Versions: `tools/server/server-task.cpp` 00efb3e18426 (`timings`), `common/speculative.cpp` 001d906a6d86 ("statistics"),
-`examples/speculative-simple/speculative-simple.cpp` 08d0baaca674 and `examples/speculative/speculative.cpp` 007d71358afe.
+`examples/speculative-simple/speculative-simple.cpp` 08d0baaca674 and `examples/speculative/speculative.cpp` 007d71358afe,
+`tools/server/server-context.cpp` 001d906a6d86 (steps).
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, objects, whole_number
-from naive_speculate.doctor.reading import Format, Part, Reading, numbers_in
+from naive_speculate.doctor.reading import Format, Part, Reading, judged_of, numbers_in, rates_of
 
 _TIMINGS = Format("llama.cpp", "server `timings`", "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)")
 _ROUNDS = Format("mlx-vlm", "server `timings` that count rounds", "mlx_vlm/server, timings (mlx-vlm#1788, #2324)")
@@ -22,6 +26,7 @@ _LINE = Format("llama.cpp", "“statistics” line", "common/speculative.cpp, co
 _EXAMPLE = Format(
     "llama.cpp", "`n_drafted` and `n_accept`", "examples/speculative-simple/speculative-simple.cpp (08d0baaca674)"
 )
+_STEPS = Format("llama.cpp", "lines of each step", "tools/server/server-context.cpp, after verification (001d906a6d86)")
 _RATES = r"acc(?:ept(?:ance)?)?(?: rate)?(?:/| per )pos(?:ition)? *[=:] *\(([\d., ]*)\)"
 _STATISTICS = re.compile(
     r"statistics +(\S+): #calls(?:\(b,g,a\))? = +(?:\d+ +\d+ +)?(\d+), #gen drafts = +(\d+), #acc drafts = +(\d+), "
@@ -40,9 +45,20 @@ _ROUND_NAMES = re.compile(
 )
 """Other servers' names of the steps, in timings with llama.cpp's names."""
 _PRINTED = re.compile(r"\b(n_predict|n_drafted|n_accept) += +(\d+)\s*$", re.MULTILINE)
+_STEP = re.compile(
+    r"(?:\bid\s+(?P<slot>\d+)\s*\|[^\n]{0,80}?)?"
+    r"(?:\baccepted\s+(?P<accepted>\d+)\s*/\s*(?P<drafted>\d+)\s+draft tokens"
+    r"(?:[^\n]{0,80}?(?:new n_(?:tokens|past)\s*=\s*(?P<position>\d+)|(?P<restores>restore checkpoint)))?"
+    r"|\badd accepted tokens:[^\n]{0,80}?ids\.size=(?P<size>\d+),\s*n_draft=(?P<n_draft>\d+)"
+    r"|(?P<restoring>\brestoring speculative checkpoint))"
+)
 _NO_RATES = "llama.cpp reports no rates per index here; its statistics line, at log level trace (-lv 4), does."
 _MIXED = "Steps without a draft token are counted too, which makes windows look shorter."
 _P_MIN = "llama.cpp ends a window if the draft is unsure (--draft-p-min), so windows differ in length."
+_UNDRAFTED = "This build prints 0 for the draft tokens of a step (llama.cpp#18211), so the window is unknown."
+_REPLAYED = (
+    "Partly accepted windows were decoded again: without trace lines their full length is unknown, and counted too short."
+)
 
 
 def read_timings(text: str) -> Reading | None:
@@ -164,3 +180,74 @@ def _without_rates(form: Format, parts: Sequence[Part], **figures: Any) -> Readi
     derived = (f"The steps are derived from the tokens that were not draft tokens. {_MIXED}",) if known else ()
     unknown = (_NO_RATES, _P_MIN, *(() if known else ("The number of steps cannot be derived.",)))
     return form.total(parts, derived=derived, unknown=unknown, **figures)
+
+
+@dataclass
+class _Step:
+    accepted: int
+    drafted: int
+    position: int | None = None
+    replayed: bool = False
+
+
+def read_steps(text: str) -> Reading | None:
+    """All steps; None if there is none. Raises `ValueError` if a step accepts more tokens than it drafts."""
+    steps = _steps(text)
+    drafted_known = any(step.drafted for step in steps)
+    if drafted_known:
+        steps = [step for step in steps if step.drafted or step.accepted]
+    if not steps:
+        return None
+    for step in steps:
+        if drafted_known and step.accepted > step.drafted:
+            raise ValueError(f"llama.cpp's log: {step.accepted} accepted of {step.drafted} drafted in one step is impossible")
+    hits = Counter(step.accepted for step in steps)
+    rates = rates_of([hits[count] for count in range(max(hits) + 1)], max(step.drafted for step in steps))
+    judged = judged_of([(step.drafted, step.accepted, 1) for step in steps], len(rates)) if drafted_known else ()
+    course = tuple(Stretch(step.position, 1, min(step.accepted, 1)) for step in steps)
+    drafted = sum(step.drafted for step in steps) if drafted_known else None
+    whole = Part(sum(step.accepted for step in steps), drafted, len(steps), rates, judged, course)
+    replayed = any(step.replayed for step in steps)
+    unknown = (*(() if drafted_known else (_UNDRAFTED,)), *((_REPLAYED,) if replayed else ()))
+    return _STEPS.total([whole], unknown=unknown, **speeds(text))
+
+
+def _steps(text: str) -> list[_Step]:
+    """The steps, from the kind of line that occurs most.
+
+    One step may be written three times: "accepted 2/ 3 draft tokens" (trace), "add accepted tokens: …, ids.size=3, n_draft=3"
+    and "accepted 2/3 draft tokens, new n_tokens = 741" (debug; missing for a request's last step, which takes the position of
+    the one before). Where a context cannot drop single tokens, a partly accepted window ends in "(restore checkpoint)", and its
+    accepted tokens and the target's own are decoded again as a window of their own, which is no step.
+    """
+    lines = [(_kind(found), found) for found in _STEP.finditer(text)]
+    chosen = max(("trace", "added", "new"), key=[kind for kind, _ in lines].count)
+    steps: list[_Step] = []
+    last: dict[str, _Step] = {}
+    replay: dict[str, str] = {}  # slot → the kind of the line that announced its replay
+    for kind, found in lines:
+        slot = found["slot"] or ""
+        position = int(found["position"]) if found["position"] else None
+        if kind == "restoring":
+            replay.setdefault(slot, kind)
+        if kind == chosen:
+            announced = replay.pop(slot, None)
+            if announced == "trace":  # the step is in the list already
+                continue
+            accepted, drafted = int(found["accepted"] or int(found["size"] or 0) - 1), int(found["drafted"] or found["n_draft"])
+            if announced:  # the target's own token is part of the replayed window
+                accepted = max(drafted - 1, 0)
+            if found["restores"]:
+                replay[slot] = "trace"
+            last[slot] = _Step(accepted, drafted, position, bool(announced))
+            steps.append(last[slot])
+        if kind == "new" and slot in last and last[slot].position is None:
+            last[slot].position = position
+    before = next((step.position for step in steps if step.position is not None), None)
+    for step in steps:
+        step.position = before = before if step.position is None else step.position
+    return steps
+
+
+def _kind(found: re.Match[str]) -> str:
+    return "restoring" if found["restoring"] else "added" if found["size"] else "new" if found["position"] else "trace"

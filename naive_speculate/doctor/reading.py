@@ -7,59 +7,37 @@ from typing import Any, NamedTuple
 from naive_speculate.doctor.fading import Stretch
 
 ROUNDING = 0.0006  # largest rounding error of a rate printed with three decimals
-
 MOST_TOKENS = 10**15
-CATEGORY = ("category", "task", "dataset")  # names under which benchmarks write a response's category
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Figures of an engine's speculative decoding; unknown ones are None.
-
-    Attributes:
-        engine: Its name.
-        format: The format that was read.
-        source: The file of the engine that writes the format, and its commit.
-        accepted_per_step: Accepted draft tokens per step.
-        drafted_per_step: Draft tokens per step: k, or its mean.
-        other_drafted_per_step: The same under the format's other meaning, if the text does not decide between them.
-        rates: Per index, the share of all steps that accept the draft token (vLLM's per-position acceptance rate). Fewer than
-            k if the engine does not report all.
-        judged: Per index, the share of all steps that judge a draft token there: all earlier ones were accepted, and the window
-            has this one. Empty if unknown; then all windows are taken to be whole.
-        num_steps: Steps with draft tokens.
-        num_draft_tokens, num_accepted_tokens: Draft tokens, and accepted ones.
-        requests_running: Mean number of requests decoded together.
-        tokens_per_second: Speed with drafting.
-        plain_tokens_per_second: Speed without drafting, of the same number of requests.
-        draft_share: Share of the decoding time that the drafter takes.
-        experts: What in the text shows that the target is a mixture of experts; empty if nothing does.
-        course: Acceptance over the run, in the order of the text; empty if the format has only totals.
-        categories: The figures of each category of requests, if the text names categories.
-        derived: Sentences on figures that were derived.
-        unknown: Sentences on figures that the format lacks.
-    """
+    """Figures of an engine's speculative decoding; unknown ones are None. Raises `ValueError` if they are impossible."""
 
     engine: str
     format: str
-    source: str
-    accepted_per_step: float | None = None
-    drafted_per_step: float | None = None
-    other_drafted_per_step: float | None = None
+    source: str  # the file of the engine that writes the format, and its commit
+    accepted_per_step: float | None = None  # draft tokens
+    drafted_per_step: float | None = None  # k, or its mean
+    other_drafted_per_step: float | None = None  # by the format's other meaning, if the text does not decide between them
+    # Per index, the share of all steps that accept the draft token (vLLM's per-position acceptance rate). Fewer than k if the
+    # engine does not report all.
     rates: tuple[float, ...] = ()
+    # Per index, the share of all steps that judge a draft token there: all earlier ones were accepted, and the window has this
+    # one. Empty if unknown; then all windows are taken to be whole.
     judged: tuple[float, ...] = ()
-    num_steps: float | None = None
+    num_steps: float | None = None  # with draft tokens
     num_draft_tokens: int | None = None
     num_accepted_tokens: int | None = None
-    requests_running: float | None = None
-    tokens_per_second: float | None = None
-    plain_tokens_per_second: float | None = None
-    draft_share: float | None = None
-    experts: str = ""
-    course: tuple[Stretch, ...] = ()
-    categories: Mapping[str, "Reading"] = field(default_factory=dict)
-    derived: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    requests_running: float | None = None  # mean number of requests decoded together
+    tokens_per_second: float | None = None  # with drafting
+    plain_tokens_per_second: float | None = None  # without drafting, of the same number of requests
+    draft_share: float | None = None  # share of the decoding time that the drafter takes
+    experts: str = ""  # what in the text shows that the target is a mixture of experts; empty if nothing does
+    course: tuple[Stretch, ...] = ()  # acceptance over the run, in the order of the text; empty if there are only totals
+    categories: Mapping[str, "Reading"] = field(default_factory=dict)  # of requests, if the text names categories
+    derived: tuple[str, ...] = ()  # sentences on figures that were derived
+    unknown: tuple[str, ...] = ()  # sentences on figures that the format lacks
 
     def __post_init__(self) -> None:
         accepted, drafted = self.num_accepted_tokens, self.num_draft_tokens
@@ -72,11 +50,9 @@ class Reading:
             raise ValueError(f"{self.format}: {accepted} accepted of {drafted} drafted is impossible")
         if self.accepted_per_step is not None and self.accepted_per_step < 0:
             raise ValueError(f"{self.format}: {self.accepted_per_step:g} accepted per step is impossible")
-        before = 1.0
-        for index, rate in enumerate(self.rates):
+        for index, (before, rate) in enumerate(zip((1.0, *self.rates), self.rates, strict=False)):
             if not 0 <= rate <= before + 2 * ROUNDING:
                 raise ValueError(f"{self.format}: a rate of {rate:g} at index {index}, after {before:g}, is impossible")
-            before = rate
 
 
 class Part(NamedTuple):
@@ -98,10 +74,6 @@ class Format(NamedTuple):
     format: str
     source: str
 
-    def reading(self, **figures: Any) -> Reading:
-        """These figures, read from this format."""
-        return Reading(self.engine, self.format, self.source, **figures)
-
     def total(self, parts: Sequence[Part], **figures: Any) -> Reading:
         """All reports together, and those of each category if every report names one; `figures` add to theirs.
 
@@ -109,42 +81,36 @@ class Format(NamedTuple):
         """
         columns = zip(*(part[:3] for part in parts), strict=True)
         accepted, drafted, steps = (None if None in column else sum(column) for column in columns)
-        stepped = [part for part in parts if part.steps]
-        rates, judged = (
-            _mean_rates([(part.steps or 0.0, getattr(part, name)) for part in stepped]) if steps else ()
-            for name in ("rates", "judged")
-        )
         names = {part.category for part in parts}
+        by_category = {} if None in names else {name: [part for part in parts if part.category == name] for name in names}
         found: dict[str, Any] = {
             "accepted_per_step": ratio(accepted, steps),
             "drafted_per_step": ratio(drafted, steps),
             "num_steps": steps or None,
             "num_draft_tokens": drafted,
             "num_accepted_tokens": accepted,
-            "rates": rates,
-            "judged": judged,
+            "rates": mean_rates([(part.steps, part.rates) for part in parts]) if steps else (),
+            "judged": mean_rates([(part.steps, part.judged) for part in parts]) if steps else (),
             "course": tuple(stretch for part in parts for stretch in part.course),
-            "categories": {}
-            if None in names
-            else {
-                str(name): self.total([part._replace(category=None) for part in parts if part.category == name])
-                for name in names
+            "categories": {
+                name: self.total([part._replace(category=None) for part in of_one]) for name, of_one in by_category.items()
             },
         }
-        return self.reading(**found | figures)
+        return Reading(*self, **found | figures)
 
 
-def _mean_rates(parts: Sequence[tuple[float, tuple[float, ...]]]) -> tuple[float, ...]:
+def mean_rates(parts: Sequence[tuple[float | None, tuple[float, ...]]]) -> tuple[float, ...]:
     """The mean of lists of rates, weighted by steps; empty if one list is, and a shorter list counts 0 for the rest."""
-    if not all(rates for _, rates in parts):
+    weighted = [(steps, rates) for steps, rates in parts if steps]
+    if not all(rates for _, rates in weighted):
         return ()
-    steps, width = sum(n for n, _ in parts), max((len(rates) for _, rates in parts), default=0)
-    return tuple(sum(n / steps * rates[index] for n, rates in parts if index < len(rates)) for index in range(width))
+    total, width = sum(steps for steps, _ in weighted), max((len(rates) for _, rates in weighted), default=0)
+    return tuple(sum(n / total * rates[index] for n, rates in weighted if index < len(rates)) for index in range(width))
 
 
 def category(outermost: Mapping[str, Any]) -> str | None:
-    """The category that the outermost object around a report names."""
-    return next((name for key in CATEGORY if isinstance(name := outermost.get(key), str)), None)
+    """The category that the outermost object around a report names, as benchmarks do."""
+    return next((name for key in ("category", "task", "dataset") if isinstance(name := outermost.get(key), str)), None)
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:
@@ -170,3 +136,9 @@ def rates_of(histogram: Sequence[int], width: float | None) -> tuple[float, ...]
     if width is not None and width == int(width):
         tails += [0.0] * (int(width) - len(tails))
     return tuple(tails)
+
+
+def judged_of(windows: Sequence[tuple[int, int, int]], width: int) -> tuple[float, ...]:
+    """The shares of steps that judge each index, from windows: draft tokens, accepted ones, and how many windows are alike."""
+    steps = sum(count for *_, count in windows)
+    return tuple(sum(count for drafted, hits, count in windows if hits >= index < drafted) / steps for index in range(width))

@@ -2,14 +2,13 @@
 response (before 9155cf0e6eff in `tokenizer_manager.py`, c60799d0eb1b; its counters were renamed twice).
 """
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
-from naive_speculate.doctor.json_objects import last_reports, whole_number
+from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.doctor.prometheus import samples
 from naive_speculate.doctor.reading import Format, Part, Reading, category, mean, rates_of, ratio
 
@@ -37,7 +36,11 @@ _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_tok
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 INTERVAL = 40  # forwards that one line covers (`--decode-log-interval`)
+_MOST = 256  # the largest window that is tried
 _HALF, _EXACT = 0.005, 1e-4  # rounding errors of two decimals, and of gauges that were not rounded
+
+
+_Width = tuple[float | None, float | None, str]  # the window, the window by the rate's other meaning, and their source
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +66,9 @@ def read_log(text: str) -> Reading | None:
     )
     # A step that accepts any accepts three at most, or this is an underestimate.
     hits = [(line, min((line.length - 1) / 3, 1.0), line.running * INTERVAL) for line in lines]
-    return _LOG.reading(
-        **_means(lines, _stated(text)),
+    return Reading(
+        *_LOG,
+        **_means(lines, _width(lines, _stated(text))),
         requests_running=mean(line.running for line in lines),
         course=tuple(Stretch(line.position, steps, steps * share) for line, share, steps in hits),
         unknown=(TREES, _NO_RATES),
@@ -86,32 +90,31 @@ def _line(line: str) -> _Line:
 
 def read_gauges(text: str) -> Reading | None:
     """The Prometheus gauges of all workers, weighted by their requests; None if there are none."""
-    workers = _workers(text)
+    if not (workers := _workers(text)):
+        return None
     lines = []
     for gauges in workers:
         lengths, rates = gauges["spec_accept_length"], gauges.get("spec_accept_rate", [])
         running = mean(gauges.get("num_running_reqs", [])) or 1.0
         each = rates if len(rates) == len(lengths) else [None] * len(lengths)
         lines += [_Line(running, length, rate) for length, rate in zip(lengths, each, strict=True) if length >= 1]
-    if not workers:
-        return None
     if not lines:
         raise ValueError("SGLang reports that nothing was drafted: sglang:spec_accept_length is 0")
     depth, verified = (
         max((value for gauges in workers for value in gauges.get(name, [])), default=0.0)
         for name in ("spec_num_steps", "spec_num_draft_tokens")
     )
-    stated = [int(k) for k in (depth, verified - 1) if k >= 1]
-    rounded = all(round(value, 2) == value for line in lines for value in (line.length, line.rate or 0.0))
-    figures = _means(lines, stated[:1] or _stated(text), _meaning(text), _HALF if rounded else _EXACT)
-    if stated:
-        derived = ("The window is from the server's gauges.",)
-        figures |= {"drafted_per_step": float(stated[0]), "other_drafted_per_step": None, "derived": derived}
+    if own := [k for k in (depth, verified - 1) if k >= 1]:
+        width: _Width = (float(int(own[0])), None, "The window is from the server's gauges.")
+    else:
+        rounded = all(round(value, 2) == value for line in lines for value in (line.length, line.rate or 0.0))
+        width = _width(lines, _stated(text), _meaning(text), _HALF if rounded else _EXACT)
     tree = depth >= 1 and verified >= 1 and verified != depth + 1
     reported = [mean(gauges["num_running_reqs"]) for gauges in workers if "num_running_reqs" in gauges]
-    return _GAUGE.reading(
-        **figures,
-        requests_running=mean(count for count in reported if count) if any(reported) else None,
+    return Reading(
+        *_GAUGE,
+        **_means(lines, width),
+        requests_running=mean(count for count in reported if count),
         unknown=(_TREE.format(f"{verified:.0f}") if tree else TREES, _NO_RATES, "Gauges cover the last few steps only."),
     )
 
@@ -138,27 +141,21 @@ def _stated(text: str) -> list[int]:
     return [k for pattern, own in _STATED for number in pattern.findall(text) if (k := int(number) - own) >= 1]
 
 
-def _means(lines: Sequence[_Line], stated: Sequence[int], meaning: int | None = None, half: float = _HALF) -> dict[str, Any]:
-    """Accepted tokens per step, the window, the window by the rate's other meaning if that is undecided, and their source."""
+def _means(lines: Sequence[_Line], width: _Width) -> dict[str, Any]:
     length = sum(line.running * line.length for line in lines) / sum(line.running for line in lines)
-    width, other, derived = _width(lines, stated, meaning, half)
-    return {
-        "accepted_per_step": length - 1,
-        "drafted_per_step": width,
-        "other_drafted_per_step": other,
-        "derived": (derived,) if derived else (),
-    }
+    figures = {"accepted_per_step": length - 1, "drafted_per_step": width[0], "other_drafted_per_step": width[1]}
+    return figures | {"derived": (width[2],) if width[2] else ()}
 
 
-def _width(
-    lines: Sequence[_Line], stated: Sequence[int], meaning: int | None, half: float
-) -> tuple[float | None, float | None, str]:
+def _width(lines: Sequence[_Line], stated: Sequence[int], meaning: int | None = None, half: float = _HALF) -> _Width:
+    """The window from the windows that the server's arguments state, from the rate's meaning if it is stated, or from the
+    meaning that gives a whole number; `half` is the rounding error of the figures."""
     reports = [(line.running, line.length, line.rate) for line in lines if line.rate is not None]
     if len(reports) < len(lines):
         return (stated[0], None, "The window is from the server's arguments.") if stated else (None, None, "")
-    ranges = [_range(reports, own, half) for own in (0, 1)]
-    for words, (low, high) in zip(_MEANINGS, ranges, strict=True):
-        if found := [k for k in stated if low <= k <= high]:
+    fitting = [[k for k in range(1, _MOST + 1) if _fits(k, own, reports, half)] for own in (0, 1)]
+    for words, ks in zip(_MEANINGS, fitting, strict=True):
+        if found := [k for k in stated if k in ks]:
             return found[0], None, f"{words}: this fits the window in the server's arguments."
     weighted_rate = sum(running * rate for running, _, rate in reports)
     if not weighted_rate:
@@ -168,7 +165,8 @@ def _width(
         whole = abs(means[meaning] - round(means[meaning])) < 0.1
         width = float(max(round(means[meaning]), 1)) if whole else means[meaning]
         return width, None, f"{_MEANINGS[meaning]}: its HELP line states this."
-    new, old = (_whole_number_in(*bounds, near) for bounds, near in zip(ranges, means, strict=True))
+    nearest = [min(((abs(k - near), k) for k in ks), default=None) for ks, near in zip(fitting, means, strict=True)]
+    new, old = (None if found is None else found[1] for found in nearest)
     if new is not None and old is not None and new != old:
         return new, old, _UNDECIDED
     if new is None and old is None:
@@ -176,42 +174,31 @@ def _width(
     return new or old, None, f"{_MEANINGS[new is None]}: only this gives a whole number of draft tokens."
 
 
-def _range(lines: Sequence[tuple[float, float, float]], own: int, half: float) -> tuple[float, float]:
-    """Least and largest k that fit all lines within rounding, where rate = (accepted + own) ÷ (k + own)."""
-    rounding = 1e-9
-    lows = [(max(length - 1 - half, 0.0) + own) / (rate + half) - own for _, length, rate in lines]
-    highs = [(length - 1 + half + own) / (rate - half) - own if rate > half else math.inf for _, length, rate in lines]
-    return max(lows) - rounding, min(highs) + rounding
-
-
-def _whole_number_in(low: float, high: float, near: float) -> int | None:
-    """The positive whole number in a range nearest to `near`; None if there is none."""
-    least = max(math.ceil(low), 1)
-    return None if least > high else int(min(max(round(near), least), high))
+def _fits(k: int, own: int, reports: Sequence[tuple[float, float, float]], half: float) -> bool:
+    """Whether a window agrees with all reports within rounding, where rate = (accepted + own) ÷ (k + own)."""
+    return all(
+        (rate - half) * (k + own) - 1e-9 <= length - 1 + half + own
+        and max(length - 1 - half, 0.0) + own <= (rate + half) * (k + own) + 1e-9
+        for _, length, rate in reports
+    )
 
 
 def read_meta_info(text: str) -> Reading | None:
     """All requests together; None if there is none. Of a streamed request the last report counts."""
     found = last_reports(text, ("spec_verify_ct",), lambda meta, _: meta.get("id"))
-    parts = [
-        _of_request(meta, outermost) for meta, outermost in found if whole_number(meta["spec_verify_ct"], "spec_verify_ct")
-    ]
+    parts = [_of_request(*one) for one in found if whole_number(one[0]["spec_verify_ct"], "spec_verify_ct")]
     if not parts:
         return None
-    known = all(part.rates for part in parts)
-    return _META.total(
-        parts, unknown=(TREES, *(() if known else ("There is no histogram, so the rates per index are unknown.",)))
-    )
+    no_rates = () if all(part.rates for part in parts) else ("There is no histogram, so the rates per index are unknown.",)
+    return _META.total(parts, unknown=(TREES, *no_rates))
 
 
 def _of_request(meta: dict[str, Any], outermost: dict[str, Any]) -> Part:
     def first(names: tuple[str, ...]) -> Any:
         return next((meta[name] for name in names if meta.get(name) is not None), None)
 
-    steps, histogram = whole_number(meta["spec_verify_ct"], "spec_verify_ct"), first(_HISTOGRAM)
-    counts = (
-        [whole_number(count, "spec_accept_histogram") for count in histogram] if isinstance(histogram, list | tuple) else []
-    )
+    steps, histogram = int(meta["spec_verify_ct"]), first(_HISTOGRAM)
+    counts = whole_numbers(histogram if isinstance(histogram, list | tuple) else None, "spec_accept_histogram")
     if counts and sum(counts) != steps:
         raise ValueError(f"spec_accept_histogram counts {sum(counts)} steps, spec_verify_ct is {steps}")
     accepted, proposed = first(_ACCEPTED), first(_DRAFTED)

@@ -136,8 +136,8 @@ def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
         if second is not None and second >= LOW_FIRST:
             copies = (
                 f" But after an accepted first token the second is accepted in {second:.0%}: a drafter that copies (n-gram) "
+                "looks like this on text that repeats little."
             )
-            copies += "looks like this on text that repeats little."
         yield _suspect("near_zero", first=subject, copies=copies)
     elif first < LOW_FIRST:
         yield _suspect("mismatch", first=subject)
@@ -183,8 +183,6 @@ def _window(found: Diagnosis, dropped: bool) -> Iterator[Suspect]:
     if len(rates) > 1 and width < 0.8 * len(rates):
         words = (
             f"Windows are short: {width:.2f} draft tokens per step of at most {len(rates)}. The drafter often proposes fewer "
-        )
-        words += (
             "(no n-gram found, or an unsure draft), so rates after the first index include steps without a draft token there."
         )
         yield Suspect("short_windows", words, "acceptance by window length, if the engine reports it.")

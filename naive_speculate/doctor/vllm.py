@@ -6,12 +6,12 @@ The log line "SpecDecoding metrics" covers the few seconds since the previous on
 """
 
 import re
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
-from naive_speculate.doctor.reading import ROUNDING, Format, Part, Reading, category, mean, numbers_in, rates_of, ratio
+from naive_speculate.doctor.reading import ROUNDING, Format, Part, Reading, category, judged_of, mean, numbers_in, rates_of
 
 _LOG = Format(
     "vLLM", "log line “SpecDecoding metrics”", "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
@@ -51,13 +51,13 @@ def read_v0_log(text: str) -> Reading | None:
     if not (found := _LINE_V0.findall(text)):
         return None
     k, drafted, emitted = map(int, found[-1])
-    steps = ratio(drafted, k) or 0.0
+    steps = drafted / k if k else 0.0
     derived = ("The steps are derived from the draft tokens and the window, the accepted tokens from the emitted ones.",)
     return _LOG_V0.total([Part(round(emitted - steps), drafted, steps)], derived=derived)
 
 
 def _of_line(accepted: int, drafted: int, line: str) -> Part:
-    """One line. All its windows have full length, unless that contradicts the rates, which are shares of the steps."""
+    """All windows have full length, unless that contradicts the rates, which are shares of the steps."""
     found, length, steps = _RATES.search(line), _LENGTH.search(line), None
     rates = numbers_in(found[1]) if found else ()
     if not drafted:
@@ -89,27 +89,23 @@ def _of_request(metrics: dict[str, Any], response: dict[str, Any]) -> Part:
     names = ("num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens")
     steps, drafted, accepted = (whole_number(metrics.get(name), name) for name in names)
     histogram = _dense(metrics.get("acceptance_histogram"))
-    each = [whole_numbers(metrics.get(name), name) for name in ("per_step_accepted", "per_step_drafted")]
-    of_steps = list(zip(*each, strict=True)) if len(each[0]) == len(each[1]) else []
-    by_length = metrics.get("acceptance_histogram_by_draft_length")
-    lengths = [(drafts, hits, 1) for hits, drafts in of_steps]  # windows: length, accepted tokens, how many
-    if isinstance(by_length, dict):
+    hits_of_steps, drafts_of_steps = (
+        whole_numbers(metrics.get(name), name) for name in ("per_step_accepted", "per_step_drafted")
+    )
+    if len(hits_of_steps) != len(drafts_of_steps):
+        hits_of_steps = drafts_of_steps = []
+    windows = [(drafts, hits, 1) for hits, drafts in zip(hits_of_steps, drafts_of_steps, strict=True)]
+    if isinstance(by_length := metrics.get("acceptance_histogram_by_draft_length"), dict):
         given = {int(length): _dense(counts) for length, counts in by_length.items() if str(length).isdecimal()}
-        lengths = [(length, hits, count) for length, counts in given.items() for hits, count in enumerate(counts)]
-    rates: tuple[float, ...] = ()
-    judged: tuple[float, ...] = ()
-    if steps and sum(histogram) == steps:
-        rates = rates_of(histogram, drafted / steps)
-        if sum(count for *_, count in lengths) == steps:
-            judged = tuple(
-                sum(count for length, hits, count in lengths if hits >= index < length) / steps for index in range(len(rates))
-            )
+        windows = [(length, hits, count) for length, counts in given.items() for hits, count in enumerate(counts)]
+    rates = rates_of(histogram, drafted / steps) if steps and sum(histogram) == steps else ()
+    complete = sum(count for *_, count in windows) == steps
+    judged = judged_of(windows, len(rates)) if complete else ()
     usage = response.get("usage")
     prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    at = accumulate((1 + hits for hits, _ in of_steps), initial=prompt if isinstance(prompt, int) else 0)
-    places = at if isinstance(prompt, int) else [None] * len(of_steps)
-    course = tuple(Stretch(place, 1, min(hits, 1)) for (hits, _), place in zip(of_steps, places, strict=False))
-    return Part(accepted, drafted, steps, rates, judged, course, category(response))
+    after = accumulate((1 + hits for hits in hits_of_steps), initial=prompt) if isinstance(prompt, int) else repeat(None)
+    course = [Stretch(position, 1, min(hits, 1)) for hits, position in zip(hits_of_steps, after, strict=False)]
+    return Part(accepted, drafted, steps, rates, judged, tuple(course), category(response))
 
 
 def _dense(histogram: Any) -> list[int]:

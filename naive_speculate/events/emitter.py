@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, FinishReason, Logprob
 from naive_speculate.events.metrics import Summary
@@ -52,17 +53,11 @@ class Emitter:
         if outcome.copied_from is not None:
             for index, event in enumerate(events):
                 event.copied_from = outcome.copied_from + index
-        for index in range(accepted):
-            if index < len(texts):
-                events.append(token(EventKind.ACCEPTED, index, values, texts[index]))
-            else:
-                events.append(token(EventKind.DISCARDED, index, values, reason=str(finish)))
-        for index in range(accepted, k):
-            if index == accepted:
-                events.append(token(EventKind.REJECTED, index, values))
-            else:
-                known = values if outcome.judges_all else _UNJUDGED
-                events.append(token(EventKind.DISCARDED, index, known, reason="rejected"))
+        judged = values if outcome.judges_all else _UNJUDGED
+        events += [token(EventKind.ACCEPTED, index, values, texts[index]) for index in range(min(accepted, len(texts)))]
+        events += [token(EventKind.DISCARDED, index, values, reason=str(finish)) for index in range(len(texts), accepted)]
+        events += [token(EventKind.REJECTED, index, values) for index in range(accepted, k)[:1]]
+        events += [token(EventKind.DISCARDED, index, judged, reason="rejected") for index in range(accepted + 1, k)]
         if outcome.obstacle is None and accepted < len(texts):
             kind = EventKind.BONUS if accepted == k else EventKind.RESAMPLED
             events.append(token(kind, accepted, _OF_TARGET, texts[accepted], drafted=False))
@@ -125,17 +120,10 @@ class Emitter:
     def _release(self, events: list[Event], settled: int | None) -> list[Event]:
         """Add events to the held ones and release all, or those in the settled part of the text."""
         self._held += events
-        keep_from = len(self._held)
-        if settled is not None:
-            end = self._held_from
-            for number, event in enumerate(self._held):
-                if event.kind in OUTPUT_KINDS:
-                    end += len(event.text or "")
-                    if end > settled:
-                        keep_from = number
-                        break
-        out, self._held = self._held[:keep_from], self._held[keep_from:]
-        self._held_from += sum(len(event.text or "") for event in out if event.kind in OUTPUT_KINDS)
+        lengths = (len(event.text or "") if event.kind in OUTPUT_KINDS else 0 for event in self._held)
+        ends = [*accumulate(lengths, initial=self._held_from)]
+        number = len(self._held) if settled is None else sum(end <= settled for end in ends[1:])
+        out, self._held, self._held_from = self._held[:number], self._held[number:], ends[number]
         for event in out:
             self._summary.add(event)
         return out

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from naive_speculate.events.event import Event, EventKind
-from naive_speculate.theory import expected_tokens
 
 _NO_DIFFERENCE = 0.005
 
@@ -43,22 +42,11 @@ class ExpectedAcceptance:
         """The observed α: accepted ÷ judged."""
         return self.kept / self.judged
 
-    @property
-    def luck(self) -> float | None:
-        """Accepted minus expected, in standard deviations; None where nothing was random."""
-        if not self.one_by_one or self.variance <= 0:
-            return None
-        return (self.kept - self.expected) / math.sqrt(self.variance)
-
-    def expected_tokens(self, k: int) -> float:
-        """Mean tokens of a step with k such draft tokens: equation 1 of Leviathan et al. 2023."""
-        return expected_tokens(self.alpha, k)
-
     def __str__(self) -> str:
         """One sentence."""
         if not self.one_by_one:
             return f"judged one by one, this draft's α would be {self.alpha:.2f}; windows are judged as a whole"
-        if self.luck is None:
+        if self.variance <= 0:
             return f"this draft's α is {self.alpha:.2f}, with nothing random"
         return f"this draft's α is {self.alpha:.2f} ± {self.deviation:.2f}; observed {self.observed:.2f}"
 
@@ -117,12 +105,9 @@ class DraftSamplingRates:
     def __str__(self) -> str:
         """One sentence."""
         rates = {"sampled": self.sampled, "argmax": self.argmax}
-        other = "argmax" if self.used == "sampled" else "sampled"
-        stated = (
-            f"{self.used} drafts are accepted {rates[self.used]:.0%} of the time, {other} drafts would be {rates[other]:.0%}"
-        )
+        own, other = rates.pop(self.used), rates.popitem()
         better = "no difference" if self.better is None else f"{self.better} drafts are better here"
-        return f"{stated}: {better}"
+        return f"{self.used} drafts are accepted {own:.0%} of the time, {other[0]} drafts would be {other[1]:.0%}: {better}"
 
 
 def draft_sampling_rates(events: Iterable[Event]) -> DraftSamplingRates | None:

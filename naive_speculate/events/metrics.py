@@ -5,7 +5,7 @@ Names follow vLLM's per-request speculative-decoding metrics; `alpha` is the acc
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
@@ -45,8 +45,7 @@ class Metrics:
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: [*value] if isinstance(value, list) else value for name, value in values.items()}
+        return asdict(self)
 
 
 class Summary:

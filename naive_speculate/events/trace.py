@@ -114,7 +114,10 @@ class Trace:
                 raise ValueError(f"trace line {number}: {len(line)} characters, at most {max_line} are read")
         events = []
         for number, line in lines:
-            events.append(_parse_line(number, line))
+            try:
+                events.append(_parse_line(line))
+            except ValueError as error:
+                raise ValueError(f"trace line {number}: {error}") from None
             check(events[-1])
         if not events:
             raise ValueError("trace: it contains no event")
@@ -157,33 +160,33 @@ def _parse_float(digits: str) -> float:
     return value
 
 
-def _parse_line(number: int, line: str) -> Event:
+def _parse_line(line: str) -> Event:
     try:
         data = json.loads(line, parse_constant=_refuse_constant, parse_float=_parse_float)
     except RecursionError:
-        raise ValueError(f"trace line {number}: nested too deep") from None
+        raise ValueError("nested too deep") from None
     except ValueError as error:
-        raise ValueError(f"trace line {number}: not JSON ({error})") from None
+        raise ValueError(f"not JSON ({error})") from None
     if not isinstance(data, dict):
-        raise ValueError(f"trace line {number}: expected an object, got {type(data).__name__}")
+        raise ValueError(f"expected an object, got {type(data).__name__}")
     version = data.get("schema_version")
     if version is not None and (type(version) is not int or version < 1):
-        raise ValueError(f"trace line {number}: schema_version must be a whole number from 1, got {version!r:.80}")
+        raise ValueError(f"schema_version must be a whole number from 1, got {version!r:.80}")
     if version is not None and version > SCHEMA_VERSION:
-        raise ValueError(f"trace line {number}: schema version {version} is newer than the supported {SCHEMA_VERSION}")
+        raise ValueError(f"schema version {version} is newer than the supported {SCHEMA_VERSION}")
     try:
         event = parse(data)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "event"
-        raise ValueError(f"trace line {number}: {field}: {first['msg']}, got {first['input']!r:.80}") from None
+        raise ValueError(f"{field}: {first['msg']}, got {first['input']!r:.80}") from None
     if event.kind == EventKind.STARTED and version is None:
-        raise ValueError(f"trace line {number}: the 'started' event has no schema_version, expected {SCHEMA_VERSION}")
+        raise ValueError(f"the 'started' event has no schema_version, expected {SCHEMA_VERSION}")
     for index, node in enumerate(event.tree or ()):
         if node.parent >= index:
-            raise ValueError(f"trace line {number}: node {index} of the tree has the parent {node.parent}, which must be lower")
+            raise ValueError(f"node {index} of the tree has the parent {node.parent}, which must be lower")
     # Figures allocate lists of this length, so a wrong number would exhaust memory.
     drafted, accepted = event.num_draft or 0, event.num_accepted or 0
     if not 0 <= accepted <= drafted <= MAX_WINDOW:
-        raise ValueError(f"trace line {number}: num_accepted={accepted} of num_draft={drafted} is impossible")
+        raise ValueError(f"num_accepted={accepted} of num_draft={drafted} is impossible")
     return event

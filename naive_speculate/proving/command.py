@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (args.name is None) == (args.endpoint is None):
         parser.error("give MODULE:NAME, or --endpoint URL with --model M")
     if args.name is not None:
-        from naive_speculate.testing.named import prove
+        from naive_speculate.testing.proof import prove
 
         proof = prove(args.name)
         print(proof)
@@ -78,10 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prove_server(args: argparse.Namespace) -> int:
     from naive_speculate.goodness import samples_needed
     from naive_speculate.proving.evidence import ERROR_RATE, Evidence, states_raw
-    from naive_speculate.proving.plan import POSITIONS, Record, Settings, requests
+    from naive_speculate.proving.plan import POSITIONS, Record, Run, Settings, requests
     from naive_speculate.proving.reference import Reference
     from naive_speculate.proving.report import Report
-    from naive_speculate.proving.sending import Run
     from naive_speculate.proving.server import Server
 
     prompts = args.prompts

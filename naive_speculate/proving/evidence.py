@@ -98,7 +98,7 @@ class Evidence:
             name = f"prompt {request.prompt + 1}, temperature {request.temperature:g}, position {outcome.position + 1}"
             groups[name].append(outcome)
             ways[f"all prompts, {request.way.name}"].append(outcome)
-        tests = [(name, rank_test(list(_strata(outcomes)))) for name, outcomes in groups.items()]
+        tests = [(name, rank_test(_strata(outcomes))) for name, outcomes in groups.items()]
         return tests + [(name, rank_test([_stacked(outcomes)])) for name, outcomes in ways.items()]
 
     def _outcomes(self, sampled: Sequence[tuple[Request, Answer]]) -> Iterator[_Outcome]:
@@ -183,14 +183,13 @@ def _gap(token: str, entries: Entries) -> float:
     return entries[0][1] - values[token] if token in values else float("inf")
 
 
-def _strata(outcomes: Sequence[_Outcome]) -> Iterator[tuple[list[int], Array]]:
-    """Each context that has a quarter of the outcomes, then all others."""
+def _strata(outcomes: Sequence[_Outcome]) -> list[tuple[list[int], Array]]:
+    """Each context that has a quarter of the outcomes, and all others together."""
     counts = Counter(outcome.context for outcome in outcomes)
-    own = {context for context, count in counts.items() if count >= len(outcomes) / 4}
-    for chosen in [*([context] for context in own), [context for context in counts if context not in own]]:
-        part = [outcome for outcome in outcomes if outcome.context in set(chosen)]
-        if part:
-            yield _stacked(part)
+    strata: dict[tuple[str, ...] | None, list[_Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        strata[outcome.context if counts[outcome.context] >= len(outcomes) / 4 else None].append(outcome)
+    return [_stacked(part) for part in strata.values()]
 
 
 def _stacked(outcomes: Sequence[_Outcome]) -> tuple[list[int], Array]:

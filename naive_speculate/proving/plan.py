@@ -1,18 +1,25 @@
-"""Which requests are sent, and the file that records their answers."""
+"""Which requests are sent, the file that records their answers, and the run that sends them: several at once, within limits of
+number and time, until they are answered or Ctrl-C stops it."""
 
 import contextlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from rich.progress import Progress
 
-from naive_speculate.proving.server import Answer
+from naive_speculate.proving.server import Answer, Server, ServerError
 
-POSITIONS = 3
+POSITIONS = 3  # tokens of a sampled text
+_ATTEMPTS = 3
 _ANSWERS = TypeAdapter(list[Answer])
 PROMPTS = (
     "The capital of France is the city of",
@@ -103,17 +110,77 @@ class Record:
                     self.answers[entry["request"]] = _ANSWERS.validate_python(entry["answers"])
         except (json.JSONDecodeError, KeyError, TypeError, ValidationError):
             raise ValueError(f"{path} is not a record of prove") from None
-        self._file = path.open("a", encoding="utf-8") if path is not None else None
-        if self._file is not None and not lines:
+        if not lines:
             self._write(header)
 
-    def add(self, request: Request, answers: Sequence[Answer]) -> None:
+    def add(self, request: Request, answers: list[Answer]) -> None:
         """Record the answers to a request."""
-        self.answers[request.number] = list(answers)
-        if self._file is not None:
-            self._write({"request": request.number, "answers": [asdict(answer) for answer in answers]})
+        self.answers[request.number] = answers
+        self._write({"request": request.number, "answers": [asdict(answer) for answer in answers]})
 
     def _write(self, entry: dict[str, Any]) -> None:
-        assert self._file is not None
-        self._file.write("\n" * (self._file.tell() > 0) + json.dumps(entry, ensure_ascii=False))
-        self._file.flush()
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write("\n" * (file.tell() > 0) + json.dumps(entry, ensure_ascii=False))
+
+
+@dataclass
+class Cost:
+    """What a run took: requests sent now, their seconds, and why it stopped early ("" if it did not)."""
+
+    num_requests: int = 0
+    seconds: float = 0.0
+    stopped: str = ""
+
+
+class Run:
+    """Sends what the record does not hold yet, within limits of requests and seconds."""
+
+    def __init__(self, server: Server, settings: Settings, record: Record, max_requests: int, max_seconds: float) -> None:
+        self.server, self.settings, self.record = server, settings, record
+        self.max_requests, self.max_seconds = max_requests, max_seconds
+        self.cost = Cost()
+        self._lock, self._stop, self._began = threading.Lock(), threading.Event(), time.monotonic()
+
+    def __call__(self, progress: Progress) -> Cost:
+        """Send them and show the progress. Raises `ServerError` if a request fails three times."""
+        planned = list(requests(self.settings))
+        left = [request for request in planned if request.number not in self.record.answers]
+        bar = progress.add_task("requests", total=len(planned), completed=len(planned) - len(left))
+        try:
+            for way, group in groupby(left, key=lambda request: request.way):
+                pool = ThreadPoolExecutor(way.concurrency)
+                try:
+                    sent = {pool.submit(self._send, request): request for request in group}
+                    for future in as_completed(sent):
+                        if (answers := future.result()) is not None:
+                            self.record.add(sent[future], answers)
+                            progress.advance(bar)
+                finally:
+                    pool.shutdown(wait=False, cancel_futures=True)
+        except KeyboardInterrupt:
+            self.cost.stopped = "Ctrl-C stopped it"
+        finally:
+            self._stop.set()
+            self.cost.seconds = time.monotonic() - self._began
+        return self.cost
+
+    def _begins(self) -> bool:
+        """Count a request that begins; False if a limit is reached."""
+        with self._lock:
+            if self.cost.num_requests >= self.max_requests:
+                self.cost.stopped = f"it stopped after {self.max_requests} requests"
+            elif time.monotonic() - self._began >= self.max_seconds:
+                self.cost.stopped = f"it stopped after {self.max_seconds:g} s"
+            self.cost.num_requests += not self.cost.stopped
+            return not self.cost.stopped
+
+    def _send(self, request: Request) -> list[Answer] | None:
+        """The answers; None if a limit was reached before."""
+        for attempt in range(_ATTEMPTS if self._begins() else 0):
+            try:
+                return self.server.complete(self.settings.prompts[request.prompt], **request.fields(self.settings))
+            except ServerError as error:
+                if error.refused or attempt == _ATTEMPTS - 1 or self._stop.wait(2.0**attempt):
+                    raise
+        return None

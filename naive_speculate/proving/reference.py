@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from naive_speculate.differing.scores import Scores
+from naive_speculate.differing.scores import Scores, gaps
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.models import load_pair
 from naive_speculate.proving.plan import POSITIONS
@@ -65,6 +65,4 @@ class Reference:
         start = num_shared(before, whole)
         if start < 1 or start == len(whole):
             return []
-        logits = self.scores.whole(whole)[start - 1 : -1]
-        chosen = logits.gather(-1, torch.tensor(whole[start:])[:, None])[:, 0]
-        return (logits.amax(-1) - chosen).tolist()
+        return gaps(self.scores.whole(whole)[start - 1 : -1], whole[start:]).tolist()

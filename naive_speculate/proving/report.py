@@ -10,8 +10,7 @@ from rich.text import Text
 
 from naive_speculate.goodness import POWER
 from naive_speculate.proving.evidence import ERROR_RATE, NEAR_TIE, Finding, Greedy
-from naive_speculate.proving.plan import Settings
-from naive_speculate.proving.sending import Cost
+from naive_speculate.proving.plan import Cost, Settings
 from naive_speculate.tables import table
 from naive_speculate.text import visible
 
@@ -37,7 +36,7 @@ class Report:
     num_answers: int  # completions that were tested, those of an earlier run included
     cost: Cost  # of this run
     complete: bool  # whether all planned requests were answered
-    one_text: bool = False  # whether each prompt got the same text every time
+    one_text: bool  # whether each prompt got the same text every time
 
     @property
     def status(self) -> Status:
@@ -50,34 +49,25 @@ class Report:
     @property
     def verdict(self) -> str:
         """The verdict in words."""
-        if self.status == Status.DIFFERS and self.one_text:
-            return (
-                "The server's output differs from the distribution of its model: each prompt gets the same text every time. "
-                "It seems to ignore the temperature."
-            )
-        if self.status == Status.DIFFERS:
-            return (
-                "The server's output differs from the distribution of its model. Speculative decoding is one cause, a "
-                "truncation (top-k, top-p, min-p) or penalty that is still on another. Compare with speculation switched off."
-            )
+        if self.status == Status.NO_DIFFERENCE:
+            return "No difference found."
         if self.status == Status.UNDECIDED:
             why = self.cost.stopped or "no token frequencies could be tested"
             return f"Undecided: no difference found so far, but {why}."
-        return "No difference found."
+        differs = "The server's output differs from the distribution of its model"
+        if self.one_text:
+            return f"{differs}: each prompt gets the same text every time. It seems to ignore the temperature."
+        return (
+            f"{differs}. Speculative decoding is one cause, a truncation (top-k, top-p, min-p) or penalty that is still on "
+            "another. Compare with speculation switched off."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        findings = [asdict(f) | {"differs": f.differs, "interval": f.fit.interval} for f in self.findings]
-        parts = {name: asdict(getattr(self, name)) for name in ("settings", "greedy", "cost")}
-        others = {"num_answers": self.num_answers, "complete": self.complete, "against": self.against}
-        return {
-            "status": int(self.status),
-            "verdict": self.verdict,
-            "error_rate": ERROR_RATE,
-            **parts,
-            **others,
-            "tests": findings,
-        }
+        parts = asdict(self)
+        found = zip(parts.pop("findings"), self.findings, strict=True)
+        tests = [test | {"differs": finding.differs, "interval": finding.fit.interval} for test, finding in found]
+        return {"status": int(self.status), "verdict": self.verdict, "error_rate": ERROR_RATE, **parts, "tests": tests}
 
     def show(self, console: Console) -> None:
         """Print the page."""
@@ -96,9 +86,9 @@ class Report:
         say("What differs", "bold")
         differing = [finding for finding in self.findings if finding.differs]
         say(f"  {len(differing)} of {len(self.findings)} tests of token frequencies; the most significant:")
-        shown = self.findings[:_SHOWN]
-        styles = ["bold red" if finding.differs else "" for finding in shown]
-        console.print(table([_row(finding) for finding in shown], left=["test"], styles=styles), soft_wrap=False)
+        rows = [_row(finding) for finding in self.findings[:_SHOWN]]
+        styles = ["bold red" if finding.differs else "" for finding in self.findings[:_SHOWN]]
+        console.print(table(rows, left=["test"], styles=styles), soft_wrap=False)
         say(
             f"  {greedy.num_differing} of {greedy.num_tokens} greedy tokens in {greedy.num_texts} texts are less probable than "
             f"the most probable one by more than a near tie ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f}. "

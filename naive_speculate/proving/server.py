@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import httpx
@@ -14,6 +15,8 @@ _SWITCHED_OFF: tuple[dict[str, Any], ...] = (
 """Fields, by no standard, that switch off what servers switch on by default; the first that a server takes are used."""
 _ALWAYS = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0}
 _MOST_LIKELY = (10, 5)  # how many of the most probable tokens are requested: OpenAI's own API allows 5
+_TIMEOUT = 120.0  # seconds
+_COMPLETIONS = 4  # requested at once
 _NEVER_HELPED = (401, 403, 404, 405)
 
 
@@ -39,15 +42,13 @@ class Answer:
 class Server:
     """One model of a server: its URL up to /v1, the model's name, and fields and headers for every request."""
 
-    def __init__(
-        self, endpoint: str, model: str, body: dict[str, Any], headers: dict[str, str] | None = None, timeout: float = 120.0
-    ) -> None:
+    def __init__(self, endpoint: str, model: str, body: dict[str, Any], headers: dict[str, str]) -> None:
         if not endpoint.startswith(("http://", "https://")):
             raise ValueError(f"endpoint must begin with http:// or https://, got {endpoint!r:.80}")
         self.url = endpoint.rstrip("/") + "/completions"
         self.model, self.fields, self.num_top = model, dict(body), _MOST_LIKELY[0]
         try:
-            self.client = httpx.Client(timeout=timeout, headers=headers, limits=httpx.Limits(max_connections=None))
+            self.client = httpx.Client(timeout=_TIMEOUT, headers=headers, limits=httpx.Limits(max_connections=None))
             httpx.URL(self.url)
         except (httpx.InvalidURL, ValueError) as error:
             raise ValueError(f"endpoint or header is not valid: {error}") from None
@@ -71,24 +72,21 @@ class Server:
     def adapt(self, prompt: str) -> Answer:
         """Find the fields that the server takes; returns the answer to one token. Raises `ServerError` if it takes none of
         them."""
-        first: ServerError | None = None
-        given = self.fields
-        for num_top in _MOST_LIKELY:
-            for off in _SWITCHED_OFF:
-                self.fields, self.num_top = {**off, **given}, num_top
-                try:
-                    return self.complete(prompt, max_tokens=1, temperature=1.0)[0]
-                except ServerError as error:
-                    first = first or error
-                    if not error.refused:
-                        raise
-        assert first is not None
-        raise first
+        given, errors = self.fields, list[ServerError]()
+        for self.num_top, off in product(_MOST_LIKELY, _SWITCHED_OFF):
+            self.fields = off | given
+            try:
+                return self.complete(prompt, max_tokens=1, temperature=1.0)[0]
+            except ServerError as error:
+                errors.append(error)
+                if not error.refused:
+                    raise
+        raise errors[0]
 
-    def completions_per_request(self, prompt: str, wanted: int = 4) -> int:
+    def completions_per_request(self, prompt: str) -> int:
         """How many completions the server gives if several are requested; 1 if it refuses that."""
         try:
-            return len(self.complete(prompt, max_tokens=1, temperature=1.0, n=wanted))
+            return len(self.complete(prompt, max_tokens=1, temperature=1.0, n=_COMPLETIONS))
         except ServerError as error:
             if not error.refused:
                 raise

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,16 +90,6 @@ class GuidedDecodingParams:
             raise ValueError(f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got {len(text)}")
         _check(name, text, not self.disable_any_whitespace)
         return self
-
-    @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any]) -> "GuidedDecodingParams":
-        """Make one from a mapping of its fields. Raises `ValueError` if a key is not a field."""
-        unknown = set(mapping) - {f.name for f in fields(cls)}
-        if unknown:
-            raise ValueError(
-                f"guided_decoding has no {sorted(unknown)[0]!r}; it takes json, regex, choice, grammar, json_object"
-            )
-        return cls(**mapping)
 
     @property
     def source(self) -> tuple[str, str]:
@@ -273,12 +262,10 @@ class GrammarMask:
     It can be asked about any history: it rolls back to what the history shares with the last one and goes on from there.
     """
 
-    def __init__(self, compiled: "xgrammar.CompiledGrammar | None", vocab_size: int) -> None:
-        import xgrammar
-
-        self._matcher: Any = None if compiled is None else xgrammar.GrammarMatcher(compiled)
+    def __init__(self, compiled: "xgrammar.CompiledGrammar", vocab_size: int) -> None:
+        xgrammar = _xgrammar()
+        self._matcher: Any = xgrammar.GrammarMatcher(compiled)
         self._bitmask = xgrammar.allocate_token_bitmask(1, vocab_size)
-        self._apply = xgrammar.apply_token_bitmask_inplace
         self._consumed: list[int] = []
 
     def apply(self, scores: torch.Tensor, history: list[int]) -> None:
@@ -288,7 +275,7 @@ class GrammarMask:
         allowed = self._allowed(history)
         if allowed is not None:
             forbidden = torch.zeros_like(scores, dtype=torch.float32)  # xgrammar takes no float64
-            self._apply(forbidden, allowed.to(scores.device))
+            _xgrammar().apply_token_bitmask_inplace(forbidden, allowed.to(scores.device))
             scores.masked_fill_(forbidden == -torch.inf, -torch.inf)
 
     def forced_text(self, history: list[int]) -> str:

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 
 from naive_speculate.sampling.guided import GrammarCompiler, GrammarMask, GuidedDecodingParams, GuideTooCostly
-from naive_speculate.text import num_shared
 
 COMPILE_SHARE = 10  # compiling may take so many times a mask's limit; it delays only its own request
 REFILL_SHARE = 0.01
@@ -39,7 +38,6 @@ class MasksApart:
         if not hasattr(os, "fork"):
             raise ValueError(f"mask_seconds={seconds} needs a system that forks processes, such as Linux; leave it None here")
         self._tokenizer = pickle.dumps((compiler.info.serialize_json(), compiler.vocab_size))
-        self._vocab_size = compiler.vocab_size
         self._seconds = seconds
         self._lock = threading.Lock()
         self._server: socket.socket | None = None
@@ -47,21 +45,13 @@ class MasksApart:
     def compile(self, params: GuidedDecodingParams) -> "MaskApart":
         """A fresh matcher for the grammar. Raises `ValueError` if it parses, but xgrammar cannot work with it, or not within
         its time and memory."""
-        name, text = params.source
         try:
-            connection = self._child()
+            mask = MaskApart(self._child(), params.source, self._seconds)
         except OSError as error:
             raise ValueError(f"guided_decoding cannot be followed: no process can be started for it ({error})") from None
-        try:
-            connection.send((params, self._seconds))
-            if not connection.poll(WALL_SHARE * COMPILE_SHARE * self._seconds):
-                raise EOFError
-            complaint = connection.recv()
-        except (OSError, EOFError):
-            raise GuideTooCostly(name, text) from None
-        if complaint is not None:
+        if (complaint := mask.ask((params, self._seconds), COMPILE_SHARE)) is not None:
             raise ValueError(complaint)
-        return MaskApart(connection, (name, text), self._vocab_size, self._seconds)
+        return mask
 
     def _child(self) -> Connection:
         """A connection to a new process; starts the server that forks it where none runs."""
@@ -80,34 +70,24 @@ class MasksApart:
 class MaskApart(GrammarMask):
     """A `GrammarMask` whose masks come from another process; raises `GuideTooCostly` once that process was ended."""
 
-    def __init__(self, connection: Connection, source: tuple[str, str], vocab_size: int, seconds: float) -> None:
-        super().__init__(None, vocab_size)
-        self._connection = connection
-        self._source = source
-        self._seconds = self._left = seconds
+    def __init__(self, connection: Connection, source: tuple[str, str], seconds: float) -> None:
+        self._connection, self._source, self._seconds = connection, source, seconds
 
     def forced_text(self, history: list[int]) -> str:
-        return str(self._ask("forced_text", history))
+        return str(self.ask(("forced_text", history)))
 
     def _allowed(self, history: list[int]) -> torch.Tensor | None:
-        words = self._ask("_allowed", history)
-        return None if words is None else torch.frombuffer(bytearray(words), dtype=torch.int32)[None]
+        words = self.ask(("_allowed", history))
+        return None if words is None else torch.from_numpy(words)
 
-    def _ask(self, method: str, history: list[int]) -> Any:
-        """The answer of the other process's mask."""
-        shared = num_shared(self._consumed, history)
-        try:
-            self._connection.send((method, shared, history[shared:], self._left))
-            if not self._connection.poll(WALL_SHARE * self._seconds):
-                raise EOFError
-            used, answer = self._connection.recv()
-        except (OSError, EOFError):
-            self._connection.close()
-            raise GuideTooCostly(*self._source) from None
-        self._consumed = list(history)
-        refill = REFILL_SHARE * self._seconds if method == "_allowed" else 0.0
-        self._left = min(self._seconds, self._left - used + refill)
-        return answer
+    def ask(self, message: tuple[Any, Any], num_masks: int = 1) -> Any:
+        """The other process's answer, which may take as long as so many masks."""
+        with suppress(OSError, EOFError):
+            self._connection.send(message)
+            if self._connection.poll(WALL_SHARE * num_masks * self._seconds):
+                return self._connection.recv()
+        self._connection.close()
+        raise GuideTooCostly(*self._source)
 
 
 def _start_server(tokenizer: bytes) -> socket.socket:
@@ -164,13 +144,13 @@ def _answer(connection: Connection, compiler: GrammarCompiler) -> None:
         except ValueError as error:
             mask, complaint = None, str(error)
     connection.send(complaint)
-    history: list[int] = []
+    left = seconds
     while mask is not None:
-        method, shared, tokens, left = connection.recv()
-        history[shared:] = tokens
+        method, history = connection.recv()
         with _at_most(left) as used:
             found = getattr(mask, method)(history)
-        connection.send((used(), found.numpy().tobytes() if isinstance(found, torch.Tensor) else found))
+        left = min(seconds, left - used() + (REFILL_SHARE * seconds if method == "_allowed" else 0.0))
+        connection.send(found.numpy() if isinstance(found, torch.Tensor) else found)
 
 
 @contextmanager

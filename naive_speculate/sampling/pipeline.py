@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
-from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from naive_speculate.sampling.guided import GrammarMask
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.sampling.word_filter import WordFilter
+from naive_speculate.sampling.word_filter import FilterTable
 
-_LOW_TEMPERATURE = 1e-2
 _NOTHING = "-infinity for every token"
 
 
@@ -37,27 +36,23 @@ class LogitsPipeline:
         stop_token_ids: Sequence[int] = (),
         bad_words: Sequence[Sequence[int]] = (),
         grammar: GrammarMask | None = None,
-        word_filter: WordFilter | None = None,
+        word_filter: FilterTable | None = None,
     ) -> None:
         self.params = params
-        self.word_filter = word_filter
         self._prompt = list(prompt_token_ids)
         self._vocab_size = vocab_size
         self._stops = [token for token in stop_token_ids if token < vocab_size]
         self._grammar = grammar
+        self.word_filter = word_filter
         bad_words = [word for word in bad_words if max(word) < vocab_size]  # others are never generated
         self._bad_sequences = [list(word) for word in bad_words if len(word) > 1]
         self._processors: list[tuple[Any, bool]] = [(f, _takes_prompt(f)) for f in params.logits_processors or ()]
         self._bias = self._static_bias([word[0] for word in bad_words if len(word) == 1])
-        self._seen_prompt: torch.Tensor | None = None
         self._penalised = params.repetition_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
-        self._changes_by_history = bool(
-            self._penalised or self._bad_sequences or self._processors or grammar is not None or params.min_tokens
-        )
-        self.needs_history = self._changes_by_history or word_filter is not None
+        by_history = (self._penalised, self._bad_sequences, self._processors, grammar, word_filter, params.min_tokens)
+        self.needs_history = any(by_history)
         self.guided = grammar is not None
-        self._changes = self._changes_by_history or self._bias is not None
-        self.plain = not self._changes and word_filter is None
+        self.plain = not self.needs_history and self._bias is None
         self._warpers = _warpers(params)
         self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
 
@@ -65,15 +60,13 @@ class LogitsPipeline:
         """Everything before temperature: logits `[1 + len(window) or more, vocab_size]`, of which row t follows
         `history + window[:t]` and later rows are padding, become scores of the same shape; forbidden tokens have -inf. Raises
         `ValueError` if a custom processor returns something of another shape."""
-        if self.word_filter is not None:
-            logits = self.word_filter.apply(logits, history, window)
-        if not self._changes:
+        if self.plain:
             return logits
         scores = logits.clone()
         if self._bias is not None:
             self._bias = self._bias.to(scores.device)
             scores += self._bias
-        if self._changes_by_history:
+        if self.needs_history:
             for index in range(min(len(scores), len(window) + 1)):
                 before = history + list(window[:index])
                 for _, row in self._stages(scores[index], before):
@@ -90,11 +83,12 @@ class LogitsPipeline:
         """Temperature, min_p, top_k, top_p and softmax of scores `[..., vocab_size]`. Each distribution sums to 1, or is NaN
         where every score is -inf or any is NaN or +inf. At temperature 0 nothing is drawn; the probabilities are then those of
         temperature 1."""
-        if scores.dim() > 2 and self._warpers:  # they take rows
-            return self.probabilities(scores.flatten(0, -2)).view_as(scores)
+        rows = scores.flatten(0, -2)
+        if self.params.temperature not in (0, 1):
+            rows = _cooled(rows, float(self.params.temperature))
         for warper in self._warpers:
-            scores = warper(cast(torch.LongTensor, None), cast(torch.FloatTensor, scores))
-        return torch.softmax(scores, dim=-1)
+            rows = warper(cast(torch.LongTensor, None), cast(torch.FloatTensor, rows))
+        return torch.softmax(rows, dim=-1).view_as(scores)
 
     def why_none(self, logits: torch.Tensor, history: list[int]) -> str:
         """Why no token can be chosen at a position without a distribution, from the model's logits `[vocab_size]` and the
@@ -104,8 +98,6 @@ class LogitsPipeline:
             return f"the target model emitted {fault}"
         params = self.params
         bans = [name for name in ("filter_words", "allowed_token_ids", "bad_words", "min_tokens") if getattr(params, name)]
-        if self.word_filter is not None:
-            row = self.word_filter.apply(row[None], history)[0]
         if self._bias is not None:
             row += self._bias.to(row.device)
         for stage, after in self._stages(row, history):
@@ -137,6 +129,8 @@ class LogitsPipeline:
             yield self._grammar, row
 
     def _ban(self, row: torch.Tensor, history: list[int]) -> None:
+        if self.word_filter is not None:
+            row[self.word_filter.banned(self._prompt + history)] = -torch.inf
         for word in self._bad_sequences:
             if len(history) >= len(word) - 1 and history[len(history) - len(word) + 1 :] == word[:-1]:
                 row[word[-1]] = -torch.inf
@@ -144,16 +138,18 @@ class LogitsPipeline:
             row[self._stops] = -torch.inf
 
     def _penalise(self, row: torch.Tensor, history: list[int]) -> None:
-        counts = torch.bincount(torch.tensor(history, dtype=torch.int64), minlength=self._vocab_size).to(row.device)
+        generated = self._counts(history).to(row.device)
         if self.params.repetition_penalty != 1:
-            if self._seen_prompt is None:
-                inside = torch.tensor([token for token in self._prompt if token < self._vocab_size], dtype=torch.int64)
-                self._seen_prompt = torch.bincount(inside, minlength=self._vocab_size).to(row.device) > 0
-            seen = self._seen_prompt | (counts > 0)
+            seen = self._counts(self._prompt).to(row.device) + generated > 0
             penalty = self.params.repetition_penalty
             row.copy_(torch.where(seen, torch.where(row > 0, row / penalty, row * penalty), row))
-        row -= self.params.frequency_penalty * counts
-        row -= self.params.presence_penalty * (counts > 0)
+        row -= self.params.frequency_penalty * generated
+        row -= self.params.presence_penalty * (generated > 0)
+
+    def _counts(self, token_ids: list[int]) -> torch.Tensor:
+        """How often each token occurs; those outside the vocabulary do not count."""
+        inside = [token for token in token_ids if token < self._vocab_size]
+        return torch.bincount(torch.tensor(inside, dtype=torch.int64), minlength=self._vocab_size)
 
     def _static_bias(self, bad_tokens: list[int]) -> torch.Tensor | None:
         params = self.params
@@ -184,15 +180,10 @@ class LogitsPipeline:
             raise ValueError(f"{name} holds token {token}, but the vocabulary ends at {self._vocab_size - 1}")
 
 
-class _SafeTemperature:
-    """Divides each score's distance from the row's best by the temperature, so that nothing but -inf can overflow."""
-
-    def __init__(self, temperature: float) -> None:
-        self._temperature = temperature
-
-    def __call__(self, _: Any, scores: torch.Tensor) -> torch.Tensor:
-        least = torch.finfo(scores.dtype).tiny
-        return (scores - scores.amax(dim=-1, keepdim=True)) / min(max(self._temperature, least), 1 / least)
+def _cooled(scores: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Each score's distance from the row's best ÷ temperature: only -inf can overflow."""
+    least = torch.finfo(scores.dtype).tiny
+    return (scores - scores.amax(dim=-1, keepdim=True)).div_(min(max(temperature, least), 1 / least))
 
 
 def _fault(row: torch.Tensor) -> str | None:
@@ -205,11 +196,6 @@ def _fault(row: torch.Tensor) -> str | None:
 
 def _warpers(params: SamplingParams) -> list[Any]:
     warpers: list[Any] = []
-    if params.temperature not in (0, 1):
-        # A quotient must not overflow: of normal logits and a tiny temperature, or of a processor's logits.
-        overflows = params.temperature < _LOW_TEMPERATURE or params.temperature > 1 / _LOW_TEMPERATURE
-        careful = overflows or bool(params.logits_processors)
-        warpers.append((_SafeTemperature if careful else TemperatureLogitsWarper)(float(params.temperature)))
     if params.min_p > 0:
         warpers.append(MinPLogitsWarper(float(params.min_p)))
     if params.top_k > 0:

@@ -8,16 +8,15 @@ word may begin; mostly it is empty. Tokens lead from one such end to the next, a
 import codecs
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 import regex
 import torch
 
 from naive_speculate.sampling.words import WordList, normalized
-from naive_speculate.text import num_shared
 
-_PROMPT_TOKENS = 64  # the last tokens of a prompt that may begin a listed word
+_MOST_TOKENS = 256  # the last tokens of prompt and output that may begin a listed word
 
 _LETTER = "ꙮ"  # stands for the end of a word with which no listed one begins
 
@@ -44,28 +43,23 @@ class FilterTable:
         self._texts, self._tokens = [text for text, _ in spelled], [token for _, token in spelled]
         self._inside = [token for token, form in self._bytes.items() if form[0] & 0xC0 == 0x80]
         self._alone = {start: {token for text, token in spelled if self._found(start + text)} for start in ("", _LETTER)}
-        self.after = lru_cache(maxsize=1 << 16)(self._after)
-        self.banned = lru_cache(maxsize=1 << 13)(self._banned)
+        self._after = lru_cache(maxsize=1 << 16)(self._after_token)
+        self._banned = lru_cache(maxsize=1 << 13)(self._banned_after)
 
-    def end_of(self, prompt_token_ids: Sequence[int]) -> End:
-        """The end of a prompt."""
-        end = End()
-        for token in prompt_token_ids[-_PROMPT_TOKENS:]:
-            end = self.after(end, token)
-        return end
+    def banned(self, token_ids: Sequence[int]) -> torch.Tensor:
+        """The banned tokens after a text, prompt and output: int64, shape `[count]`."""
+        return self._banned(reduce(self._after, token_ids[-_MOST_TOKENS:], End()))
 
-    def _after(self, end: End, token: int) -> End:
-        """The end of a text after one more token."""
+    def _after_token(self, end: End, token: int) -> End:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = end.text + decoder.decode(end.rest + self._bytes.get(token, b""))
         return End(self._open(normalized(text)), decoder.getstate()[0])
 
-    def _banned(self, end: End) -> torch.Tensor:
-        """The banned tokens, int64, shape `[count]`."""
+    def _banned_after(self, end: End) -> torch.Tensor:
         if end.rest:
             banned = {token for token in self._inside if self._completes(end, token)}
             broken_off = End(self._open(normalized(end.text + "\ufffd")))
-            banned |= set(self.banned(broken_off).tolist()) - set(self._inside)
+            banned |= set(self._banned(broken_off).tolist()) - set(self._inside)
         else:
             banned = set(self._alone[_LETTER if end.text[-1:].isalnum() else ""])
             if end.text not in ("", _LETTER):
@@ -105,42 +99,3 @@ class FilterTable:
                     if found and found.partial:
                         return text[start:]
         return _LETTER if text[-1:].isalnum() else ""
-
-
-class WordFilter:
-    """Follows one sequence through a table. Any history may be given: it rolls back to the part shared with the last one. A
-    word may begin in the prompt."""
-
-    def __init__(self, table: FilterTable, prompt_token_ids: Sequence[int]) -> None:
-        self._table = table
-        self._ends = [table.end_of(prompt_token_ids)]  # by number of generated tokens
-        self._tokens: list[int] = []
-
-    def banned(self, history: list[int], window: Sequence[int] = ()) -> list[torch.Tensor]:
-        """The banned tokens after `history + window[:t]`, for t from 0 to the window's length."""
-        self._follow(history)
-        end = self._ends[-1]
-        found = [self._table.banned(end)]
-        for token in window:
-            end = self._table.after(end, token)
-            found.append(self._table.banned(end))
-        return found
-
-    def apply(self, scores: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
-        """Scores of shape `[1 + len(window) or more, vocab_size]` with -inf for the banned tokens; the same object where none
-        is banned."""
-        banned = self.banned(history, window)[: len(scores)]
-        if any(map(len, banned)):
-            scores = scores.clone()
-            for index, tokens in enumerate(banned):
-                scores[index, tokens] = -torch.inf
-        return scores
-
-    def _follow(self, history: list[int]) -> None:
-        shared = min(len(self._tokens), len(history))
-        if self._tokens[:shared] != history[:shared]:  # a quick comparison first
-            shared = num_shared(self._tokens, history)
-        del self._tokens[shared:], self._ends[shared + 1 :]
-        for token in history[shared:]:
-            self._tokens.append(token)
-            self._ends.append(self._table.after(self._ends[-1], token))

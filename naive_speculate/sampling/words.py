@@ -10,9 +10,11 @@ import binascii
 import re
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 
 
+@dataclass(init=False, unsafe_hash=True)
 class WordList:
     """Finds listed words in a text: only whole words, with or without a plural or possessive "s".
 
@@ -20,6 +22,9 @@ class WordList:
     `ValueError` if there is none, or one is not valid. `pattern` matches any of the words, plural and possessive included;
     `composed` is set where a word has letters that may be written as two characters, such as accented ones.
     """
+
+    entries: tuple[str, ...] = field(repr=False)
+    name: str = field(compare=False)
 
     def __init__(self, entries: Iterable[str], name: str = "custom") -> None:
         self.entries = tuple(entries)
@@ -36,18 +41,6 @@ class WordList:
         self.composed = not self.pattern.isascii()
         # an underscore is no part of a word: plain-text books set words in italics with it
         self._pattern = re.compile(rf"(?<![^\W_]){self.pattern}(?![^\W_])")
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, WordList) and self.entries == other.entries
-
-    def __hash__(self) -> int:
-        return hash(self.entries)
-
-    def __repr__(self) -> str:
-        return f"<WordList {self.name!r} of {len(self)}>"
 
     def find(self, text: str) -> list[str]:
         """The listed words in ``text``, in their order, case-folded."""

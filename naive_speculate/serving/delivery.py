@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from contextvars import copy_context
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, FinishReason
@@ -60,7 +61,6 @@ class Inbox:
 
     @property
     def unread(self) -> int:
-        """Number of unread events."""
         with self._lock:
             return len(self._unread)
 
@@ -82,28 +82,21 @@ class Inbox:
                 await self._arrived.wait()
                 self._arrived.clear()
                 with self._lock:
-                    events, self._unread = self._unread, []
-                    over = self._over
+                    events, self._unread, over = self._unread, [], self._over
                 if events or (over and self._failure is None):
                     yield events
-                if self._failure is not None and over:
+                if over and self._failure is not None:
                     raise self._failure
                 if over:
                     return
                 begun = begun or any(event.kind in OUTPUT_KINDS for event in events)
                 if begun:
-                    await self._end_or(pause())
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(pause()):  # `wait_for` of Python 3.11 may lose a cancellation
+                            await self._ended.wait()
         finally:
             with self._lock:
                 self._loop = None
-
-    async def _end_or(self, seconds: float) -> None:
-        """Wait for `seconds` or the end of the run, whichever comes first."""
-        try:
-            async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may lose a cancellation
-                await self._ended.wait()
-        except TimeoutError:
-            return
 
     def _wake(self) -> None:
         self._arrived.set()
@@ -121,7 +114,6 @@ class DeliveredEvents:
         self._summaries = [Summary() for _ in range(rows)]
 
     def add(self, events: list[Event]) -> None:
-        """Record delivered events."""
         self.begun = self.begun or bool(events)
         for event in events:
             self._last_time = max(self._last_time, event.time)

@@ -20,7 +20,7 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
 MAX_WAITING = 1024
-TIDY_SECONDS = 10.0  # least interval at which an idle engine frees memory
+TIDY_SECONDS = 10.0  # an engine that has been idle for so long frees memory
 _SPARE = 0.5
 """Share of spare rows. A reader with less than its share of the rows gets a spare one at once; other addresses than the one
 with most rows get the same number again. Such rows take turns and keep their memory."""
@@ -46,7 +46,6 @@ class _Job:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows it needs."""
         return len(self.run.going_on)
 
     def deliver(self, item: list[Event] | Exception | None) -> None:
@@ -87,8 +86,7 @@ class LocalEngine(Engine):
         self._changed = threading.Condition()
         self._waiting: deque[_Job] = deque()
         self._running: list[_Job] = []
-        self._closed = False
-        self._broken = False
+        self._reason = ""  # why it accepts no requests
         self._number = self._turn = 0
         self._moved = time.monotonic()  # when the last step began
         self._run_seconds: float | None = None
@@ -100,10 +98,8 @@ class LocalEngine(Engine):
         job, dropped = _Job(cancel, deliver, reader), None
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
         with self._changed:
-            if self._closed:
-                raise Unavailable(STOPPING)
-            if self._broken:
-                raise Unavailable(_BROKEN)
+            if self._reason:
+                raise Unavailable(self._reason)
             waiting = sum(job.num_rows for job in self._waiting)
             if waiting + job.num_rows > self._max_waiting:
                 dropped = one_too_many(self._waiting, job)
@@ -133,14 +129,14 @@ class LocalEngine(Engine):
         with self._changed:
             running, waiting = (sum(len(job.run.rows) for job in jobs) for jobs in (self._running, self._waiting))
             still = time.monotonic() - self._moved if self._running else 0.0
-            reason = STOPPING if self._closed else _BROKEN if self._broken else ""
+            reason = self._reason
             if stuck := not reason and still > STUCK_SECONDS:
                 reason = f"The decoder has made no progress for {still:.0f} seconds."
             return Load(not reason, running, waiting, self._max_rows, reason=reason, stuck=stuck, run_seconds=self._run_seconds)
 
     def close(self) -> None:
         with self._changed:
-            self._closed = True
+            self._reason = STOPPING
             for job in (*self._waiting, *self._running):
                 job.left = True
             self._changed.notify()
@@ -152,23 +148,21 @@ class LocalEngine(Engine):
                 self._decode()
         finally:
             with self._changed:
-                self._broken = self._broken or not self._closed
+                self._reason = self._reason or _BROKEN
                 left, self._waiting, self._running = [*self._waiting, *self._running], deque(), []
             for job in left:
                 job.deliver(Unavailable(_BROKEN))
 
     def _decode(self) -> None:
-        batch = self.decoder.new_batch()
-        tidied, untidy = time.monotonic(), False
+        batch, untidy = self.decoder.new_batch(), False
         while True:
             with self._changed:
-                while not (self._waiting or self._running or self._closed):
-                    if untidy and time.monotonic() - tidied > TIDY_SECONDS:
+                while not (self._waiting or self._running or self._reason):
+                    if not self._changed.wait(TIDY_SECONDS if untidy else None):
                         free_memory()
-                        tidied, untidy = time.monotonic(), False
-                    self._changed.wait(TIDY_SECONDS if untidy else None)
+                        untidy = False
                 self._moved = time.monotonic()
-                if self._closed and not (self._waiting or self._running):
+                if self._reason and not (self._waiting or self._running):
                     return
                 joining = self._admit()
                 stepped = self._chosen()
@@ -192,7 +186,7 @@ class LocalEngine(Engine):
                     job.deliver(found)
                 if job.run.over:
                     job.deliver(None)
-            if self._broken:
+            if self._reason == _BROKEN:
                 return
 
     def _admit(self) -> list[_Job]:
@@ -247,7 +241,6 @@ class LocalEngine(Engine):
         return sorted(chosen, key=lambda job: job.number)
 
     def _begin(self, job: _Job, batch: Batch) -> None:
-        """Admit a job's rows to the batch."""
         try:
             batch.admit(job.run.rows)
         except Exception as error:
@@ -270,7 +263,8 @@ class LocalEngine(Engine):
         if len(rows) == 1:
             for row in again:
                 row.end(FinishReason.ERROR, explain(failure))
-            self._broken = self._broken or (bool(again) and not self._works())
+            if again and not self._works():
+                self._reason = self._reason or _BROKEN
             return records
         half = (len(again) + 1) // 2
         for part in (again[:half], again[half:]):

@@ -6,9 +6,8 @@ Data goes one way: a request in, lists of events out. An engine may be a thread 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any
 
 from naive_speculate.events import Event
 from naive_speculate.speculate.request import Request
@@ -55,10 +54,6 @@ class Load:
     reason: str = ""  # why it accepts no requests
     stuck: bool = False  # whether the reason is a lack of progress
     run_seconds: float | None = None  # duration of recent runs; None before the first has ended
-
-    def to_dict(self) -> dict[str, Any]:
-        """The figures as plain JSON values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,6 @@ class ReaderFlag:
         self._cancel, self.left = cancel, False
 
     def is_set(self) -> bool:
-        """Whether the reader left or the run was cancelled."""
         return self.left or (self._cancel is not None and self._cancel.is_set())
 
 

@@ -3,8 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
+from naive_speculate.events.metrics import Summary
 from naive_speculate.serving.protocol import ANONYMOUS, About, Deliver, Engine, Load, Reader, Request
 from naive_speculate.speculate.sequence import CancelFlag
 
@@ -17,38 +19,29 @@ class RunRecord:
     seconds: float = 0.0  # from the request to the end
     wait_seconds: float | None = None  # until decoding began; None if it never did
     first_token_seconds: float | None = None  # until the first token; None if there was none
-    # prompt_tokens, tokens: tokens of prompt and output
     prompt_tokens: int = 0
-    tokens: int = 0
-    # num_steps, num_draft_tokens, num_accepted_tokens: sums over all rows
-    num_steps: int = 0
-    num_drafts: int = 0  # steps with draft tokens
-    num_draft_tokens: int = 0
-    num_accepted_tokens: int = 0
-    accepted_at: list[int] = field(default_factory=list)  # number of accepted draft tokens per index of the window
+    num_drafts: int = 0  # steps with draft tokens, of all rows
+    summary: Summary = field(default_factory=Summary)  # of all rows together
     # the finish reason; "abandoned" if the reader left before the end; "refused" if nothing was decoded
     outcome: str = "abandoned"
 
     def add(self, event: Event, since: float) -> None:
         """Add an event that arrived `since` seconds after the request."""
+        self.summary.add(event)
         if event.kind == EventKind.STARTED:
             self.wait_seconds = since if self.wait_seconds is None else self.wait_seconds
             self.prompt_tokens = len(event.prompt_token_ids or ())
         elif event.kind in OUTPUT_KINDS:
-            self.tokens += 1
-            if self.first_token_seconds is None:
-                self.first_token_seconds = since
+            self.first_token_seconds = since if self.first_token_seconds is None else self.first_token_seconds
         elif event.kind == EventKind.STEP:
-            accepted = event.num_accepted or 0
-            self.num_steps += 1
             self.num_drafts += bool(event.num_draft)
-            self.num_draft_tokens += len(event.tree or ()) or event.num_draft or 0
-            self.num_accepted_tokens += accepted
-            self.accepted_at += [0] * ((event.num_draft or 0) - len(self.accepted_at))
-            for index in range(accepted):
-                self.accepted_at[index] += 1
         elif event.finish_reason is not None:
             self.outcome = str(event.finish_reason)
+
+    @property
+    def accepted_at(self) -> list[int]:
+        """Number of accepted draft tokens per index of the window."""
+        return list(accumulate(self.summary.metrics.acceptance_histogram[:0:-1]))[::-1]
 
 
 Observer = Callable[[RunRecord], None]

@@ -33,7 +33,6 @@ class FileFlag:
         self._path = path
 
     def is_set(self) -> bool:
-        """Whether the file was removed."""
         return not os.path.exists(self._path)
 
 

@@ -1,6 +1,6 @@
 """Enumerates all paths of the real decoder through its random choices: its exact output distribution."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -43,15 +43,15 @@ class Enumeration:
         self.message = self.message or run.message
 
 
-def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Enumeration:
-    """Every path of the real decoder through draft tokens, verdicts and resampled tokens, with its probability.
+def every_path(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Iterator[Path]:
+    """Every path of the real decoder through draft tokens, verdicts and resampled tokens.
 
     The stated acceptance probabilities are checked. A path with an acceptance draw after its branching point is run twice: for
     accepted tokens with draws of 0 and of the largest number below the stated probability, for rejected tokens with that
     probability and with the largest number below 1. Both runs must agree. `options` are as for `SpeculativeDecoder.stream`;
     `detail` must not be "none". Raises `Deviation` if a path contradicts its stated probabilities, or is not reproducible.
     """
-    decoder, found = SpeculativeDecoder(pair), Enumeration()
+    decoder = SpeculativeDecoder(pair)
     pending: list[tuple[list[float], list[list[float] | float | None]]] = [([], [])]
     while pending:
         path, stated_before = pending.pop()
@@ -70,12 +70,19 @@ def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, 
                 pending += [([*before, other], run.stated[: index + 1]) for other in range(1, len(stated))]
             elif stated is not None and 0 < stated < 1:
                 pending.append(([*before, stated], run.stated[: index + 1]))
+        yield run
+
+
+def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Enumeration:
+    """The sums over `every_path`."""
+    found = Enumeration()
+    for run in every_path(pair, prompt, params, **options):
         found.add(run)
     return found
 
 
 def enumerate_outputs(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Outputs:
-    """See `enumerate_paths`; also a `Deviation` if drafting was possible and nothing was drafted."""
+    """The output distribution over `every_path`; also a `Deviation` if drafting was possible and nothing was drafted."""
     found = enumerate_paths(pair, prompt, params, **options)
     if not found.num_drafted and options.get("num_draft_tokens") != 0:
         raise Deviation("nothing was drafted, which proves nothing")

@@ -86,10 +86,8 @@ class _Watched(Batch):
 
     def propose(self, rows: Sequence[SequenceState]) -> Proposal:
         before, self.source.drafting = len(self.source.asked), True
-        try:
-            draft = super().propose(rows)
-        finally:
-            self.source.drafting = False
+        draft = super().propose(rows)
+        self.source.drafting = False
         if draft.probs is not None and len(self.source.asked) == before and draft.lengths[0]:
             stated = pick(draft.probs, draft.token_ids)[0, : draft.lengths[0]]
             if bool((stated < 1 - 1e-6).any()):
@@ -98,10 +96,9 @@ class _Watched(Batch):
 
     def propose_tree(self, row: SequenceState) -> Tree | None:
         self.source.drafting = True
-        try:
-            return super().propose_tree(row)
-        finally:
-            self.source.drafting = False
+        tree = super().propose_tree(row)
+        self.source.drafting = False
+        return tree
 
 
 class Path:
@@ -111,6 +108,7 @@ class Path:
         taken: A number per choice of the run; begins with the path.
         stated: Per choice the probabilities of its branches, or for a uniform draw the acceptance probability in the events;
             None if no verdict used the draw.
+        events: The run's events.
         tokens: The generated tokens, then -1 if the run ended in an error, whose text is `message`.
         drafted: Number of draft tokens.
         hint: A possible fault of its drafter; "" for none.
@@ -126,13 +124,13 @@ class Path:
         self.taken: list[float] = []
         self.stated: list[list[float] | float | None] = []
         self.drafted = 0
-        self._events: list[Event] = []
+        self.events: list[Event] = []
         try:
             batch.admit(run.rows)
             while not run.over:
                 began = len(source.asked)
                 events = run.events(batch.step(run.rows))
-                self._events += events
+                self.events += events
                 self.taken = [*path, *[0.0] * len(source.asked)][: len(source.asked)]
                 self._read_step(source.asked[began:], self.taken[began:], events, row.verifier)
         except Deviation as deviation:
@@ -200,7 +198,7 @@ class Path:
     def describe(self) -> list[str]:
         """The path, one line per step."""
         steps: dict[int, list[str]] = {}
-        for event in self._events:
+        for event in self.events:
             if event.kind in _JUDGED | {EventKind.RESAMPLED, EventKind.BONUS} and event.step is not None:
                 steps.setdefault(event.step, []).append(_describe_event(event))
         return [f"step {step + 1}: {', '.join(words)}" for step, words in steps.items()]

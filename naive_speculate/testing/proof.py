@@ -1,11 +1,16 @@
 """`prove_lossless`: exact enumeration of any verifier or drafter."""
 
 import math
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import product
+from operator import attrgetter
 from typing import Any, cast
+from unittest.mock import patch
 
 import torch
 
@@ -100,8 +105,9 @@ def prove_lossless(
         raise ValueError("verifier, drafter and rejection are all None: give at least one of them")
     if params is not None and params.greedy:
         raise ValueError(f"params must sample, got temperature={params.temperature}: greedy decoding does not use the verifier")
-    vocab_size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else None
-    cases = list(_cases(pair, prompt, params, num_draft_tokens, vocab_size, drafter))
+    own: dict[str, Any] = {"prompt": prompt and tuple(prompt), "params": params, "num_draft_tokens": num_draft_tokens}
+    changes = {name: value for name, value in own.items() if value is not None}
+    cases = [replace(case, **changes) for case in _cases(pair, drafter)]
     with ExitStack() as registered:
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
         drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
@@ -110,6 +116,46 @@ def prove_lossless(
         if drafter is not None:
             drafters = [_drafter(drafter, registered)]
         return _prove(cases, list(product(strategies, drafters)), tolerance)
+
+
+def prove(name: str) -> Proof:
+    """Prove a part by name: a registered verifier or drafter, or `MODULE:NAME`, importable from the current directory.
+
+    A function is proved as a rejection sampler. Raises `ValueError` if it does not exist, or is neither.
+    """
+    if ":" not in name:
+        if name not in VERIFIERS and name not in DRAFTERS:
+            raise ValueError(f"prove takes MODULE:NAME or one of {', '.join([*VERIFIERS, *DRAFTERS])}, got {name!r:.80}")
+        return prove_lossless(verifier=name) if name in VERIFIERS else prove_lossless(drafter=name)
+    found = _load(name)
+    if isinstance(found, BatchDrafter) or (isinstance(found, type) and issubclass(found, BatchDrafter)):
+        return prove_lossless(drafter=found)
+    if callable(getattr(found, "judge", None)):
+        return prove_lossless(verifier=found)
+    if callable(found) and not isinstance(found, type):
+        return prove_lossless(rejection=found)
+    known = "a verifier, which has judge(…), a drafter, which is derived from BatchDrafter"
+    raise ValueError(f"{name!r:.80} must be {known}, or a function that samples by rejection")
+
+
+def _load(name: str) -> Any:
+    """Import `MODULE:NAME`."""
+    module_name, _, attributes = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        if module_name == missing or module_name.startswith(f"{missing}."):
+            raise ValueError(f"there is no module {missing!r:.80} here") from None
+        raise ValueError(f"module {module_name!r} cannot be imported: {error}") from None
+    except (Exception, SystemExit) as error:  # a module may fail in any way
+        raise ValueError(f"module {module_name!r:.80} cannot be imported: {type(error).__name__}: {error}") from None
+    try:
+        return attrgetter(attributes)(found)
+    except AttributeError:
+        raise ValueError(f"module {module_name!r} has no {attributes!r:.80}") from None
 
 
 def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: float) -> Proof:
@@ -136,32 +182,21 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
     return Proof(True, largest, total, None, coarsest)
 
 
-def _cases(
-    pair: ModelPair | None,
-    prompt: Sequence[int] | None,
-    params: SamplingParams | None,
-    num_draft_tokens: int | str | None,
-    vocab_size: int | None,
-    drafter: Any,
-) -> Iterator[_Case]:
-    """The cases to enumerate."""
+def _cases(pair: ModelPair | None, drafter: Any) -> Iterator[_Case]:
+    """This pair, or several pairs of toys, each with its parameters."""
     if pair is not None:
-        window_size = 2 if num_draft_tokens is None else num_draft_tokens
-        yield _Case(pair, params or SamplingParams(max_tokens=3), window_size, _first(prompt, pair.vocab_size), "this pair")
+        yield _Case(pair, SamplingParams(max_tokens=3), 2, (1, min(2, pair.vocab_size - 1)), "this pair")
         return
     for size, (seed, draft_seed), zeros, window, own in _TOYS:
-        size = size if vocab_size is None else vocab_size
-        target = ToyModel(size, seed, zeros=zeros)
-        draft = target if draft_seed == seed else ToyModel(size, draft_seed, zeros=zeros, temper=1.5)
+        size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else size
         name = f"toys of {size} tokens (seeds {seed} and {draft_seed})"
-        window_size = window if num_draft_tokens is None else num_draft_tokens
-        with_head = drafter in _WITH_HEAD
-        toys = pair_with_head(size, seed, block=drafter in _WITH_BLOCK) if with_head else ModelPair(target, draft)
-        yield _Case(toys, params or SamplingParams(**own), window_size, _first(prompt, size), name)
-
-
-def _first(prompt: Sequence[int] | None, vocab_size: int) -> tuple[int, ...]:
-    return tuple(prompt) if prompt is not None else (1, min(2, vocab_size - 1))
+        if drafter in _WITH_HEAD:
+            toys = pair_with_head(size, seed, block=drafter in _WITH_BLOCK)
+        else:
+            target = ToyModel(size, seed, zeros=zeros)
+            same = draft_seed == seed
+            toys = ModelPair(target, target if same else ToyModel(size, draft_seed, zeros=zeros, temper=1.5))
+        yield _Case(toys, SamplingParams(**own), window, (1, min(2, size - 1)), name)
 
 
 _TOYS: tuple[tuple[int, tuple[int, int], bool, int, dict[str, Any]], ...] = (
@@ -188,12 +223,8 @@ def _counterexample(
     )
     most = max(tokens, key=lambda token: ours.get((*after, token), 0.0) - theirs.get((*after, token), 0.0))
     shown = (*after, most)
-    steps: Sequence[str] = ()
-    through = [path for output, path in found.likeliest.items() if output[: len(shown)] == shown]
-    if through:
-        _, choices = max(through)
-        decoder = SpeculativeDecoder(case.pair)
-        steps = Path(decoder, choices, list(case.prompt), case.params, detail="probs", **options).describe()
+    _, choices = max(path for output, path in found.likeliest.items() if output[: len(shown)] == shown)
+    path = Path(SpeculativeDecoder(case.pair), choices, list(case.prompt), case.params, detail="probs", **options)
     where = f"after the tokens {list(after)}" if after else "at the first token"
     words = (
         f"{where} the target's distribution is {numbers(wanted)}, the decoder's is {numbers(got)}; "
@@ -204,7 +235,7 @@ def _counterexample(
     if VERIFIERS[options["verify_strategy"]].greedy:
         words += "; a greedy verifier takes the most probable token, which is correct at temperature 0 only"
     words += f"; {found.hint}" if found.hint else ""
-    return Counterexample(words, case.describe(options), tuple(steps), after, wanted, got)
+    return Counterexample(words, case.describe(options), tuple(path.describe()), after, wanted, got)
 
 
 def _prefixes(outputs: Outputs) -> Outputs:
@@ -222,9 +253,7 @@ def _register(what: str, registry: dict[str, Any], given: Any, entry: Any, regis
         if given not in registry:
             raise ValueError(f"{what} must be one of {', '.join(registry)}, a class or an instance, got {given!r:.80}")
         return str(given)
-    registered.callback(registry.update, dict(registry))
-    registered.callback(registry.pop, _name(given))
-    registry[_name(given)] = entry
+    registered.enter_context(patch.dict(registry, {_name(given): entry}))
     return _name(given)
 
 
@@ -248,28 +277,24 @@ def _verifier(given: str | type[Verifier] | Verifier, registered: ExitStack) -> 
     return _register("verifier", VERIFIERS, given, entry, registered)
 
 
+def _always(drafter: BatchDrafter) -> type[BatchDrafter]:
+    """A class whose only instance is this drafter."""
+
+    def new(_: object, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
+        if vocab_size != drafter.vocab_size:
+            raise ValueError(f"drafter is an instance for {drafter.vocab_size} tokens, and this pair has {vocab_size}")
+        return drafter  # not of this class, so that `__init__` is not called
+
+    return type(_name(drafter), (type(drafter),), {"__new__": new})
+
+
 def _drafter(given: str | type[BatchDrafter] | BatchDrafter, registered: ExitStack) -> str:
     entry: Any = given
     if isinstance(given, BatchDrafter):
         if given.vocab_size > MAX_VOCABULARY:
             size = f"drafter is an instance for {given.vocab_size} tokens"
             raise ValueError(f"{size}, and at most {MAX_VOCABULARY} can be enumerated: give the class")
-        entry = _Made(given)
+        entry = _always(given)
     elif not isinstance(given, str) and not (isinstance(given, type) and issubclass(given, BatchDrafter)):
         raise ValueError(f"drafter {_name(given)} is not derived from naive_speculate.speculate.draft.BatchDrafter")
     return _register("drafter", cast(dict[str, Any], DRAFTERS), given, entry, registered)
-
-
-class _Made:
-    """Returns an existing drafter in place of its class; has the class's attributes."""
-
-    def __init__(self, drafter: BatchDrafter) -> None:
-        self.drafter = drafter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.drafter, name)
-
-    def __call__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
-        if vocab_size != self.drafter.vocab_size:
-            raise ValueError(f"drafter is an instance for {self.drafter.vocab_size} tokens, and this pair has {vocab_size}")
-        return self.drafter

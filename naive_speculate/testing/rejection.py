@@ -8,8 +8,9 @@ import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -95,22 +96,16 @@ def steps() -> Iterator[Step]:
         yield Step(ToyModel(size, target, zeros=zeros), ToyModel(size, proposal, zeros=zeros, temper=1.5), num_candidates)
 
 
-@dataclass
 class _Tree:
     """All branches of a sampler's draws for one set of candidates."""
 
-    rejection: Rejection
-    step: Step
-    candidates: Tokens
-    inputs: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.inputs = self.step.inputs(self.candidates, torch.float64)
+    def __init__(self, rejection: Rejection, step: Step, candidates: Tokens) -> None:
+        self._emitted = partial(step.emitted, rejection, candidates, step.inputs(candidates, torch.float64))
 
     def run(self, path: list[float]) -> tuple[list[list[float] | None], Tokens]:
         """The draws that it makes along a path, and the tokens that it emits."""
         source = Branches(path)
-        emitted = self.step.emitted(self.rejection, self.candidates, self.inputs, random=source)
+        emitted = self._emitted(random=source)
         return source.asked, emitted
 
     def leaves(self, path: list[float], probability: float) -> Iterator[tuple[Tokens, float]]:
@@ -124,30 +119,28 @@ class _Tree:
             for choice, weight in enumerate(weights):
                 yield from self.leaves([*path, choice], probability * weight)
         else:
-            for low, high in pairwise([0.0, *self._breaks(path), 1.0]):
+            grid = [self._at(path, draw) for draw in (*(index / _GRID for index in range(_GRID)), ALMOST_ONE)]
+            found = (value for low, high in pairwise(grid) for value in self._breaks(path, low, high))
+            breaks = list(islice(found, _MAX_BREAKS + 1))
+            if len(breaks) > _MAX_BREAKS:
+                raise Deviation(f"its result changes at more than {_MAX_BREAKS} values of one uniform draw")
+            for low, high in pairwise([0.0, *breaks, 1.0]):
                 yield from self.leaves([*path, (low + high) / 2], probability * (high - low))
 
-    def _behaviour(self, path: list[float], draw: float) -> list[Any]:
-        """What follows a uniform draw if all later draws are small, and if all are large."""
-        return [self.run([*path, draw, *tail]) for tail in ([], [ALMOST_ONE] * 64)]
+    def _at(self, path: list[float], draw: float) -> tuple[float, list[Any]]:
+        """A uniform draw, and what follows it if all later draws are small, and if all are large."""
+        return draw, [self.run([*path, draw, *tail]) for tail in ([], [ALMOST_ONE] * 64)]
 
-    def _breaks(self, path: list[float]) -> list[float]:
-        """Where the result changes as the next uniform draw grows from 0 to 1, by bisection between the points of a grid."""
-        grid = [index / _GRID for index in range(_GRID)] + [ALMOST_ONE]
-        pending = list(pairwise((draw, self._behaviour(path, draw)) for draw in grid))
-        found: list[float] = []
-        while pending:
-            (low, at_low), (high, at_high) = pending.pop()
-            if at_low == at_high:
-                continue
-            if high - low < _RESOLUTION:
-                found.append(high)
-                if len(found) > _MAX_BREAKS:
-                    raise Deviation(f"its result changes at more than {_MAX_BREAKS} values of one uniform draw")
-                continue
-            middle = ((low + high) / 2, self._behaviour(path, (low + high) / 2))
-            pending += [((low, at_low), middle), (middle, (high, at_high))]
-        return sorted(found)
+    def _breaks(self, path: list[float], low: tuple[float, Any], high: tuple[float, Any]) -> Iterator[float]:
+        """Where the result changes as the next uniform draw grows from one to the other, by bisection."""
+        if low[1] == high[1]:
+            return
+        if high[0] - low[0] < _RESOLUTION:
+            yield high[0]
+            return
+        middle = self._at(path, (low[0] + high[0]) / 2)
+        yield from self._breaks(path, low, middle)
+        yield from self._breaks(path, middle, high)
 
 
 def enumerate_rejection(rejection: Rejection, step: Step) -> tuple[Array, int]:

@@ -24,12 +24,9 @@ def test_every_way_batch_and_number_of_tokens_is_timed(small, capsys):
     assert all(row["ms"] > 0 for row in rows)
 
 
-def test_the_table_has_a_row_a_batch(small, capsys):
+def test_the_table_has_a_row_a_batch_and_a_bad_number_of_rounds_is_one_line(small, capsys):
     assert forward.main(small) == 0
     assert capsys.readouterr().out.count("1x192") == 2
-
-
-def test_a_number_of_rounds_that_cannot_be_is_one_line_and_status_2(small, capsys):
     with pytest.raises(SystemExit, match="2"):
         forward.main([*small, "--rounds", "0"])
     assert "--rounds: must be a positive whole number, got '0'" in capsys.readouterr().err

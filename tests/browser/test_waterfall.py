@@ -7,19 +7,8 @@ from itertools import product
 import pytest
 from playwright.sync_api import Page, expect
 
-from naive_speculate.theory import best_k, break_even_alpha, breakdown, expected_tokens
-from tests.browser.steps import (
-    as_soon_as,
-    ended,
-    link,
-    linked,
-    open_trace,
-    run,
-    see_chart,
-    shown_run,
-    start,
-    trace,
-)
+from naive_speculate.theory import break_even_alpha, expected_tokens, speedup
+from tests.browser.steps import as_soon_as, ended, link, linked, open_trace, run, see_chart, shown_run, start, trace
 from tests.browser.test_charts import MEASURED
 from tests.ui.drawn import drawn
 from ui.charts.waterfall import ALPHA, PRESETS, values
@@ -50,18 +39,25 @@ def computed(scripts: Page):
     return scripts.evaluate(COMPUTE, [values(), asdict(MEASURED), [["k", 8], ["alpha", 0.5], ["draftCost", 0.3]]])
 
 
+def parts_of(tokens: float, k: float, draft_cost: float, check: float, measured: float | None = None) -> list[float]:
+    """Tokens per step; what checking, drafting and the rest take from them; the speedup that is left."""
+    checked, drafted = tokens / check, tokens / (check + k * draft_cost)
+    speedup = drafted if measured is None else measured
+    return [tokens, checked - tokens, drafted - checked, speedup - drafted, speedup]
+
+
 def test_the_browser_computes_what_the_library_does(computed):
     cases = list(product([0, 0.3, 0.75, 1], [1, 4, 9], [(0.1, 1), (0.4, 2.5)]))
     for (alpha, k, (draft_cost, check)), (tokens, parts, even) in zip(cases, computed["grid"], strict=True):
         assert tokens == pytest.approx(expected_tokens(alpha, k))
-        assert parts == pytest.approx(list(breakdown(2.5, k, draft_cost, check)))
+        assert parts == pytest.approx(parts_of(2.5, k, draft_cost, check))
         assert even == pytest.approx(break_even_alpha(k, draft_cost, check), abs=1e-6)
 
 
 def test_a_measured_run_s_bars_lead_from_tokens_to_its_speedup_and_its_tokens_and_drafts_are_called_as_they_are(computed):
     figure = drawn(computed["figures"]["here"])
     bars = figure.data[0]
-    assert list(bars.y) == pytest.approx(list(breakdown(3.1, 3.6, 0.08, 1.36, 1.6)))
+    assert list(bars.y) == pytest.approx(parts_of(3.1, 3.6, 0.08, 1.36, 1.6))
     for before, after in zip(range(3), range(1, 4), strict=True):  # each begins where the one before it ends
         at = bars.base[before] + bars.y[before]
         assert bars.base[after] == pytest.approx(at)
@@ -79,12 +75,13 @@ def test_a_measured_run_s_bars_lead_from_tokens_to_its_speedup_and_its_tokens_an
 def test_other_machines_and_moved_sliders_are_calculated_from_the_machine_s_costs(computed):
     for preset in PRESETS:
         bars = drawn(computed["figures"][preset.key]).data[0]
-        found = breakdown(expected_tokens(ALPHA, preset.k), preset.k, preset.draft_cost, preset.check(preset.k))
-        assert list(bars.y) == pytest.approx([found.tokens, found.check, found.drafting, found.speedup])
-        best = best_k(ALPHA, preset.draft_cost, [preset.check(k) for k in range(17)])
+        *found, other, total = parts_of(expected_tokens(ALPHA, preset.k), preset.k, preset.draft_cost, preset.check(preset.k))
+        assert other == 0
+        assert list(bars.y) == pytest.approx([*found, total])
+        best = max(range(17), key=lambda k: speedup(ALPHA, k, preset.draft_cost, preset.check(k)))
         assert f"Best would be k = {best}" in computed["advice"][preset.key]
-    found = breakdown(expected_tokens(0.5, 8), 8, 0.3, PRESETS[1].check(8))
-    assert list(drawn(computed["moved"]).data[0].y) == pytest.approx([found.tokens, found.check, found.drafting, found.speedup])
+    *found, _, total = parts_of(expected_tokens(0.5, 8), 8, 0.3, PRESETS[1].check(8))
+    assert list(drawn(computed["moved"]).data[0].y) == pytest.approx([*found, total])
     assert "slower than without drafts" in drawn(computed["moved"]).layout.meta
 
 

@@ -1,12 +1,12 @@
 """What follows from an engine's account."""
 
-import json
 import random
+from statistics import fmean, pstdev
 
 import pytest
 
 from naive_speculate.doctor import Reading, diagnose, estimated, given, read
-from naive_speculate.theory import best_k, expected_tokens, speedup
+from naive_speculate.theory import expected_tokens, speedup
 from tests import engine_samples as samples
 
 
@@ -32,11 +32,8 @@ def test_alpha_is_found_from_places_and_from_means_alone(alpha, k):
     assert from_means.alpha == pytest.approx(alpha, abs=1e-9)
     assert from_means.alpha_assumes_one
     assert not from_places.alpha_assumes_one
-
-
-def test_windows_of_different_lengths_give_alpha_too():
-    tokens = (expected_tokens(0.7, 2) + expected_tokens(0.7, 3)) / 2
-    assert diagnose(account([], accepted_per_step=tokens - 1, drafted_per_step=2.5)).alpha == pytest.approx(0.7)
+    tokens = (expected_tokens(alpha, k) + expected_tokens(alpha, k + 1)) / 2  # windows of two lengths
+    assert diagnose(account([], accepted_per_step=tokens - 1, drafted_per_step=k + 0.5)).alpha == pytest.approx(alpha, abs=1e-9)
 
 
 def test_where_places_are_alike_windows_are_the_theorys():
@@ -44,10 +41,10 @@ def test_where_places_are_alike_windows_are_the_theorys():
     found = diagnose(account(same(0.8, 5)), costs)
     for window in found.windows:
         assert window.tokens == pytest.approx(expected_tokens(0.8, window.k))
-        assert window.speedup == pytest.approx(speedup(0.8, window.k, 0.06, costs.verify_cost))
+        assert window.speedup == pytest.approx(speedup(0.8, window.k, 0.06, costs.verify_cost(window.k)))
         assert window.measured == (window.k <= 5)
-    assert found.best_k == best_k(0.8, 0.06, costs.verify_cost)
-    assert found.speedup == pytest.approx(speedup(0.8, 5, 0.06, costs.verify_cost))
+    assert found.best_k == max(range(17), key=lambda k: speedup(0.8, k, 0.06, costs.verify_cost(k)))
+    assert found.speedup == pytest.approx(speedup(0.8, 5, 0.06, costs.verify_cost(5)))
 
 
 def test_a_shorter_window_is_weighed_with_the_rates_of_its_places():
@@ -60,10 +57,10 @@ def test_at_its_break_even_a_window_is_as_fast_as_plain_decoding():
     for window in diagnose(account(same(0.6, 4))).windows:
         assert window.break_even_draft_cost is not None
         assert speedup(0.6, window.k, window.break_even_draft_cost) == pytest.approx(1)
-    for window in diagnose(account(same(0.6, 4)), given(0.3, (1.0, 1.1))).windows:
-        assert window.break_even_alpha is None or speedup(
-            window.break_even_alpha, window.k, 0.3, given(0.3, (1.0, 1.1)).verify_cost
-        ) == pytest.approx(1)
+    costs = given(0.3, (1.0, 1.1))
+    for window in diagnose(account(same(0.6, 4)), costs).windows:
+        if window.break_even_alpha is not None:
+            assert speedup(window.break_even_alpha, window.k, 0.3, costs.verify_cost(window.k)) == pytest.approx(1)
 
 
 def test_costs_are_estimated_from_sizes():
@@ -86,9 +83,7 @@ def test_the_error_of_alpha_is_the_spread_of_repeated_runs():
         found = diagnose(account([sum(k > place for k in kept) / 200 for place in range(4)], num_steps=200))
         alphas.append(found.alpha)
         errors.append(found.alpha_error)
-    mean = sum(alphas) / len(alphas)
-    spread = (sum((alpha - mean) ** 2 for alpha in alphas) / len(alphas)) ** 0.5
-    assert sum(errors) / len(errors) == pytest.approx(spread, rel=0.2)
+    assert fmean(errors) == pytest.approx(pstdev(alphas), rel=0.2)
 
 
 MEANS = {"accepted_per_step": 1.7}
@@ -106,6 +101,7 @@ SUSPECTS = [  # rates by place, other figures, costs, and what is suspected
     ([], MEANS | {"drafted_per_step": 2.0}, given(0.02), ["k_too_small"]),
     (same(0.8, 4), {"requests_running": 64.0}, None, ["batch"]),
     (same(0.8, 4), {"requests_running": 8.0}, None, []),
+    (same(0.6, 4), {}, given(0.1, (1.0, 3.0)), ["does_not_pay", "k_too_large"]),
 ]
 
 
@@ -120,13 +116,7 @@ def test_a_suspect_names_its_causes_and_the_best_window():
     assert "template" in mismatch.words
     long = diagnose(account(same(0.6, 12)), given(0.1))
     assert f"{long.best_k} is best" in long.suspects[0].words
-
-
-def test_what_does_not_pay_is_said():
-    found = diagnose(account(same(0.6, 4)), given(0.1, (1.0, 3.0)))
-    assert found.best_k == 0
-    assert found.speedup < 1
-    assert "does_not_pay" in names(found)
+    assert "with these costs 0 is best" in diagnose(account(same(0.6, 4)), given(0.1, (1.0, 3.0))).suspects[1].words
 
 
 def test_a_window_that_no_one_stated_can_be_given():
@@ -136,9 +126,3 @@ def test_a_window_that_no_one_stated_can_be_given():
     assert expected_tokens(found.alpha, 4) == pytest.approx(1 + 250 / 400 * 4)
     with pytest.raises(ValueError, match="num_draft_tokens must be 1 or more, got 0"):
         diagnose(reading, num_draft_tokens=0)
-
-
-@pytest.mark.parametrize("name", [name for name in vars(samples) if name.isupper()])
-def test_every_diagnosis_is_plain_json(name):
-    found = diagnose(read(getattr(samples, name)), given(0.05))
-    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 
 import pytest
 
@@ -10,8 +11,8 @@ from tests import engine_samples as samples
 from tests.programs import refusal, run_program
 
 
-def doctor(text: str, *options: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
-    return run_program("naive_speculate.__main__", ["doctor", *options], stdin=text.encode(encoding))
+def doctor(text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return run_program("naive_speculate.__main__", ["doctor", *options], stdin=text.encode("utf-16-le"))  # as PowerShell writes
 
 
 def test_it_prints_alpha_places_windows_and_suspects():
@@ -63,6 +64,17 @@ def test_bad_input_is_one_line_and_status_2(text, options, words):
     assert words in refusal("naive_speculate.__main__", ["doctor", *options], stdin=text.encode())
 
 
-def test_a_log_may_be_in_another_encoding():
-    done = doctor(samples.VLLM_PROMETHEUS, "--json", encoding="utf-16-le")
-    assert json.loads(done.stdout) == diagnose(read(samples.VLLM_PROMETHEUS)).to_dict()
+def test_light_commands_import_no_library_that_they_do_not_need():
+    """Looked at in a fresh process."""
+    look = (
+        "import contextlib, io, sys\n"
+        "from naive_speculate.__main__ import main\n"
+        "import app\n"
+        "for run, argv in ((main, ['--help']), (main, ['doctor', '--help']), (app.main, ['--help'])):\n"
+        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "        run(argv)\n"
+        "main(['doctor'])\n"
+        "print({'torch', 'transformers', 'gradio', 'numpy'} & set(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", look], input=samples.VLLM_LOG, capture_output=True, text=True, check=True)
+    assert ("Best k" in done.stdout, done.stdout.splitlines()[-1], done.stderr) == (True, "set()", "")

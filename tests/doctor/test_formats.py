@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from naive_speculate.doctor import diagnose, read, vllm
+from naive_speculate.doctor import diagnose, given, read
+from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.formats import decoded
-from naive_speculate.doctor.prometheus import read_prometheus
 from naive_speculate.doctor.report import caveats
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import summarize
@@ -46,9 +46,24 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_the_counts_are_those_of_the_engine(name):
-    reading = read(getattr(samples, name))
+BEFORE_LINES = [
+    "vllm-1  | ",
+    "\x1b[36mvllm\x1b[0m | ",
+    "2026-08-04T20:51:08.123Z ",
+    "> ",
+    "[bench] ",
+    "\t",
+    "INFO:root:",
+    "INFO ",
+]
+ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
+NOISE = 'INFO started {not json} [\n{"level": "info", "msg": "ready"}\n'
+
+
+@pytest.mark.parametrize("name", [name for name in vars(samples) if name.isupper()])
+def test_a_sample_has_the_counts_of_its_engine_whatever_stands_around_it(name):
+    text = getattr(samples, name)
+    reading = read(text)
     engine, steps, drafted, accepted, rates = EXPECTED[name]
     assert reading.engine == engine
     assert reading.num_steps == (None if steps is None else pytest.approx(steps, rel=1e-3))
@@ -57,15 +72,18 @@ def test_the_counts_are_those_of_the_engine(name):
     if steps is not None:
         assert reading.accepted_per_step == pytest.approx(accepted / steps, rel=1e-3)
 
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_other_lines_around_it_change_nothing(name):
-    noise = 'INFO started {not json} [\n{"level": "info", "msg": "ready"}\n'
-    assert read(noise + getattr(samples, name) + "done }\n") == read(getattr(samples, name))
-
-
-def test_every_sample_has_an_expectation():
-    assert {name for name in vars(samples) if name.isupper()} == set(EXPECTED)
+    mark = "\ufeff"  # where files were joined, it remains within the text
+    others = (text.replace("\n", end) for end in ("\r\n", "\r", f"\n{mark}"))
+    for changed in (NOISE + text + "done }\n", *others):
+        assert read(changed) == reading
+    if "{" not in text[:3]:
+        for before in BEFORE_LINES[: -2 if "# HELP" in text else None]:  # Prometheus text is not in logs
+            assert read("".join(before + line for line in text.splitlines(keepends=True))) == reading
+    for encoding in ENCODINGS:
+        assert decoded(text.encode(encoding)).removeprefix(mark) == text
+        assert decoded((mark + text).encode(encoding)).lstrip(mark) == text
+    found = diagnose(reading, given(0.05)).to_dict()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 def test_what_cannot_be_known_is_said():
@@ -76,20 +94,71 @@ def test_what_cannot_be_known_is_said():
     assert any("trees" in line for line in read(samples.SGLANG_META_INFO).unknown)
 
 
-def test_lines_of_a_log_count_with_the_steps_they_stand_for():
-    few = "SpecDecoding metrics: Accepted: 10 tokens, Drafted: 20 tokens, Per-position acceptance rate: 0.600, 0.400\n"
-    many = "SpecDecoding metrics: Accepted: 180 tokens, Drafted: 180 tokens, Per-position acceptance rate: 1.000, 1.000\n"
-    idle = "SpecDecoding metrics: Accepted: 0 tokens, Drafted: 0 tokens, Per-position acceptance rate: nan, nan\n"
-    reading = read(few + many + idle)
-    assert reading.num_steps == pytest.approx(100)
-    assert reading.rates == pytest.approx((0.96, 0.94))
+def sglang(length: float, rate: float) -> str:
+    return f"Decode batch, #running-req: 4, #token: 90, accept len: {length:.2f}, accept rate: {rate:.2f}, cuda graph: True\n"
 
 
-def test_a_line_of_vllm_whose_windows_are_short_gives_the_steps_by_its_rates():
-    line = "SpecDecoding metrics: Accepted: 60 tokens, Drafted: 150 tokens, Per-position acceptance rate: 0.500, 0.100\n"
-    reading = read(line)
-    assert reading.num_steps == pytest.approx(100)
-    assert reading.drafted_per_step == pytest.approx(1.5)
+def metrics_line(accepted: int, drafted: int, rates: str) -> str:
+    return (
+        f"SpecDecoding metrics: Accepted: {accepted} tokens, Drafted: {drafted} tokens, Per-position acceptance rate: {rates}\n"
+    )
+
+
+META = {"id": "a", "completion_tokens": 64, "spec_accept_token_num": 42, "spec_draft_token_num": 80, "spec_verify_ct": 20}
+OTHER_META = samples.SGLANG_META_INFO.replace("5f1c", "77").replace("[3, 4, 4, 6, 3]", "[20]").replace(": 42", ": 0")
+TIMINGS = {"prompt_n": 9, "predicted_n": 11, "draft_n": 9, "draft_n_accepted": 6}
+STREAMED_META = [{"meta_info": META | {"spec_verify_ct": 10}}, {"meta_info": META}]
+STREAMED_TIMINGS = [{"id": "c", "timings": TIMINGS | {"draft_n": 3, "draft_n_accepted": 2}}, {"id": "c", "timings": TIMINGS}]
+V0 = (
+    "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: 0.642, System efficiency: 0.598, Number "
+    "of speculative tokens: 3, Number of accepted tokens: %d, Number of draft tokens: %d, Number of emitted tokens: %d.\n"
+)
+SUMMARY = "Acceptance rate (%): 68.81\nAcceptance length: 3.06\nPosition 0: 76.56\nPosition 1: 68.76\nPosition 2: 61.10\n"
+SHORTEST = "mean acceptance length: 2.15\nacceptance at token 0:0.56\nacceptance at token 1:0.44\nacceptance at token 2:0.15\n"
+LAST_TOKEN = "accepted 3/16 draft tokens, the last target token is: (5)\naccepted 0/0 draft tokens, the last\n"
+UNDRAFTED = "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\naccepted 0/0 draft tokens, new n_tokens = 742\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "figures"),
+    [
+        # Lines count with the steps that they stand for; an idle one does not.
+        (
+            metrics_line(10, 20, "0.600, 0.400") + metrics_line(180, 180, "1.000, 1.000") + metrics_line(0, 0, "nan, nan"),
+            {"num_steps": 100, "rates": (0.96, 0.94)},
+        ),
+        # If windows are short, the rates give the steps.
+        (metrics_line(60, 150, "0.500, 0.100"), {"num_steps": 100, "drafted_per_step": 1.5}),
+        # vLLM's version 0 counts accepted tokens after a rejection, so the emitted ones count (vllm#9539).
+        (V0 % (15, 30, 20) + V0 % (8547, 13311, 10616), {"num_steps": 4437, "num_accepted_tokens": 10616 - 4437}),
+        # Of a streamed response the last report counts.
+        ("".join(f"data: {json.dumps(chunk)}\n" for chunk in STREAMED_META) + "data: [DONE]\n", {"num_steps": 20}),
+        ("".join(f"data: {json.dumps(chunk)}\n" for chunk in STREAMED_TIMINGS), {"num_steps": 4, "num_draft_tokens": 9}),
+        # Several responses count together.
+        (f"[{samples.SGLANG_META_INFO}, {OTHER_META}]", {"num_steps": 40, "rates": (0.425, 0.325, 0.225, 0.075)}),
+        # Timings without rounds among some with them: the rounds are derived.
+        (json.dumps([{"id": 1, "timings": TIMINGS}, {"id": 2, "timings": TIMINGS | {"draft_rounds": 4}}]), {"num_steps": 8}),
+        # A length of 1 shows what the rate means.
+        (sglang(1, 0.11), {"drafted_per_step": 8}),
+        (sglang(1, 0), {"drafted_per_step": None}),
+        (sglang(4, 1), {"drafted_per_step": 3, "other_drafted_per_step": None}),
+        # Other forms of llama.cpp's lines of a step.
+        (LAST_TOKEN, {"num_steps": 1}),
+        (UNDRAFTED, {"num_steps": 2, "num_draft_tokens": None, "accepted_per_step": 5.5}),
+        ("accepted 2/3 draft tokens, new n_past = 9\n", {"course": (Stretch(9, 1, 1),)}),
+        # Shortened summaries.
+        (SUMMARY.replace("Position", "  Position") + SUMMARY, {"drafted_per_step": 3, "rates": (0.7656, 0.6876, 0.611)}),
+        (SUMMARY, {"drafted_per_step": 3, "accepted_per_step": 2.06, "rates": (0.7656, 0.6876, 0.611)}),
+        (SHORTEST, {"rates": (0.56, 0.44, 0.15)}),
+        # Of several formats the most informative one is read.
+        (samples.VLLM_LOG_FIRST + samples.VLLM_PROMETHEUS, {"format": "Prometheus counters"}),
+        (samples.LLAMACPP_TIMINGS + samples.LLAMACPP_SERVER_TRACE, {"rates": (0.85, 0.6, 0.4)}),
+    ],
+)
+def test_the_figures_are_what_the_text_means(text, figures):
+    for name, value in figures.items():
+        found = getattr(read(text), name)
+        assert found == (value if isinstance(value, str | None) or name == "course" else pytest.approx(value)), name
 
 
 def test_counters_read_twice_count_what_is_between():
@@ -101,21 +170,6 @@ def test_counters_read_twice_count_what_is_between():
     assert reading.rates == pytest.approx((0.6, 0.18, 0.02))
     with pytest.raises(ValueError, match="was restarted"):
         read(later + samples.VLLM_PROMETHEUS)
-
-
-def test_of_a_streamed_answer_the_last_account_counts():
-    chunk = 'data: {"text": "x", "meta_info": {"id": "a", "completion_tokens": %d, "spec_verify_ct": %d, '
-    chunk += '"spec_num_correct_drafts": %d, "spec_num_proposed_drafts": %d}}\n'
-    reading = read(chunk % (6, 2, 4, 6) + chunk % (9, 3, 6, 9) + "data: [DONE]\n")
-    assert (reading.num_steps, reading.num_accepted_tokens, reading.num_draft_tokens) == (3, 6, 9)
-    timings = 'data: {"id": "c", "timings": {"prompt_n": 5, "prompt_ms": 1.5, "predicted_n": %d, "draft_n": %d, '
-    timings += '"draft_n_accepted": %d}}\n'
-    reading = read(timings % (4, 3, 2) + timings % (11, 9, 6))
-    assert (reading.num_steps, reading.num_accepted_tokens, reading.num_draft_tokens) == (4, 6, 9)
-
-
-def sglang(length: float, rate: float) -> str:
-    return f"Decode batch, #running-req: 4, #token: 90, accept len: {length:.2f}, accept rate: {rate:.2f}, cuda graph: True\n"
 
 
 def before_2026_04(length: float, k: int) -> str:
@@ -136,13 +190,6 @@ def test_lines_of_sglang_decide_what_their_rate_means(k, printed):
     assert found.draft_acceptance_rate == pytest.approx(accepted / k)
     assert expected_tokens(found.alpha, k) == pytest.approx(1 + accepted)
     assert ("before April 2026" in found.reading.derived[0]) == (printed is before_2026_04)
-
-
-def test_sglangs_zero_shows_what_the_rate_means():
-    assert read(sglang(1, 0.11)).drafted_per_step == 8
-    assert read(sglang(1, 0)).drafted_per_step is None
-    assert read(sglang(4, 1)).drafted_per_step == 3
-    assert read(sglang(4, 1)).other_drafted_per_step is None
 
 
 @pytest.mark.parametrize(
@@ -173,7 +220,6 @@ def test_where_nothing_decides_both_meanings_of_sglangs_rate_are_reported():
     assert not [line for line in caveats(settled) if "other meaning" in line]
 
 
-META = {"id": "a", "completion_tokens": 64, "spec_accept_token_num": 42, "spec_draft_token_num": 80, "spec_verify_ct": 20}
 OBJECTS = {
     "JSON": json.dumps({"meta_info": META}),
     "Python": repr({"meta_info": META, "text": "it's {"}),
@@ -226,37 +272,12 @@ def test_timings_that_count_rounds_are_believed(name):
         read(json.dumps({name: "many", "draft_n": 4, "draft_n_accepted": 2}))
 
 
-def test_timings_without_rounds_among_some_with_them_are_worked_out():
-    timings = {"prompt_n": 9, "predicted_n": 11, "draft_n": 9, "draft_n_accepted": 6}
-    both = [{"id": 1, "timings": timings}, {"id": 2, "timings": timings | {"draft_rounds": 4}}]
-    assert read(json.dumps(both)).num_steps == 8
-
-
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
-)
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_logs_are_read_in_every_encoding(encoding, mark):
-    for name in ("VLLM_PROMETHEUS", "SGLANG_META_INFO", "LLAMACPP_EXAMPLE", "VLLM_LOG"):
-        text = getattr(samples, name)
-        assert decoded((mark + text).encode(encoding)).lstrip("\ufeff") == text
-        assert read(mark + text) == read(text)
+def test_other_bytes_are_decoded_and_compressed_ones_unpacked():
     words = "“k” = 3, 投机解码 🎉\n" * 3 + "plain words and more of them, as logs have\n" * 9
-    assert decoded(words.encode("utf-8")) == words
     framed = "\x01\0\0\0\0\0\0\x40 a line as docker keeps it\n" * 3
-    assert decoded(framed.encode("utf-8")) == framed
-    assert decoded(b"") == ""
+    for text in (words, framed, ""):
+        assert decoded(text.encode("utf-8")) == text
     assert decoded(b"\xff\x80 accept") == "\ufffd\ufffd accept"
-
-
-@pytest.mark.parametrize("end", ["\r\n", "\r"])
-def test_every_end_of_a_line_ends_it(end):
-    for name in ("VLLM_PROMETHEUS", "SGLANG_META_INFO", "LLAMACPP_EXAMPLE", "VLLM_LOG"):
-        text = getattr(samples, name)
-        assert read(text.replace("\n", end)) == read(text)
-
-
-def test_a_compressed_log_is_read():
     packed = gzip.compress(samples.VLLM_LOG.encode("utf-16"))
     assert decoded(packed) == samples.VLLM_LOG
     with pytest.raises(ValueError, match="compressed by gzip and damaged"):
@@ -270,41 +291,16 @@ def test_a_label_may_hold_a_brace():
     assert read(named) == read(text)
 
 
-@pytest.mark.parametrize("unit", ["vllm:a{", r"vllm:a{\"", "Speculative metrics:of speculative tokens: 1,"])
-def test_a_line_that_only_begins_like_known_ones_is_read_at_once(unit):
+@pytest.mark.parametrize(
+    "unit",
+    ["vllm:a{", r"vllm:a{\"", "vllm:", "Speculative metrics:of speculative tokens: 1,", "id 1 |", "1", "a ", "[", '{"a":'],
+)
+def test_a_long_line_that_only_begins_like_known_ones_is_refused_at_once(unit):
     """A pattern that tries every beginning with every end takes minutes for it; the page accepts 100,000 characters."""
     begun = time.process_time()
-    assert read_prometheus(unit * (100_000 // len(unit))) is None
-    assert vllm.read_v0_log(unit * (100_000 // len(unit))) is None
-    assert time.process_time() - begun < 1.0
-
-
-def test_of_vllms_version_0_the_emitted_tokens_count():
-    """Its accepted tokens include those that match after a rejection (vllm#9539's line)."""
-    line = (
-        "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: {}, System efficiency: 0.598, "
-        "Number of speculative tokens: 3, Number of accepted tokens: {}, Number of draft tokens: {}, Number of emitted "
-        "tokens: {}.\n"
-    )
-    reading = read(line.format(0.5, 15, 30, 20) + line.format(0.642, 8547, 13311, 10616))
-    assert (reading.num_steps, reading.drafted_per_step, reading.num_accepted_tokens) == (4437, 3, 10616 - 4437)
-
-
-def test_joined_files_lose_no_line_to_their_marks():
-    first, *rest = samples.VLLM_PROMETHEUS.splitlines(keepends=True)
-    assert read("\ufeff" + first + "\ufeff".join(rest)) == read(samples.VLLM_PROMETHEUS)
-
-
-def test_several_answers_count_together():
-    other = samples.SGLANG_META_INFO.replace("5f1c", "77").replace("[3, 4, 4, 6, 3]", "[20]").replace(": 42", ": 0")
-    reading = read(f"[{samples.SGLANG_META_INFO}, {other}]")
-    assert (reading.num_steps, reading.num_draft_tokens, reading.num_accepted_tokens) == (40, 160, 42)
-    assert reading.rates == pytest.approx((0.425, 0.325, 0.225, 0.075))
-
-
-def test_the_account_that_says_most_is_read():
-    assert read(samples.VLLM_LOG_FIRST + samples.VLLM_PROMETHEUS).format == "Prometheus counters"
-    assert read(samples.LLAMACPP_TIMINGS + samples.LLAMACPP_SERVER_TRACE).rates == (0.85, 0.6, 0.4)
+    with pytest.raises(ValueError, match="has none of the supported formats"):
+        read(unit * (100_000 // len(unit)) + '"spec_verify_ct" drafts: 1\nposition 0: 12')
+    assert time.process_time() - begun < 2.0
 
 
 def test_the_figures_are_those_of_this_librarys_own_metrics():
@@ -334,6 +330,7 @@ def test_the_figures_are_those_of_this_librarys_own_metrics():
         ("nothing of the kind", "SpecDecoding metrics"),
         ("n_drafted = 4\nn_accept = 5\n", "5 accepted of 4"),
         ("n_drafted = 0\nn_accept = 0\n", "nothing was drafted"),
+        ("accepted 4/3 draft tokens\n", "4 accepted of 3 drafted in one step"),
         ("SpecDecoding metrics: Accepted: 0 tokens, Drafted: 0 tokens", "nothing was drafted"),
         ("vllm:spec_decode_num_draft_tokens_total many", "must be a number"),
         ("vllm:spec_decode_num_draft_tokens_total Inf", "must be a number"),
@@ -344,8 +341,6 @@ def test_the_figures_are_those_of_this_librarys_own_metrics():
         ('{"spec_verify_ct": 3, "spec_accept_histogram": [1, 1]}', "counts 2 steps"),
         ('{"spec_verify_ct": 3, "spec_num_correct_drafts": [], "spec_num_proposed_drafts": 9}', "accepted drafts must be"),
         ("SpecDecoding metrics: Accepted: 9 tokens, Drafted: 9 tokens, Per-position acceptance rate: 0.2, 0.9", "at index 1"),
-        ('{"a":' * 5000 + '"spec_verify_ct"', "has none of the supported formats"),
-        ("[" * 100_000 + '"spec_verify_ct"', "has none of the supported formats"),
         ("SpecDecoding metrics: Accepted: 9 tokens, Drafted: 9 tokens, Per-position acceptance rate: 1.2.3", "1.2.3"),
     ],
 )

@@ -11,8 +11,8 @@ from naive_speculate.doctor.fading import Stretch, drop, fade
 from tests import engine_samples as samples
 
 
-def faults(text: str, **options) -> dict[str, str]:
-    return {suspect.name: suspect.words for suspect in diagnose(read(text), **options).suspects}
+def faults(text: str) -> list[str]:
+    return [suspect.name for suspect in diagnose(read(text)).suspects]
 
 
 def bench(*, tpot: float, running: int = 1, drafts: str = "", name: str = "m") -> str:
@@ -83,7 +83,6 @@ SEEN = {  # each kind, one log, the fault that must come first
     ),
     "SGLang's log, almost zero": ("Decode batch, #running-req: 1, accept len: 1.03\n", "near_zero"),
     "llama.cpp's steps, another tokenizer": (llama_steps([0] * 40 + [1] + [0] * 40), "near_zero"),
-    "a low first index": (vllm_line([0.3, 0.2, 0.15]), "mismatch"),
     "a mixture of experts": (
         bench(tpot=8.1) + bench(tpot=9.5, drafts=drafts([0.87, 0.7, 0.6]), name="Qwen/Qwen3-30B-A3B"),
         "no_speedup experts",
@@ -112,10 +111,7 @@ SEEN = {  # each kind, one log, the fault that must come first
 @pytest.mark.parametrize("kind", SEEN)
 def test_a_fault_is_recognised_in_its_log(kind):
     text, names = SEEN[kind]
-    found = list(faults(text))
-    assert found[: len(names.split())] == names.split()
-    for suspect in diagnose(read(text)).suspects:
-        assert suspect.next
+    assert faults(text)[: len(names.split())] == names.split()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +126,7 @@ def test_a_fault_is_recognised_in_its_log(kind):
     ],
 )
 def test_healthy_logs_show_none_of_these(text):
-    assert not faults(text).keys() & {"drops_to_zero", "fades", "near_zero", "no_speedup", "draft_cost"}
+    assert not {*faults(text)} & {"drops_to_zero", "fades", "near_zero", "no_speedup", "draft_cost"}
 
 
 def test_chance_is_seldom_taken_for_a_fault():
@@ -142,14 +138,11 @@ def test_chance_is_seldom_taken_for_a_fault():
     assert found <= 12  # 3% of 400
 
 
-def test_measured_speeds_may_be_given():
-    reading = read(samples.VLLM_BENCH)
-    assert diagnose(reading).measured_speedup is None
-    text = bench(tpot=8.0) + bench(tpot=10.0, drafts=drafts([0.9, 0.8]))
-    found = diagnose(read(text))
+def test_a_measured_speedup_is_compared_with_the_tokens_per_step():
+    assert diagnose(read(samples.VLLM_BENCH)).measured_speedup is None
+    found = diagnose(read(bench(tpot=8.0) + bench(tpot=10.0, drafts=drafts([0.9, 0.8]))), given(0.05))
     assert found.measured_speedup == pytest.approx(0.8)
     assert "as long as 3.38 plain tokens" in found.suspects[0].words
-    assert "no_speedup" in faults(text, costs=given(0.05))
 
 
 def test_a_step_is_counted_once_however_often_it_is_printed():
@@ -179,19 +172,6 @@ def test_a_window_that_is_decoded_again_is_no_second_step(levels):
     assert (reading.num_steps, reading.num_accepted_tokens) == (2, 6)
     assert reading.num_draft_tokens == (10 if "I" in levels else 7)
     assert any("full length is unknown" in line for line in reading.unknown) == ("I" not in levels)
-
-
-def test_llamacpps_other_lines_of_a_step():
-    assert (
-        read("accepted 3/16 draft tokens, the last target token is: (5)\naccepted 0/0 draft tokens, the last\n").num_steps == 1
-    )
-    unknown = read(
-        "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\naccepted 0/0 draft tokens, new n_tokens = 742\n"
-    )
-    assert (unknown.num_steps, unknown.num_draft_tokens, unknown.accepted_per_step) == (2, None, 5.5)
-    assert read("accepted 2/3 draft tokens, new n_past = 9\n").course[0].position == 9
-    with pytest.raises(ValueError, match="4 accepted of 3 drafted in one step"):
-        read("accepted 4/3 draft tokens\n")
 
 
 def test_the_gauges_of_sglang_mean_what_their_help_says():
@@ -232,30 +212,6 @@ def test_a_saved_benchmark_is_the_printed_one():
     assert read(json.dumps(saved)) == read(samples.VLLM_BENCH)
 
 
-def test_a_shortened_summary_is_read_too():
-    text = "Acceptance rate (%): 68.81\nAcceptance length: 3.06\nPosition 0: 76.56\nPosition 1: 68.76\nPosition 2: 61.10\n"
-    found = diagnose(read(text))
-    assert (found.num_draft_tokens, found.mean_acceptance_length, len(found.conditional)) == (3, 3.06, 3)
-    first = "mean acceptance length: 2.15\n" + "".join(
-        f"acceptance at token {i}:{r}\n" for i, r in enumerate((0.56, 0.44, 0.15))
-    )
-    assert diagnose(read(first)).unconditional == (0.56, 0.44, 0.15)
-    assert read(text.replace("Position", "  Position") + text).rates == pytest.approx((0.7656, 0.6876, 0.611))
-
-
-BEFORE = ["vllm-1  | ", "\x1b[36mvllm\x1b[0m | ", "2026-08-04T20:51:08.123Z ", "> ", "INFO:root:", "[bench] ", "\t", "INFO "]
-
-
-@pytest.mark.parametrize("name", [name for name in vars(samples) if name.isupper() and "{" not in getattr(samples, name)[:3]])
-@pytest.mark.parametrize("before", BEFORE)
-def test_containers_times_and_colours_before_a_line_change_nothing(name, before):
-    text = getattr(samples, name)
-    if "# HELP" in text and before.endswith(("INFO ", "root:")):
-        return  # Prometheus text is not in logs
-    assert read("".join(before + line for line in text.splitlines(keepends=True))) == read(text)
-    assert read(text.replace("\n", "\r\n")) == read(text)
-
-
 def test_words_before_a_label_change_its_meaning():
     with pytest.raises(ValueError, match="none of the supported formats"):
         read("Num drafts: 34\nTotal draft tokens: 102\nNum accepted tokens: 39\n")
@@ -276,14 +232,6 @@ def test_words_before_a_label_change_its_meaning():
 def test_a_mixture_of_experts_is_known_by_its_name(name, words):
     assert words in read(f"{name}\n{samples.VLLM_BENCH}").experts
     assert bool(read(f"{name}\n{samples.VLLM_BENCH}").experts) == bool(words)
-
-
-@pytest.mark.parametrize(
-    "text", ["id 1 |" * 16_000, "1" * 100_000, "[" * 100_000 + "drafts: 1\nposition 0: 12", "vllm:" * 20_000, "a " * 50_000]
-)
-def test_long_lines_without_a_format_are_refused(text):
-    with pytest.raises(ValueError, match="none of the supported formats"):
-        read(text)
 
 
 @pytest.mark.parametrize(

@@ -43,13 +43,9 @@ def test_nothing_that_a_model_wrote_becomes_markup():
     assert found.words.count(EVIL) == 5
 
 
-def test_the_rows_of_a_batch_stand_apart(small_decoder):
+def test_the_rows_of_a_batch_stand_apart_and_an_empty_trace_and_a_long_one_without_end_are_shown_too(small_decoder):
     rows = small_decoder.generate(["Once upon", "There was"], SamplingParams(max_tokens=6, seed=3))
     both = Trace([event for pair in zip(*(row.trace for row in rows), strict=False) for event in pair])
     assert both._repr_html_().count("target passes") == 2
-
-
-def test_an_empty_trace_and_one_without_end_are_shown_too():
     assert "0 tokens" in Trace([Event(EventKind.STARTED)])._repr_html_()
-    long = Trace([Event(EventKind.BONUS, text="x")] * (MAX_TOKENS + 3))
-    assert "3 more" in long._repr_html_()
+    assert "3 more" in Trace([Event(EventKind.BONUS, text="x")] * (MAX_TOKENS + 3))._repr_html_()

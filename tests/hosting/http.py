@@ -1,9 +1,16 @@
-"""Requests of a server in tests."""
+"""Requests of a server in tests, and a page that this process serves."""
 
+import asyncio
 import json
+import socket
 import urllib.error
 import urllib.request
 from typing import Any
+from urllib.parse import urlsplit
+
+from benchmarks.server import Server, free_port
+from ui.host.errors import Page
+from ui.page import launch, open_queue
 
 JSON = {"Content-Type": "application/json"}
 
@@ -23,8 +30,58 @@ def post(url: str, body: Any, **headers: str) -> tuple[int, str]:
         return error.code, error.read().decode(errors="replace")
 
 
+def call(url: str, body: object, name: str = "generate") -> str:
+    """What a program is answered that calls an endpoint and reads on to the end."""
+    status, answer = post(f"{url}gradio_api/call/{name}", body)
+    return get(f"{url}gradio_api/call/{name}/{json.loads(answer)['event_id']}") if status == 200 else answer
+
+
+def ask_page(url: str, function: int, data: Any, session: str, **event: Any) -> str:
+    """What the page is answered, to the end, that calls the function with this number."""
+    sent = {"data": data, "fn_index": function, "session_hash": session} | event
+    status, answer = post(f"{url}gradio_api/queue/join", sent)
+    return get(f"{url}gradio_api/queue/data?session_hash={session}") if status == 200 else answer
+
+
+def logged(server: Server, before: int) -> list[str]:
+    """The lines that the log has since it had so many characters, but for those of runs."""
+    generate(server.url, "Once", 1, 0, 1, before)  # once the log has this run, it has what came before
+    server.wait_for(f'"seed": {before}', 60)
+    return [line for line in server.log[before:].splitlines() if '"outcome"' not in line]
+
+
+def connected(url: str) -> socket.socket:
+    """A connection to the server: what is sent is as it is, while libraries would tidy it."""
+    place = urlsplit(url)
+    return socket.create_connection((place.hostname or "", place.port or 0), timeout=60)
+
+
 def generate(url: str, *data: Any) -> str:
     """Where the events of a call are to be read."""
     status, answer = post(f"{url}gradio_api/call/generate", {"data": data})
     assert status == 200, answer
     return f"{url}gradio_api/call/generate/{json.loads(answer)['event_id']}"
+
+
+def call_tool(url: str, arguments: dict[str, object]) -> tuple[list[str], Any]:
+    """The names of the tools that a language model is offered over MCP, and what it is answered that calls one."""
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamablehttp_client
+
+    async def ask() -> tuple[list[str], Any]:
+        async with (
+            streamablehttp_client(url + "gradio_api/mcp/") as (reader, writer, _),
+            ClientSession(reader, writer) as session,
+        ):
+            await session.initialize()
+            tools = [tool.name for tool in (await session.list_tools()).tools]
+            return tools, await session.call_tool("generate", arguments)
+
+    return asyncio.run(ask())
+
+
+def serve(page: Page, size: int, *more: Any) -> Page:
+    """Serve a page, whose queue holds so many calls, from this process."""
+    open_queue(page, size)
+    launch(page, more, server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True)
+    return page

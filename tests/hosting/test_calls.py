@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from gradio_client import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.hosting.http import get, post
+from tests.hosting.http import call, connected, get
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,16 +27,10 @@ def client(server) -> Client:
     return Client(server.url, verbose=False)
 
 
-def call(url: str, data: list[object]) -> str:
-    """What the endpoint answers to inputs, whatever they are."""
-    status, answer = post(f"{url}gradio_api/call/generate", {"data": data})
-    return get(f"{url}gradio_api/call/generate/{json.loads(answer)['event_id']}") if status == 200 else answer
-
-
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(ANYTHING, max_size=9))
 def test_no_call_makes_the_server_do_anything_but_answer(server, data):
-    assert "Traceback" not in call(server.url, data)
+    assert "Traceback" not in call(server.url, {"data": data})
     assert json.loads(get(server.url + "health"))["ready"]
 
 
@@ -45,6 +38,7 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
     ("fields", "said"),
     [
         (["Once", "many"], "max_tokens must be a whole number"),
+        (["Once", 2001], "max_tokens may be at most 2000 on this page"),  # the host's limit
         (["Once", 8, "hot"], "temperature must be a number"),
         (["Once", 8, 0.7, 2.0], "top_p must be a number"),
         (["Once", 8, 0.7, 1.0, -2], "seed must be a whole number"),
@@ -61,17 +55,12 @@ def test_a_call_with_a_wrong_field_is_answered_with_its_name(client, fields, sai
         client.predict(*fields, api_name="/generate")
 
 
-@pytest.mark.parametrize(
-    ("given", "used"),
-    [((), None), (("",), None), ((None,), None), (("prompt_lookup",), "prompt_lookup"), (("model",), "model")],
-)
-def test_a_call_may_name_what_drafts_or_leave_it_to_the_pair(client, bundled_pair, given, used):
-    job = client.submit("Once", 8, *REST[1:], *given, api_name="/generate")
-    job.result()
-    assert job.outputs()[0][0]["settings"]["drafter"] == (used or bundled_pair.default_drafter)
-
-
-def test_a_call_may_leave_the_window_to_the_run(client):
+def test_a_call_may_name_what_drafts_or_leave_it_and_the_window_to_the_pair(client, bundled_pair):
+    own = bundled_pair.default_drafter
+    for named, used in (((), own), (("",), own), ((None,), own), (("prompt_lookup",), "prompt_lookup"), (("model",), "model")):
+        job = client.submit("Once", 8, *REST[1:], *named, api_name="/generate")
+        job.result()
+        assert job.outputs()[0][0]["settings"]["drafter"] == used
     job = client.submit("Once", 12, num_draft_tokens="auto", seed=1, api_name="/generate")
     job.result()
     started, *_, finished = [event for events in job.outputs() for event in events]
@@ -91,29 +80,23 @@ def test_the_documented_program_shows_the_run_and_raises_what_went_wrong(server,
         exec(program.replace("Once upon a time", ""), {})
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
+def test_any_text_can_be_a_prompt_but_broken_text(server):
+    for prompt in (
         "<script>document.title = 'gone'</script><img src=x onerror=alert(1)>",
         "a\x00b\x07c\x1b[31md",
         "\u202eright to left\u202c \u2066isolated\u2069",
         "zero\u200bwidth\u200d\ufeff",
         "e" + "\u0301" * 100,
         "\U0010ffff\ufffe",
-    ],
-)
-def test_any_text_can_be_a_prompt(server, prompt):
-    assert '"finished"' in call(server.url, [prompt, *REST])
+    ):
+        assert '"finished"' in call(server.url, {"data": [prompt, *REST]})
+    assert "character 5 is half of a surrogate pair" in call(server.url, {"data": ["half \ud83d", *REST]})
 
 
 def test_a_program_may_leave_out_the_last_inputs(server):
     """What an endpoint gained since the program was written, above all."""
     for left_out in range(len(REST)):
-        assert '"finished"' in call(server.url, ["Once", 3, *REST[1 : len(REST) - left_out]])
-
-
-def test_broken_text_is_refused_as_broken(server):
-    assert "character 5 is half of a surrogate pair" in call(server.url, ["half \ud83d", *REST])
+        assert '"finished"' in call(server.url, {"data": ["Once", 3, *REST[1 : len(REST) - left_out]]})
 
 
 @pytest.mark.parametrize(
@@ -133,9 +116,8 @@ def test_broken_text_is_refused_as_broken(server):
     ],
 )
 def test_no_file_can_be_read(server, path):
-    url = server.url
-    with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1].strip("/"))), timeout=60) as line:
-        line.sendall(f"GET /{path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())  # as it is: libraries would tidy the path
+    with connected(server.url) as line:
+        line.sendall(f"GET /{path} HTTP/1.0\r\nHost: x\r\n\r\n".encode())
         answer = b"".join(iter(lambda: line.recv(65536), b""))
     assert answer.split(maxsplit=2)[1] in (b"400", b"403", b"404", b"405"), answer[:200]
     assert b"root:" not in answer

@@ -1,27 +1,29 @@
 """What the operator can decide and sees: the environment, the real server's addresses and log."""
 
-import asyncio
 import json
 import re
 import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
 import gradio as gr
 import pytest
-from gradio.queueing import Queue
 from gradio_client import Client
 
 import app
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.doctor import read
+from naive_speculate.events import Event, EventKind
 from naive_speculate.infer import TransformersLanguageModel
-from naive_speculate.serving import LocalEngine, Request
+from naive_speculate.serving import Load, LocalEngine, Request
 from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.serving.run_records import ObservedEngine, RunRecord
-from tests.hosting.http import get
+from tests.hosting.http import call_tool, get
+from tests.programs import refusal
 from tests.tiny import tiny_llama
 from ui.host.catalog import Catalog, ServedPair, load_catalog
 from ui.host.configuration import BUNDLED, Configuration, PairChoice, read_configuration
@@ -31,7 +33,7 @@ from ui.page import open_queue
 ROOT = Path(__file__).resolve().parents[2]
 
 
-USUAL = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
+SMOLLM2_FIRST = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
 LISTED = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one; Both = a/b + c/d + e/f"
 FOUR = (PairChoice(BUNDLED), PairChoice("Qwen 3", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"), PairChoice("Alone", "/models/one"))
 FOUR += (PairChoice("Both", "a/b", "c/d", "e/f"),)
@@ -40,8 +42,8 @@ FOUR += (PairChoice("Both", "a/b", "c/d", "e/f"),)
 @pytest.mark.parametrize(
     ("environ", "options", "pairs"),
     [
-        ({}, {}, USUAL),
-        ({"PAIRS": ""}, {}, USUAL),
+        ({}, {}, SMOLLM2_FIRST),
+        ({"PAIRS": ""}, {}, SMOLLM2_FIRST),
         ({}, {"target": "smollm2"}, (PairChoice("smollm2", "smollm2"),)),  # at once, since the operator wants it
         ({"PAIRS": "bundled; Chat = smollm2"}, {}, (PairChoice(BUNDLED), PairChoice("Chat", "smollm2"))),
         ({"HEAD": "/a/head"}, {}, (PairChoice(BUNDLED, head="/a/head"),)),
@@ -54,37 +56,52 @@ def test_pairs_are_those_of_the_environment_and_the_options(environ, options, pa
     assert read_configuration(named, options) == Configuration(pairs)
 
 
-def test_pairs_are_listed_or_given_as_options():
-    with pytest.raises(ValueError, match="NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both"):
-        read_configuration({"NAIVE_SPECULATE_PAIRS": "bundled"}, {"head": "c/d"})
-
-
 def test_the_environment_decides_and_options_win():
-    environ = {
-        "NAIVE_SPECULATE_TARGET": "Qwen/Qwen3-8B",
-        "NAIVE_SPECULATE_DRAFT": "Qwen/Qwen3-0.6B",
-        "NAIVE_SPECULATE_DEVICE": "cuda:1",
-        "NAIVE_SPECULATE_DTYPE": "bfloat16",
-        "NAIVE_SPECULATE_MAX_TOKENS": "300",
-        "NAIVE_SPECULATE_MAX_PROMPT_TOKENS": "2000",
-        "NAIVE_SPECULATE_QUEUE_SIZE": "7",
-        "NAIVE_SPECULATE_CONCURRENCY": "3",
-        "NAIVE_SPECULATE_FILTER_WORDS": "all",
-        "NAIVE_SPECULATE_MEASURING": "off",
-    }
-    found = read_configuration(environ, {"dtype": None, "device": "cpu"})
-    assert found.pairs == (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
-    assert (found.device, found.dtype, found.max_tokens) == ("cpu", "bfloat16", 300)
-    assert (found.max_prompt_tokens, found.queue_size, found.concurrency) == (2000, 7, 3)
-    assert found.filter_words == "all"
-    assert found.measuring == "off"
+    given = {
+        "TARGET": "Qwen/Qwen3-8B", "DRAFT": "Qwen/Qwen3-0.6B", "DEVICE": "cuda:1", "DTYPE": "bfloat16", "MAX_TOKENS": "300",
+        "MAX_PROMPT_TOKENS": "2000", "QUEUE_SIZE": "7", "CONCURRENCY": "3", "FILTER_WORDS": "all", "MEASURING": "off",
+    }  # fmt: skip
+    environ = {f"NAIVE_SPECULATE_{name}": value for name, value in given.items()}
+    pairs = (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
+    limits = {"max_tokens": 300, "max_prompt_tokens": 2000, "queue_size": 7, "concurrency": 3}
+    expected = Configuration(pairs, device="cpu", dtype="bfloat16", filter_words="all", measuring="off", **limits)
+    assert read_configuration(environ, {"dtype": None, "device": "cpu"}) == expected
 
 
-@pytest.mark.parametrize("port", ["70000", "0", "-1", "http", "7" * 30])
-def test_a_port_that_cannot_be_is_one_line_and_status_2(capsys, port):
-    with pytest.raises(SystemExit, match="2"):
-        app.arguments(["--port", port])
-    assert "--port: must be a number from 1 to 65535" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAX_TOKENS", "0"), ("MAX_TOKENS", "many"), ("MAX_TOKENS", "2049"), ("MAX_PROMPT_TOKENS", "-5"), ("QUEUE_SIZE", "1.5"),
+        ("QUEUE_SIZE", "9" * 30), ("CONCURRENCY", "٣"), ("DEVICE", "toaster"), ("DTYPE", "float12"), ("FILTER_WORDS", "some"),
+        ("DRAFT", "only/a-draft"), ("PAIRS", "a; b"), ("PAIRS", "A=x+y; A=z+w"), ("PAIRS", ";"), ("HOSTS", "http://page.example/"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_named(name, value):
+    with pytest.raises(ValueError, match=f"NAIVE_SPECULATE_{name}"):
+        read_configuration({f"NAIVE_SPECULATE_{name}": value}, {})
+
+
+@pytest.mark.parametrize(
+    ("environ", "options", "said"),
+    [
+        ({"CONCURRENCY": "none"}, [], "NAIVE_SPECULATE_CONCURRENCY"),
+        ({"THREADS": "0"}, [], "NAIVE_SPECULATE_THREADS"),
+        ({"PAIRS": "bundled"}, ["--head", "c/d"], "NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both"),
+        ({}, ["--dtype", "int3"], "--dtype"),
+        ({}, ["--target", "/no/such/folder"], "/no/such/folder"),
+        *(
+            ({}, ["--port", port], "--port: must be a number from 1 to 65535")
+            for port in ("70000", "0", "-1", "http", "7" * 30)
+        ),
+        ({}, ["--engine", "ray", "--ray-address", "nonsense"], "host:port"),
+        ({}, ["--ray-address", "10.0.0.1:6379"], "--engine ray"),
+        ({}, ["--engine", "spark"], "invalid choice"),
+    ],
+)
+def test_a_wrong_start_ends_with_one_line_and_status_2(environ, options, said, monkeypatch):
+    for name, value in environ.items():
+        monkeypatch.setenv(f"NAIVE_SPECULATE_{name}", value)
+    assert said in refusal("app", options)
 
 
 def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys, small_pair):
@@ -99,40 +116,10 @@ def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys, small_pair)
     assert "Traceback" not in said
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("MAX_TOKENS", "0"), ("MAX_TOKENS", "many"), ("MAX_TOKENS", "2049"), ("MAX_PROMPT_TOKENS", "-5"), ("QUEUE_SIZE", "1.5"),
-        ("QUEUE_SIZE", "9" * 30), ("CONCURRENCY", "٣"), ("DEVICE", "toaster"), ("DTYPE", "float12"), ("FILTER_WORDS", "some"),
-        ("DRAFT", "only/a-draft"), ("PAIRS", "a; b"), ("PAIRS", "A=x+y; A=z+w"), ("PAIRS", ";"),
-    ],
-)  # fmt: skip
-def test_a_wrong_value_is_named(name, value):
-    with pytest.raises(ValueError, match=f"NAIVE_SPECULATE_{name}"):
-        read_configuration({f"NAIVE_SPECULATE_{name}": value}, {})
-
-
-@pytest.mark.parametrize(
-    ("environ", "options", "said"),
-    [
-        ({"NAIVE_SPECULATE_CONCURRENCY": "none"}, [], "NAIVE_SPECULATE_CONCURRENCY"),
-        ({"NAIVE_SPECULATE_THREADS": "0"}, [], "NAIVE_SPECULATE_THREADS"),
-        ({}, ["--dtype", "int3"], "--dtype"),
-        ({}, ["--target", "/no/such/folder"], "/no/such/folder"),
-    ],
-)
-def test_a_wrong_start_ends_with_one_line_and_status_2(environ, options, said, monkeypatch, capsys):
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    assert app.main(options) == 2
-    assert said in capsys.readouterr().err.splitlines()[-1]
-
-
 def test_so_it_does_as_a_program():
     ended = subprocess.run([sys.executable, "app.py", "--port", "http"], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 2
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)
     assert ended.stderr.startswith("app.py: argument --port")
-    assert len(ended.stderr.splitlines()) == 1
 
 
 def test_visitors_choose_among_the_pairs_of_the_catalog_only(small_engine, tiny_engine):
@@ -150,7 +137,7 @@ def test_two_pairs_of_a_folder_are_loaded(small_pair):
     choices = (PairChoice("one", target, draft), PairChoice("again", target))
     catalog = load_catalog(Configuration(choices, device="cpu", max_prompt_tokens=16))
     assert list(catalog.pairs) == ["one", "again"]
-    assert all(served.unobserved is served.engine for served in catalog.pairs.values())  # both can be measured
+    assert all(served.unobserved for served in catalog.pairs.values())  # both can be measured
     assert catalog.load().capacity == 2 * MAX_ROWS
     with pytest.raises(ValueError, match="4 more than the 16 allowed here"):
         list(catalog.stream("again", Request("a " * 19 + "a"), threading.Event()))
@@ -185,10 +172,11 @@ def test_every_run_is_reported_to_the_observers(endless_engine, caplog):
             engine.submit(Request([]))
         third = records.get(timeout=60)
     m = trace.metrics
-    assert (first.tokens, first.prompt_tokens, first.outcome) == (m.num_generated_tokens, 3, trace.events[-1].finish_reason)
-    assert (first.num_draft_tokens, first.num_accepted_tokens) == (m.num_draft_tokens, m.num_accepted_draft_tokens)
-    assert sum(first.accepted_at) == first.num_accepted_tokens
-    assert first.num_drafts == sum(bool(event.num_draft) for event in trace) <= first.num_steps
+    told, tokens = first.summary.metrics, second.summary.metrics.num_generated_tokens
+    assert (told.num_generated_tokens, first.prompt_tokens) == (m.num_generated_tokens, 3)
+    assert (told.num_draft_tokens, told.num_accepted_draft_tokens) == (m.num_draft_tokens, m.num_accepted_draft_tokens)
+    assert (sum(first.accepted_at), first.outcome) == (m.num_accepted_draft_tokens, trace.events[-1].finish_reason)
+    assert first.num_drafts == sum(bool(event.num_draft) for event in trace) <= told.num_spec_steps
     assert 0 <= (first.wait_seconds or 0) <= (first.first_token_seconds or 0) <= first.seconds
     assert (second.outcome, third.outcome) == ("abandoned", "refused")
     lines = [json.loads(record.message) for record in caplog.records if record.name == "naive_speculate.runs"]
@@ -197,7 +185,7 @@ def test_every_run_is_reported_to_the_observers(endless_engine, caplog):
     everybody = Request([4], SamplingParams(n=endless_engine.load().capacity, max_tokens=1))
     list(endless_engine.submit(everybody))  # begins when every place is free, also that of the run that was left
     text = counters.text().decode()
-    assert f"naive_speculate:generation_tokens_total {float(first.tokens + second.tokens)}" in text
+    assert f"naive_speculate:generation_tokens_total {float(m.num_generated_tokens + tokens)}" in text
     assert f'naive_speculate:request_success_total{{finished_reason="{first.outcome}"}} 1.0' in text
     assert 'naive_speculate:runs_failed_total{outcome="refused"} 1.0' in text
     assert "naive_speculate:num_requests_running 0.0" in text
@@ -212,43 +200,47 @@ def test_prompts_are_logged_where_the_operator_wanted_them(tiny_engine, caplog):
     assert json.loads(caplog.records[-1].message)["prompt"] == [7, 8]
 
 
-def test_gradios_queue_leaves_the_interpreter_to_the_decoder(monkeypatch):
-    """Counted over the first 0.2 s that its tasks ask to sleep: on this clock nothing else takes any time."""
+EVENTS = [
+    Event(EventKind.STARTED, prompt_token_ids=[1, 2, 3, 4, 5]),
+    *(Event(EventKind.STEP, step=n, num_draft=4, num_accepted=accepted) for n, accepted in enumerate((3, 1, 1))),
+    Event(EventKind.STEP, step=3, num_draft=0, num_accepted=0),
+]
 
-    class Counted(list):
-        looks = 0
 
-        def __iter__(self):
-            self.looks += 1
-            return super().__iter__()
+def counters() -> Counters:
+    found, run = Counters(lambda: Load(True, 1, 2, 4)), RunRecord(Request("x"), 2.0, outcome="stop")
+    for event in EVENTS:
+        run.add(event, 0.1)
+    found.observe(run)
+    found.observe(replace(run, outcome="error"))
+    return found
 
-    async def looks(queue, task):
-        slept = 0.0
 
-        async def sleep(seconds):
-            nonlocal slept
-            slept += seconds
-            queue.stopped = slept >= 0.2
+def test_every_metric_has_the_prefix_and_a_line_in_the_document():
+    """The document maps them to vLLM's."""
+    names = set(re.findall(r"^# TYPE (\S+) (?:counter|gauge|histogram)$", counters().text().decode(), re.MULTILINE))
+    names = {name for name in names if not name.endswith("_created")}
+    assert names
+    assert all(name.startswith("naive_speculate:") for name in names)
+    document = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(naive_speculate:\w+)` \| \w+ \| .* \| (`vllm:\w+`|none) \|$", document, re.MULTILINE)
+    assert {ours for ours, _ in rows} == names
+    assert all(theirs in ("none", f"`vllm:{ours.partition(':')[2]}`") for ours, theirs in rows)
 
-        monkeypatch.setattr(asyncio, "sleep", sleep)
-        seen, queue.stopped = Counted(), False
-        queue.active_jobs = seen
-        await task()
-        return seen.looks
 
-    class Waiting(Queue):
-        looks = 0
+def test_the_doctor_reads_the_projects_own_counters():
+    reading = read(counters().text().decode())
+    assert reading.engine == "Naive Speculate"
+    assert (reading.num_steps, reading.num_draft_tokens, reading.num_accepted_tokens) == (6, 24, 10)
+    assert reading.rates == (1.0, 1 / 3, 1 / 3, 0.0)
+    assert reading.requests_running == 1
 
-        def __len__(self):
-            self.looks += 1
-            return 0
 
+def test_gradios_queue_leaves_the_interpreter_to_the_decoder():
+    """By default its loops look 1,000 and 100 times a second."""
     page = gr.Blocks()
     open_queue(page, 8)
-    page._queue.__class__ = Waiting
-    assert 1 <= asyncio.run(looks(page._queue, page._queue.start_progress_updates)) <= 5
-    asyncio.run(looks(page._queue, page._queue.start_processing))
-    assert 1 <= page._queue.looks <= 11
+    assert (page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free) == (0.02, 0.05)
 
 
 def test_the_server_states_its_health_its_counters_and_each_run(server):
@@ -274,29 +266,8 @@ def generated(url: str) -> float:
     return float(re.findall(r"^naive_speculate:generation_tokens_total (.+)$", get(url + "metrics"), re.MULTILINE)[0])
 
 
-def test_the_host_s_limit_holds_for_programs(server):
-    url = server.url
-    with pytest.raises(Exception, match="max_tokens may be at most 2000 on this page"):
-        Client(url, verbose=False).predict("Once", max_tokens=2001, api_name="/generate")
-
-
 def test_language_models_can_call_it_as_a_tool(server):
-    from mcp import ClientSession
-    from mcp.client.streamable_http import streamablehttp_client
-
-    url = server.url
-
-    async def call() -> tuple[list[str], str]:
-        async with (
-            streamablehttp_client(url + "gradio_api/mcp/") as (reader, writer, _),
-            ClientSession(reader, writer) as session,
-        ):
-            await session.initialize()
-            tools = [tool.name for tool in (await session.list_tools()).tools]
-            answer = await session.call_tool("generate", {"prompt": "Once upon a time", "max_tokens": 8, "seed": 1})
-            assert not answer.isError, answer
-            return tools, answer.content[0].text
-
-    tools, text = asyncio.run(call())
+    tools, answer = call_tool(server.url, {"prompt": "Once upon a time", "max_tokens": 8, "seed": 1})
     assert tools == ["generate"]
-    assert "finished" in text
+    assert not answer.isError, answer
+    assert "finished" in answer.content[0].text

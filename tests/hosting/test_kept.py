@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from benchmarks.server import Server
-from tests.hosting.http import get, post
+from tests.hosting.http import ask_page, get, post
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES
 
 MEGABYTE = 2**20
@@ -26,26 +26,24 @@ def posted(url: str, body: Any) -> Any:
     return json.loads(answer)
 
 
-def long_trace(texts: int, letter: str = "a", characters: int = 3_900_000) -> bytes:
+def long_trace(texts: int, characters: int = 3_900_000) -> bytes:
     """Few events with long texts."""
-    events = [STARTED, *({"kind": "bonus", "step": n, "position": n, "text": letter * characters} for n in range(texts))]
+    events = [STARTED, *({"kind": "bonus", "step": n, "position": n, "text": "a" * characters} for n in range(texts))]
     return "\n".join(json.dumps(event, ensure_ascii=False) for event in events).encode()
 
 
-def event_of(url: str, target: str) -> tuple[int, int]:
-    """The number of the stage's event of that name, and the stage's own."""
+def stage_of(url: str) -> tuple[int, int]:
+    """The numbers of the stage, and of its event that opens a trace."""
     config = json.loads(get(url + "config"))
     stage = next(part["id"] for part in config["components"] if part["props"].get("elem_id") == "stage")
-    return next(each["id"] for each in config["dependencies"] if [stage, target] in each["targets"]), stage
+    return stage, next(each["id"] for each in config["dependencies"] if [stage, "open"] in each["targets"])
 
 
 def opened(server: Server, session: str, trace: bytes) -> dict[str, Any]:
     """What the page gets that opens a trace: the message for its stage, or the toast."""
-    number, _ = event_of(server.url, "open")
+    _, number = stage_of(server.url)
     answer = posted(f"{server.url}trace?name=long.jsonl", trace)
-    call = {"data": [], "event_data": answer, "fn_index": number, "session_hash": session}
-    posted(server.url + "gradio_api/queue/join", call)
-    said = get(f"{server.url}gradio_api/queue/data?session_hash={session}")
+    said = ask_page(server.url, number, [], session, event_data=answer)
     messages = [json.loads(line.removeprefix("data: ")) for line in said.splitlines() if line.startswith("data: ")]
     if toasts := [message["log"] for message in messages if message["msg"] == "log"]:
         return {"toast": toasts[0]}
@@ -53,9 +51,11 @@ def opened(server: Server, session: str, trace: bytes) -> dict[str, Any]:
     return json.loads(stage)
 
 
-def of_stage(server: Server, function: str, data: Any, session: str) -> str:
-    body = {"data": data, "fn_name": function, "component_id": event_of(server.url, "open")[1], "session_hash": session}
-    return posted(server.url + "gradio_api/component_server", body)
+def is_kept(server: Server, session: str, run: str) -> bool:
+    """Whether the stage still has a visitor's run."""
+    stage, _ = stage_of(server.url)
+    body = {"data": [run, 0], "fn_name": "resync", "component_id": stage, "session_hash": session}
+    return bool(posted(server.url + "gradio_api/component_server", body))
 
 
 def settled(server: Server, most: int) -> int:
@@ -72,7 +72,7 @@ def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(server
     runs = {session: opened(server, session, long_trace(7))["run"] for session in VISITORS}
     full = settled(server, before + TOTAL_BYTES)
     assert full <= before + TOTAL_BYTES + 64 * MEGABYTE
-    kept = [session for session in VISITORS if of_stage(server, "resync", [runs[session], 0], session)]
+    kept = [session for session in VISITORS if is_kept(server, session, runs[session])]
     assert kept == VISITORS[-len(kept) :], "the oldest goes first"
     assert 7 <= len(kept) <= 8
     for session in VISITORS:

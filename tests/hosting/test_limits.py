@@ -1,11 +1,7 @@
 """Over HTTP: what is sent is neither kept on the disk, nor repeated in an error, nor logged; and it has a limit."""
 
-import asyncio
 import json
 import select
-import socket
-import urllib.error
-import urllib.request
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import fields
@@ -15,25 +11,11 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from benchmarks.server import Server
-from tests.hosting.http import get, post
+from tests.hosting.http import ask_page, call, call_tool, connected, get, logged, post
 from ui.host.limits import MAX_BODY_BYTES, MAX_TRACE_BYTES
 from ui.run.settings import Settings
 
 MEGABYTE = 2**20
-
-
-def call(url: str, name: str, body: object) -> str:
-    """What a program is answered that calls an endpoint and reads on to the end."""
-    status, answer = post(f"{url}gradio_api/call/{name}", body)
-    return get(f"{url}gradio_api/call/{name}/{json.loads(answer)['event_id']}") if status == 200 else answer
-
-
-def whole_log(server: Server, seed: int) -> str:
-    """The log with all that was printed so far: up to the line of a run that is made now."""
-    call(server.url, "generate", {"data": ["Once", 1, 0.7, 1.0, seed, 3, "speculative_sampling"]})
-    server.wait_for(f'"seed": {seed}', 60)
-    return server.log
 
 
 def files(cache: Path) -> list[Path]:
@@ -42,9 +24,8 @@ def files(cache: Path) -> list[Path]:
 
 def answer_to(url: str, head: str, body: Iterable[bytes]) -> tuple[bytes, int]:
     """Send a request's head, then its body piece by piece until there is an answer; its first line, and the bytes sent."""
-    place = urlsplit(url)
-    with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as line:
-        line.sendall(f"POST {head}\r\nHost: {place.netloc}\r\n".encode() + b"\r\n")
+    with connected(url) as line:
+        line.sendall(f"POST {head}\r\nHost: {urlsplit(url).netloc}\r\n\r\n".encode())
         sent = 0
         with suppress(ConnectionError):  # who has answered need not listen on
             for piece in body:
@@ -55,7 +36,7 @@ def answer_to(url: str, head: str, body: Iterable[bytes]) -> tuple[bytes, int]:
         return line.recv(4096).split(b"\r\n")[0], sent
 
 
-def test_a_file_is_not_taken_and_not_kept(server, cache):
+def test_no_file_is_taken_and_neither_it_nor_a_visitor_s_settings_are_kept(server, cache):
     form = b"--x\r\nContent-Disposition: form-data; name=files; filename=a.txt\r\n\r\n" + b"a" * MEGABYTE + b"\r\n--x--\r\n"
     pieces = [form[place : place + 4096] for place in range(0, len(form), 4096)]
     before = files(cache)
@@ -63,6 +44,7 @@ def test_a_file_is_not_taken_and_not_kept(server, cache):
         kind = f"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: {len(form)}"
         first, _ = answer_to(server.url, f"/gradio_api/{path} HTTP/1.1\r\n{kind}", pieces)
         assert first.split()[1] in (b"307", b"403"), first
+    assert post(f"{server.url}gradio_api/deep_link?session_hash=mine", None)[0] == 403
     assert files(cache) == before
 
 
@@ -83,48 +65,26 @@ def test_a_body_that_does_not_end_is_refused_where_it_gets_too_large(server):
         assert sent > most
 
 
-def test_a_visitor_s_settings_are_not_written_to_the_disk(server, cache):
-    before = files(cache)
-    with pytest.raises(urllib.error.HTTPError, match="403"):
-        get(f"{server.url}gradio_api/deep_link?session_hash=mine")
-    assert files(cache) == before
-
-
 def fields_of(url: str) -> tuple[int, list[str], list[object]]:
     """The number of the page's own event that starts a run, the kinds of its inputs, and these as the page would send them."""
     config = json.loads(get(url + "config"))
-    props = {part["id"]: part["props"] for part in config["components"]}
-    kinds = {part["id"]: part["type"] for part in config["components"]}
-    named = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
-    stage = next(number for number, name in named.items() if name == "stage")
-    event = next(e for e in config["dependencies"] if stage in e["outputs"] and len(e["inputs"]) > 5)
-    inputs = event["inputs"]
-    return event["id"], [kinds[number] for number in inputs], [props[number].get("value") for number in inputs]
+    parts = {part["id"]: part for part in config["components"]}
+    event = next(each for each in config["dependencies"] if each["api_name"] == "_decode")
+    inputs = [parts[number] for number in event["inputs"]]
+    return event["id"], [part["type"] for part in inputs], [part["props"].get("value") for part in inputs]
 
 
 def by_the_page(url: str, session: str, kind: str, wrong: object) -> str:
     """What the page is answered whose first input of this kind is wrong."""
     number, kinds, data = fields_of(url)
     data[kinds.index(kind)] = wrong
-    status, answer = post(url + "gradio_api/queue/join", {"data": data, "fn_index": number, "session_hash": session})
-    return get(f"{url}gradio_api/queue/data?session_hash={session}") if status == 200 else answer
+    return ask_page(url, number, data, session)
 
 
 def by_a_language_model(url: str, arguments: dict[str, object]) -> str:
-    from mcp import ClientSession
-    from mcp.client.streamable_http import streamablehttp_client
-
-    async def ask() -> str:
-        async with (
-            streamablehttp_client(url + "gradio_api/mcp/") as (reader, writer, _),
-            ClientSession(reader, writer) as session,
-        ):
-            await session.initialize()
-            answer = await session.call_tool("generate", arguments)
-            assert answer.isError
-            return answer.model_dump_json()
-
-    return asyncio.run(ask())
+    _, answer = call_tool(url, arguments)
+    assert answer.isError
+    return answer.model_dump_json()
 
 
 def unreadable_to_mcp(url: str, text: str) -> str:
@@ -133,15 +93,15 @@ def unreadable_to_mcp(url: str, text: str) -> str:
 
 
 WRONG = {
-    "too few inputs": lambda url, text: call(url, "generate", {"data": [text]}),
+    "too few inputs": lambda url, text: call(url, {"data": [text]}),
     "too few inputs, past the queue": lambda url, text: post(url + "gradio_api/run/generate", {"data": [text]})[1],
-    "a text where the list should be": lambda url, text: call(url, "generate", {"data": text}),
-    "no list": lambda url, text: call(url, "generate", {"prompt": text}),
-    "no field's name": lambda url, text: call(url, "v2/generate", {text: 1}),
+    "a text where the list should be": lambda url, text: call(url, {"data": text}),
+    "no list": lambda url, text: call(url, {"prompt": text}),
+    "no field's name": lambda url, text: call(url, {text: 1}, "v2/generate"),
     "no JSON": lambda url, text: post(url + "gradio_api/call/generate", b'{"data": ["' + text.encode())[1],
     "no endpoint": lambda url, text: post(f"{url}gradio_api/call/{quote(text[:60])}", {"data": []})[1],
-    "a number that is none": lambda url, text: call(url, "generate", {"data": ["Once", text, 0.7, 1.0, 1, 3, "greedy_match"]}),
-    "a strategy that is none": lambda url, text: call(url, "generate", {"data": ["Once", 8, 0.7, 1.0, 1, 3, text]}),
+    "a number that is none": lambda url, text: call(url, {"data": ["Once", text, 0.7, 1.0, 1, 3, "greedy_match"]}),
+    "a strategy that is none": lambda url, text: call(url, {"data": ["Once", 8, 0.7, 1.0, 1, 3, text]}),
     "a choice that is none": lambda url, text: by_the_page(url, "choice", "dropdown", text),
     "a slider that is none": lambda url, text: by_the_page(url, "slider", "slider", text),
     "too few inputs, by the page": lambda url, text: post(
@@ -157,13 +117,11 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_was_sent_comes_back_in_no_error_and_is_in_no_log(server, name):
-    number = list(WRONG).index(name)
-    secret = f"Diary, part {number}: nobody may read this. "
+    before, secret = len(server.log), "Diary, part one: nobody may read this. "
     answer = WRONG[name](server.url, secret * 25_000)
     assert answer
     assert len(answer) < 3000, "what was sent came back"
-    log = whole_log(server, seed=1000 + number)
-    assert secret[:14] not in log, "the log tells what was sent"
+    assert "Diary" not in "".join(logged(server, before)), "the log tells what was sent"
 
 
 @pytest.mark.parametrize(("kind", "guide"), [("json", '{"$ref": "Diary/of/mine"}'), ("regex", "Diary" + "^" * 2000)])
@@ -172,22 +130,16 @@ def test_the_log_tells_nothing_of_a_guide(server, kind, guide):
     values = dict(zip((field.name for field in fields(Settings)), data, strict=True))
     values |= {"guided": kind, "guided_text": guide, "max_tokens": 3}
     before = len(server.log)
-    call = {"data": list(values.values()), "fn_index": number, "session_hash": kind}
-    assert post(f"{server.url}gradio_api/queue/join", call)[0] == 200
-    assert "process_completed" in get(f"{server.url}gradio_api/queue/data?session_hash={kind}")
-    log = whole_log(server, seed=2000 + len(kind))[before:]
+    assert "process_completed" in ask_page(server.url, number, list(values.values()), kind)
+    log = "".join(logged(server, before))
     assert "Diary" not in log
     assert "Warning" not in log
 
 
-def test_who_leaves_while_sending_is_no_failure_of_the_server(server):
-    before, place = len(server.log), urlsplit(server.url)
-    with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as line:
-        line.sendall(f"POST /trace HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Length: 9\r\n\r\n{{".encode())
-    assert "Disconnect" not in whole_log(server, seed=3000)[before:]
-
-
-def test_nobody_gets_gradio_s_monitoring_nor_its_key_into_the_log(server):
+def test_who_leaves_while_sending_and_who_asks_for_gradio_s_monitoring_leave_nothing_in_the_log(server):
+    """Gradio would write the key of its monitoring."""
     before = len(server.log)
+    with connected(server.url) as line:
+        line.sendall(f"POST /trace HTTP/1.1\r\nHost: {urlsplit(server.url).netloc}\r\nContent-Length: 9\r\n\r\n{{".encode())
     assert post(f"{server.url}monitoring", None)[0] == 403
-    assert "onitoring" not in whole_log(server, seed=3001)[before:]
+    assert logged(server, before) == []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.server import Server
-from tests.hosting.http import generate, get, post
+from tests.hosting.http import get, logged, post
 
 DATA: dict[str, Any] = {"data": ["Once", 3], "session_hash": "mine"}
 SERVER: dict[str, Any] = {"data": "recorded", "component_id": 1, "fn_name": "trace", "session_hash": "mine"}
@@ -63,14 +63,6 @@ READING = {
 def answer(server: Server, path: str, body: Any = None) -> tuple[int, str]:
     """The status of a call, and what it is answered."""
     return post(f"{server.url}gradio_api/{path}", body)
-
-
-def logged(server: Server, before: int) -> list[str]:
-    """The lines that the log has since it had so many characters, but for those of runs."""
-    generate(server.url, "Once", 1, 0, 1, before)  # once the log has this run, it has what came before
-    server.wait_for(f'"seed": {before}', 60)
-    lines = [line for line in server.log[before:].splitlines() if '"outcome"' not in line]
-    return [line.removeprefix("WARNING:naive_speculate.server:") for line in lines]  # the MCP library's way of logging
 
 
 @pytest.mark.parametrize(("path", "body"), MALFORMED.values(), ids=MALFORMED)

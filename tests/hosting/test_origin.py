@@ -3,19 +3,19 @@
 import json
 import urllib.error
 import urllib.request
-from typing import Any
+from dataclasses import asdict
 
 import pytest
 from gradio import route_utils
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from naive_speculate.serving import Load
 from tests.hosting.http import get
 from ui.host.configuration import read_configuration
-from ui.host.origin import own_names, policy, readable, trust
+from ui.host.operations import Counters, routes
+from ui.host.origin import own_names, policy, trust
 
 
 def ask(url: str, **headers: str) -> tuple[int, str, dict[str, str]]:
@@ -88,8 +88,6 @@ def test_names_are_this_machine_s_the_space_s_and_the_operator_s(monkeypatch):
     assert root("other", root_path="/deeper/") == "/deeper"
     assert root("other", root_path="https://page.example/deeper/") == "https://page.example/deeper"
     assert "img-src 'self' data: blob: https://huggingface.co" in policy("n")
-    with pytest.raises(ValueError, match="NAIVE_SPECULATE_HOSTS"):
-        read_configuration({"NAIVE_SPECULATE_HOSTS": "http://page.example/"}, {})
 
 
 def root(host: str, *more: tuple[str, str], root_path: str = "") -> str:
@@ -102,13 +100,15 @@ def root(host: str, *more: tuple[str, str], root_path: str = "") -> str:
     ("metrics", "near", "far", "passed_on"), [("all", 200, 200, 200), ("local", 200, 403, 403), ("off", 404, 404, 404)]
 )
 def test_the_host_decides_who_reads_the_counters(metrics, near, far, passed_on):
-    async def answer(_: Request) -> Any:
-        return PlainTextResponse("counters")
-
-    routes = readable([Route("/health", answer), Route("/metrics", answer)], metrics)
-    here = TestClient(Starlette(routes=routes), client=("127.0.0.1", 5))
-    there = TestClient(Starlette(routes=routes), client=("192.0.2.7", 5))
+    app = Starlette(routes=routes(Counters(lambda: Load(True, 0, 0, 1)), metrics))
+    here, there = TestClient(app, client=("127.0.0.1", 5)), TestClient(app, client=("192.0.2.7", 5))
     assert here.get("/metrics").status_code == near
     assert there.get("/metrics").status_code == far
     assert here.get("/metrics", headers={"X-Forwarded-For": "192.0.2.7"}).status_code == passed_on
     assert there.get("/health").status_code == 200
+
+
+def test_health_is_503_with_the_reason_while_no_run_can_start():
+    stuck = Load(False, 1, 0, 1, reason="no progress", stuck=True)
+    answer = TestClient(Starlette(routes=routes(Counters(lambda: stuck)))).get("/health")
+    assert (answer.status_code, answer.json()) == (503, {"status": "unavailable"} | asdict(stuck))

@@ -10,7 +10,7 @@ import pytest
 from gradio_client import Client
 
 from benchmarks.server import Server
-from tests.hosting.http import generate, get
+from tests.hosting.http import connected, generate, get
 
 CALLS = 60
 FEW = 12
@@ -19,8 +19,7 @@ PATIENCE = 60.0  # seconds; the page takes 8 at most, a busy machine more
 
 def opened(address: str) -> socket.socket:
     """A requested stream of which nothing will be read."""
-    place = urlsplit(address)
-    line = socket.create_connection((place.hostname or "", place.port or 0), timeout=60)
+    line, place = connected(address), urlsplit(address)
     line.sendall(f"GET {place.path} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
     return line
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 import urllib.request
 
 import pytest
@@ -24,7 +23,7 @@ def catalog_of(pair: ModelPair) -> Catalog:
 def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted():
     look = (
         "import ast, gc, inspect, sys\n"
-        "from ui.host.imports import quick_imports\n"
+        "from ui.gradio_gaps import quick_imports\n"
         "parsed, before, parse = [], inspect.getfile, ast.parse\n"
         "ast.parse = lambda source, *rest, **more: (parsed.append(source), parse(source, *rest, **more))[1]\n"
         "with quick_imports(mcp=False):\n"
@@ -49,88 +48,58 @@ def test_python_alone_writes_to_the_log_if_there_is_one(first, log):
     assert (done.stdout, done.stderr) == ("", log)
 
 
-@pytest.fixture
-def small_page(monkeypatch, small_pair) -> None:
-    """What `main` serves, in a thread that may handle no signals."""
-    monkeypatch.setattr("signal.signal", lambda *_: None)
+def test_the_page_answers_while_the_models_warm_up_and_who_ends_it_then_sees_no_traceback(small_pair, monkeypatch, capsys):
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # a test's thread may handle none
     monkeypatch.setenv("NAIVE_SPECULATE_TARGET", str(small_pair[0]))
-
-
-@pytest.mark.usefixtures("small_page")
-def test_the_page_answers_while_the_models_warm_up(monkeypatch, capsys):
     answers: list[int] = []
 
     def visited(catalog: Catalog) -> None:
         address = next(word for word in capsys.readouterr().out.split() if word.startswith("http://"))
         with urllib.request.urlopen(address) as answer:
             answers.append(answer.status)
-        raise Trouble("nothing decodes")
-
-    monkeypatch.setattr(Catalog, "warm_up", visited)
-    assert app.main(["--device", "cpu"]) == 2
-    assert answers == [200]
-    assert capsys.readouterr().err.endswith("app.py: nothing decodes\n")
-
-
-@pytest.mark.parametrize(
-    ("given", "environment", "half"),
-    [
-        (None, None, True),
-        ("127.0.0.1", "0.0.0.0", True),
-        ("localhost", None, True),
-        ("::1", None, True),
-        (None, "0.0.0.0", False),
-        ("0.0.0.0", None, False),
-        ("::", None, False),
-        ("192.168.0.2", None, False),
-        ("my-machine.local", None, False),
-    ],
-)
-def test_cores_are_shared_with_a_browser_only_where_one_runs_on_them(monkeypatch, capsys, given, environment, half):
-    found: list[int] = []
-
-    def threads_now(*_):
-        found.append(num_threads())
-        raise ValueError("far enough")
-
-    monkeypatch.setenv(THREADS_VARIABLE, "1")  # what `main` sets goes with the test
-    monkeypatch.delenv(THREADS_VARIABLE)
-    monkeypatch.delenv("GRADIO_SERVER_NAME", raising=False)
-    if environment is not None:
-        monkeypatch.setenv("GRADIO_SERVER_NAME", environment)
-    monkeypatch.setattr("naive_speculate.infer.threads.available_cores", lambda: 6)
-    monkeypatch.setattr("ui.host.catalog.load_catalog", threads_now)
-    assert app.main([] if given is None else ["--host", given]) == 2
-    assert found == [3 if half else 5]
-    assert capsys.readouterr().err == "app.py: far enough\n"
-
-
-@pytest.mark.usefixtures("small_page")
-def test_a_visitor_who_ends_the_page_while_it_warms_up_sees_no_traceback(monkeypatch, capsys):
-    def interrupted(catalog: Catalog) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Catalog, "warm_up", interrupted)
+    monkeypatch.setattr(Catalog, "warm_up", visited)
     assert app.main(["--device", "cpu"]) == 0
+    assert answers == [200]
     assert not capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("given", "environment", "threads"),
+    [
+        *((host, "0.0.0.0", 3) for host in ("127.0.0.1", "localhost", "::1")),
+        *((host, "", 5) for host in ("0.0.0.0", "::", "192.168.0.2", "my-machine.local")),
+        ("", "", 3),
+        ("", "0.0.0.0", 5),
+    ],
+)
+def test_cores_are_shared_with_a_browser_only_where_one_runs_on_them(monkeypatch, capsys, given, environment, threads):
+    def threads_now(*_):
+        raise ValueError(f"{num_threads()} threads")
+
+    monkeypatch.setenv(THREADS_VARIABLE, "1")  # what `main` sets goes with the test
+    monkeypatch.delenv(THREADS_VARIABLE)
+    monkeypatch.setenv("GRADIO_SERVER_NAME", environment)
+    monkeypatch.setattr("naive_speculate.infer.threads.available_cores", lambda: 6)
+    monkeypatch.setattr("ui.host.catalog.load_catalog", threads_now)
+    assert app.main(["--host", given] if given else []) == 2
+    assert capsys.readouterr().err == f"app.py: {threads} threads\n"
+
+
 def test_warming_up_is_no_run_and_makes_way_for_a_visitor(small_decoder):
-    catalog = catalog_of(small_decoder.pair)
-    served = catalog.pairs["one"]
-    seen, asked = [], threading.Event()
-    engine, submit = served.engine, served.engine.submit
+    catalog, seen = catalog_of(small_decoder.pair), []
+    engine = catalog.pairs["one"].engine
+    submit = engine.submit
 
     def watched(request: Request, cancel=None):
         for events in submit(request, cancel):
             seen.append(catalog.load().running)
-            asked.set()
             catalog._measurer.interrupt()  # as every visitor's run does before it starts
             yield events
 
     engine.submit = watched
     catalog.warm_up()
-    assert asked.is_set()
     assert set(seen) == {0}
     catalog.close()
 

@@ -21,11 +21,8 @@ def probabilities(**values):
     return pipeline.probabilities(pipeline.scores(LOGITS, []))[0]
 
 
-def test_without_parameters_it_is_the_softmax():
-    torch.testing.assert_close(probabilities(), torch.softmax(LOGITS[0], -1))
-
-
 def test_temperature_divides():
+    torch.testing.assert_close(probabilities(), torch.softmax(LOGITS[0], -1))
     torch.testing.assert_close(probabilities(temperature=0.5), torch.softmax(LOGITS[0] * 2, -1))
 
 
@@ -108,14 +105,11 @@ def test_custom_processors_see_the_output_and_if_they_want_the_prompt():
     assert seen == [("two", [8]), ("three", PROMPT, [8])]
 
 
-def test_a_processor_that_returns_another_shape_is_refused():
-    with pytest.raises(ValueError, match="logits_processors"):
-        scores(logits_processors=[lambda output, logits: logits[:3]])
-
-
-def test_biases_come_before_processors_and_processors_before_penalties():
+def test_biases_come_before_processors_whose_result_has_their_shape_and_processors_before_penalties():
     found = scores([5], logit_bias={5: 4.0}, logits_processors=[lambda o, x: x * 10], presence_penalty=1.0)
     assert found[5] == pytest.approx((LOGITS[0, 5].item() + 4.0) * 10 - 1.0)
+    with pytest.raises(ValueError, match="logits_processors"):
+        scores(logits_processors=[lambda output, logits: logits[:3]])
 
 
 def test_along_a_window_each_place_has_the_drafts_before_it_as_history():
@@ -142,13 +136,13 @@ def test_settings_that_leave_no_token_are_refused(values, options, message):
         LogitsPipeline(SamplingParams(**values), PROMPT, VOCAB, **options)
 
 
-def test_a_grammar_can_be_asked_about_any_history(bundled_pair):
-    tokenizer = bundled_pair.tokenizer
-    compiler = GrammarCompiler(tokenizer, bundled_pair.vocab_size, [tokenizer.eos_token_id])
+def test_a_grammar_can_be_asked_about_any_history(small_decoder):
+    tokenizer, vocab_size = small_decoder.pair.tokenizer, small_decoder.pair.vocab_size
+    compiler = GrammarCompiler(tokenizer, vocab_size, [tokenizer.eos_token_id])
     mask = compiler.compile(GuidedDecodingParams(regex="(north|south)(east|west)?"))
 
     def allowed(text: str) -> set[str]:
-        row = torch.zeros(bundled_pair.vocab_size)
+        row = torch.zeros(vocab_size)
         mask.apply(row, tokenizer(text).input_ids)
         return {tokenizer.decode([token]) for token in (row > -torch.inf).nonzero()[:, 0].tolist()}
 

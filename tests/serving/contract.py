@@ -61,81 +61,55 @@ class EngineContract:
             )
             assert trace.token_ids == alone.token_ids
             assert trace.events[0].kind == EventKind.STARTED
+            assert trace.started.settings["drafter"] == "model", "the pair's own"
             assert trace.events[-1].finish_reason == alone.finish_reason
             assert [event.row for event in trace] == [0] * len(trace)
         assert all_free(engine)
 
-    def test_a_request_that_names_no_drafter_states_the_pair_s_own(self, engine):
-        trace = joined(engine, Request([4, 5, 6], SamplingParams(max_tokens=3)))
-        assert trace.started.settings["drafter"] == "model"
+    def test_a_run_that_is_delivered_is_the_run_that_is_read_and_rows_distinguish_its_sequences(
+        self, engine, alone_decoder, all_free
+    ):
+        request = Request([4, 5, 6], SamplingParams(n=3, max_tokens=9, seed=5))
+        alone = alone_decoder.generate(request.prompt, request.params)
+        expected = sorted((output.token_ids, output.finish_reason) for output in alone.outputs)
+        for trace in (delivered(engine, request, threading.Event()), joined(engine, request)):
+            rows = [trace.row(row) for row in range(3)]
+            assert sorted((row.token_ids, row.events[-1].finish_reason) for row in rows) == expected
+        assert all_free(engine)
 
-    def test_several_sequences_of_one_request_are_distinguished_by_their_rows(self, engine, alone_decoder):
-        params = SamplingParams(n=3, max_tokens=9, seed=5)
-        trace = joined(engine, Request([4, 5, 6], params))
-        alone = alone_decoder.generate([4, 5, 6], params)
-        found = sorted(Trace(event for event in trace if event.row == row).token_ids for row in range(3))
-        assert found == sorted(output.token_ids for output in alone.outputs)
-
-    @pytest.mark.parametrize(
-        ("request_", "said"),
-        [
+    def test_a_request_that_cannot_be_is_refused_by_name(self, engine):
+        for request, said in (
             (Request([]), "prompt is empty"),
             (Request([1], chat=True), "chat=True needs a prompt of text"),
             (Request([1], verify_strategy="hope"), "verify_strategy must be one of"),
             (Request([1], drafter="oracle"), "drafter must be one of"),
             (Request([1], SamplingParams(n=99)), "n and best_of may be"),
-        ],
-    )
-    def test_a_request_that_cannot_be_is_refused_by_name(self, engine, request_, said):
-        with pytest.raises(ValueError, match=said):
-            joined(engine, request_)
+            (Request("a" * (10**6 + 1)), "prompt has 1000001 characters"),  # and not read, which would take long
+        ):
+            with pytest.raises(ValueError, match=said):
+                joined(engine, request)
 
-    def test_a_cancelled_run_ends_and_says_so(self, engine, all_free):
-        cancel = threading.Event()
-        events: list[Event] = []
-        for some in engine.submit(Request([1, 2], LONG), cancel):
-            events += some
-            if len(events) > 20 and not cancel.is_set():
-                cancel.set()
-        assert events[-1].finish_reason == FinishReason.CANCELLED
-        assert all_free(engine)
-
-    def test_a_run_that_is_delivered_is_the_run_that_is_read(self, engine, all_free):
-        request = Request([2, 3, 4], SamplingParams(n=2, max_tokens=20, seed=6))
-        trace, read = delivered(engine, request, threading.Event()), joined(engine, request)
-        for row in range(2):
-            one, other = (Trace(event for event in found if event.row == row) for found in (trace, read))
-            assert one.token_ids == other.token_ids
-            assert one.events[-1].finish_reason == other.events[-1].finish_reason
-        assert all_free(engine)
-
-    def test_observers_hear_once_of_a_delivered_run_and_before_its_end(self, engine):
+    def test_a_cancelled_run_ends_and_observers_hear_once_of_it_and_before_its_end(self, engine, all_free):
         told: list[RunRecord] = []
         trace = delivered(ObservedEngine(engine, [told.append]), Request([1, 2], LONG), threading.Event(), enough=20)
+        assert trace.events[-1].finish_reason == FinishReason.CANCELLED
         assert [record.outcome for record in told] == [FinishReason.CANCELLED]
-        assert told[0].tokens == len(trace.token_ids) > 0
+        assert told[0].summary.metrics.num_generated_tokens == len(trace.token_ids) > 0
+        assert all_free(engine)
         with pytest.raises(ValueError, match="prompt is empty"):
             delivered(ObservedEngine(engine, [told.append]), Request([]), threading.Event())
         assert [record.outcome for record in told[1:]] == ["refused"]
 
     @pytest.mark.parametrize("read", [False, True])
     @pytest.mark.parametrize("way", ["closed", "dropped"])
-    def test_a_reader_who_goes_away_frees_the_place(self, engine, all_free, read, way):
-        stream = engine.submit(Request([1, 2], LONG))
+    def test_a_reader_who_goes_away_frees_the_place_and_observers_hear_of_it(self, engine, all_free, read, way):
+        told: SimpleQueue[RunRecord] = SimpleQueue()
+        stream = ObservedEngine(engine, [told.put]).submit(Request([1, 2], LONG))
         if read:
             next(stream)
         if way == "closed":
             stream.close()
         del stream
-        assert all_free(engine)
-
-    @pytest.mark.parametrize("read", [False, True])
-    def test_observers_hear_of_a_run_whose_reader_goes_away(self, engine, all_free, read):
-        told: SimpleQueue[RunRecord] = SimpleQueue()
-        stream = ObservedEngine(engine, [told.put]).submit(Request([1, 2], LONG))
-        if read:
-            next(stream)
-        stream.close()
         record = told.get(timeout=PATIENCE)
         assert (record.outcome, record.request.prompt) == ("abandoned", [1, 2])
         assert all_free(engine)
@@ -150,7 +124,3 @@ class EngineContract:
         assert not engine.load().ready
         with pytest.raises(Unavailable):
             list(engine.submit(Request([1, 2])))
-
-    def test_a_prompt_that_would_take_long_to_read_is_refused_unread(self, engine):
-        with pytest.raises(ValueError, match="prompt has 1000001 characters"):
-            joined(engine, Request("a" * (10**6 + 1)))

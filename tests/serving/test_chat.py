@@ -41,58 +41,38 @@ def test_the_wrapped_prompt_is_decoded_and_the_given_one_is_reported(engine, tin
     assert sorted(trace.row(row).token_ids for row in range(2)) == sorted(output.token_ids for output in alone.outputs)
 
 
-def test_without_chat_the_prompt_is_decoded_as_it_is(engine):
-    started = joined(engine, Request("w3 w4", PARAMS)).started
-    assert (started.prompt, started.prompt_token_ids) == ("w3 w4", [3, 4])
+NO_TEMPLATE = "chat=True needs a chat template, and this pair's tokenizer has none$"
+FAILS = "chat=True: the tokenizer's chat template fails: "
 
 
-@pytest.mark.parametrize("template", [None, ""])
-def test_chat_without_a_template_is_refused(engine, tokenizer, template):
-    tokenizer.chat_template = template
-    with pytest.raises(ValueError, match=r"^chat=True needs a chat template, and this pair's tokenizer has none$"):
-        joined(engine, Request("w3", PARAMS, chat=True))
-
-
-def test_chat_without_a_tokenizer_is_refused(tiny_engine):
-    with pytest.raises(ValueError, match=r"^chat=True needs a chat template, and this pair's tokenizer has none$"):
+def test_what_no_template_can_take_and_a_template_that_is_missing_or_fails_is_one_line(engine, tiny_engine, tokenizer):
+    usable = tokenizer.chat_template
+    for prompt, template, said in (
+        ("", usable, "prompt is empty$"),
+        ([3, 4], usable, "chat=True needs a prompt of text, got 2 token ids$"),
+        ("a\ud800", usable, "prompt is broken text: character 1 is half of a surrogate pair$"),
+        ("w3", None, NO_TEMPLATE),
+        ("w3", "", NO_TEMPLATE),
+        ("w3", "{% for %}", f"{FAILS}TemplateSyntaxError: Expected an expression"),
+        ("w3", "{{ messages[0].content.nope.more }}", f"{FAILS}UndefinedError: .* has no attribute 'nope'"),
+        ("w3", "{{ raise_exception('no user\n\nmay speak') }}", f"{FAILS}TemplateError: no user may speak$"),
+        ("w3", "{{ messages[0].content + 3 }}", f"{FAILS}TypeError: "),
+        ("w3", {"tool_use": "w1"}, f"{FAILS}ValueError: .* no default specified"),
+    ):
+        tokenizer.chat_template = template
+        with pytest.raises(ValueError, match=f"^{said}") as refused:
+            joined(engine, Request(prompt, PARAMS, chat=True))
+        assert "\n" not in str(refused.value)
+    with pytest.raises(ValueError, match=f"^{NO_TEMPLATE}"):  # nor has a pair without a tokenizer
         joined(tiny_engine, Request("w3", PARAMS, chat=True))
 
 
-@pytest.mark.parametrize(
-    ("prompt", "said"),
-    [
-        ("", "prompt is empty"),
-        ([3, 4], "chat=True needs a prompt of text, got 2 token ids"),
-        ("a\ud800", "prompt is broken text: character 1 is half of a surrogate pair"),
-    ],
-)
-def test_a_prompt_that_no_template_can_take_is_refused(engine, prompt, said):
-    with pytest.raises(ValueError, match=f"^{said}$"):
-        joined(engine, Request(prompt, PARAMS, chat=True))
-
-
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
-        ("{% for %}", "TemplateSyntaxError: Expected an expression"),
-        ("{{ messages[0].content.nope.more }}", "UndefinedError: .* has no attribute 'nope'"),
-        ("{{ raise_exception('no user\n\nmay speak') }}", "TemplateError: no user may speak$"),
-        ("{{ messages[0].content + 3 }}", "TypeError: "),
-        ({"tool_use": "w1"}, "ValueError: .* no default specified"),
-    ],
-)
-def test_a_template_that_fails_is_one_line(engine, tokenizer, template, said):
-    tokenizer.chat_template = template
-    with pytest.raises(ValueError, match=f"^chat=True: the tokenizer's chat template fails: {said}") as refused:
-        joined(engine, Request("w3", PARAMS, chat=True))
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("pair", "prompt", "chat", "told"),
-    [("chatty", "w3", True, [90, 3, 91]), ("chatty", "w3", False, [3]), ("plain", [3], True, [3])],
-)
-def test_the_page_asks_for_chat_only_where_the_pair_has_a_template(engine, tiny_engine, pair, prompt, chat, told):
+def test_the_page_asks_for_chat_only_where_the_pair_has_a_template(engine, tiny_engine):
     catalog = Catalog({"chatty": ServedPair(engine), "plain": ServedPair(tiny_engine)})
-    started, *_ = catalog.stream(pair, Request(prompt, PARAMS, chat=chat), threading.Event())
-    assert started.prompt_token_ids == told
+    for pair, prompt, chat, told in (
+        ("chatty", "w3", True, [90, 3, 91]),
+        ("chatty", "w3", False, [3]),
+        ("plain", [3], True, [3]),
+    ):
+        started, *_ = catalog.stream(pair, Request(prompt, PARAMS, chat=chat), threading.Event())
+        assert (started.prompt, started.prompt_token_ids) == (prompt if isinstance(prompt, str) else None, told)

@@ -8,6 +8,7 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.serving import About, LocalEngine, Request, Unavailable
 from naive_speculate.serving.protocol import STOPPING
+from naive_speculate.serving.run_records import ObservedEngine
 from tests.serving.contract import PATIENCE, EngineContract
 from ui.host.deferred import DeferredEngine
 
@@ -21,8 +22,10 @@ def deferred(make, max_waiting: int = 4) -> DeferredEngine:
 
 @pytest.fixture
 def engine(patient_decoder):
-    made = deferred(lambda: LocalEngine(patient_decoder, max_rows=4))
-    made.load_pair()
+    """With observers, as the page has it."""
+    held = deferred(lambda: LocalEngine(patient_decoder, max_rows=4))
+    held.load_pair()
+    made = ObservedEngine(held, [lambda record: None])
     yield made
     made.close()
 
@@ -63,36 +66,28 @@ def test_on_demand_the_first_request_loads_the_pair_once(tiny_decoder):
     engine.close()
 
 
-def test_a_held_run_that_is_cancelled_ends_before_the_pair_is_loaded(tiny_decoder):
+def test_a_held_run_that_is_cancelled_ends_before_the_pair_is_loaded_and_no_more_are_held_than_may_wait(tiny_decoder):
     engine, cancel, come = deferred(lambda: LocalEngine(tiny_decoder)), threading.Event(), SimpleQueue()
     engine.start(REQUEST, cancel, come.put)
     cancel.set()
     assert come.get(timeout=PATIENCE) is None
     assert list(engine.submit(REQUEST, cancel)) == []
     assert engine.load().waiting == 0
+    with pytest.raises(Unavailable, match="0 others are waiting"):
+        deferred(lambda: LocalEngine(tiny_decoder), max_waiting=0).submit(REQUEST)
 
 
-def test_no_more_are_held_than_may_wait(tiny_decoder):
-    engine, cancel, come = deferred(lambda: LocalEngine(tiny_decoder), max_waiting=0), threading.Event(), SimpleQueue()
-    engine.start(REQUEST, cancel, come.put)
-    assert isinstance(come.get(timeout=PATIENCE), Unavailable)
-
-
-def test_held_runs_end_with_the_reason_why_the_pair_cannot_be_loaded():
+def test_held_runs_end_with_the_reason_why_the_pair_is_not_loaded():
     def make():
         raise ValueError("there is no such model")
 
-    engine, come = deferred(make), SimpleQueue()
+    engine, stopped, come = deferred(make), deferred(make), SimpleQueue()
     engine.start(REQUEST, threading.Event(), come.put)
     with pytest.raises(ValueError, match="there is no such model"):
         engine.load_pair()
     assert str(come.get(timeout=PATIENCE)) == engine.load().reason == "there is no such model"
     with pytest.raises(Unavailable, match="there is no such model"):
         engine.submit(REQUEST)
-
-
-def test_held_runs_end_when_the_server_stops(tiny_decoder):
-    engine, come = deferred(lambda: LocalEngine(tiny_decoder)), SimpleQueue()
-    engine.start(REQUEST, threading.Event(), come.put)
-    engine.close()
+    stopped.start(REQUEST, threading.Event(), come.put)
+    stopped.close()
     assert str(come.get(timeout=PATIENCE)) == STOPPING

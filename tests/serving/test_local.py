@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -40,31 +41,23 @@ def test_more_than_fit_wait_and_a_waiting_one_can_be_cancelled(engine):
         cancel.set()
 
 
-class Failing:
-    """A processor that works until it does not."""
-
-    def __init__(self, after: int, error: Exception) -> None:
-        self.after, self.error = after, error
-
-    def __call__(self, history, logits):
-        if len(history) >= self.after:
-            raise self.error
+def test_a_failure_ends_only_the_run_that_fails(engine, patient_decoder):
+    def failing(error: Exception, history, logits):
+        if len(history) >= 9:
+            raise error
         return logits
 
-
-@pytest.mark.parametrize(
-    ("error", "said"), [(RuntimeError("a wheel came off"), "a wheel came off"), (MemoryError(), "shorter prompt")]
-)
-def test_a_failure_ends_only_the_run_that_fails(engine, patient_decoder, error, said):
     good = [Request([number, 2], SamplingParams(max_tokens=20, seed=number)) for number in range(3)]
-    bad = Request([7, 2], SamplingParams(max_tokens=40, seed=7, logits_processors=[Failing(9, error)]))
-    with ThreadPoolExecutor(4) as pool:
-        *fine, failed = pool.map(lambda request: joined(engine, request), [*good, bad])
-    assert failed.events[-1].finish_reason == FinishReason.ERROR
-    assert said in (failed.events[-1].message or "")
-    for request, trace in zip(good, fine, strict=True):
+    errors = {"a wheel came off": RuntimeError("a wheel came off"), "shorter prompt": MemoryError()}
+    fail = [SamplingParams(max_tokens=40, seed=7, logits_processors=[partial(failing, error)]) for error in errors.values()]
+    with ThreadPoolExecutor(5) as pool:
+        traces = list(pool.map(lambda request: joined(engine, request), [*good, *(Request([7, 2], each) for each in fail)]))
+    for said, trace in zip(errors, traces[3:], strict=True):
+        assert trace.events[-1].finish_reason == FinishReason.ERROR
+        assert said in (trace.events[-1].message or "")
+    for request, trace in zip(good, traces, strict=False):
         assert trace.token_ids == patient_decoder.generate(request.prompt, request.params).token_ids
-    assert joined(engine, good[0]).token_ids == fine[0].token_ids
+    assert joined(engine, good[0]).token_ids == traces[0].token_ids
 
 
 def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
@@ -89,11 +82,11 @@ def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
     engine = LocalEngine(Narrow(tiny_pair), max_rows=4)
     requests = [Request([number, 2], SamplingParams(max_tokens=12, seed=number)) for number in range(4)]
     streams = [engine.submit(request) for request in requests]
-    traces = [Trace(event for events in stream for event in events) for stream in streams]
-    engine.close()
-    assert failures
-    for request, trace in zip(requests, traces, strict=True):
+    for request, stream in zip(requests, streams, strict=True):
+        trace = Trace(event for events in stream for event in events)
         assert trace.token_ids == SpeculativeDecoder(tiny_pair).generate(request.prompt, request.params).token_ids
+    assert failures
+    engine.close()
 
 
 @pytest.fixture
@@ -120,16 +113,18 @@ def test_a_step_that_fails_half_way_is_made_again_and_changes_nothing(tiny_pair,
     alone = SpeculativeDecoder(tiny_pair).generate([3, 2], request.params, num_draft_tokens="auto")
     engine.close()
     assert breaking.commits > breaking.last
-    found = [Trace(event for event in trace if event.row == row).token_ids for row in range(3)]
-    assert sorted(found) == sorted(output.token_ids for output in alone.outputs)
+    assert sorted(trace.row(row).token_ids for row in range(3)) == sorted(output.token_ids for output in alone.outputs)
 
 
-def test_an_engine_that_can_decode_nothing_any_more_says_so(breaking):
+def test_an_engine_that_can_decode_nothing_any_more_says_so_and_keeps_nobody_waiting(breaking):
     breaking.for_good = True
-    engine = LocalEngine(breaking, max_rows=4)
-    trace = joined(engine, Request([3, 2], LONG))
-    assert trace.events[-1].finish_reason == FinishReason.ERROR
-    assert "device lost" in trace.events[-1].message
+    engine = LocalEngine(breaking, max_rows=1)
+    first, *waiting = (engine.submit(Request([3, 2], LONG)) for _ in range(3))
+    last = [event for some in first for event in some][-1]
+    assert (last.finish_reason, "device lost" in last.message) == (FinishReason.ERROR, True)
+    for stream in waiting:
+        with pytest.raises(Unavailable):
+            list(stream)
     assert not engine.load().ready
     with pytest.raises(Unavailable, match="started again"):
         engine.submit(Request([3, 2]))
@@ -155,17 +150,6 @@ def test_a_lack_of_memory_while_tidying_up_ends_nothing(patient_decoder, monkeyp
     engine.close()
 
 
-def test_who_waits_for_an_engine_that_breaks_is_not_kept_waiting(breaking):
-    breaking.for_good = True
-    engine = LocalEngine(breaking, max_rows=1)
-    streams = [engine.submit(Request([3, 2], LONG)) for _ in range(3)]
-    assert Trace(event for some in streams[0] for event in some).events[-1].finish_reason == FinishReason.ERROR
-    for stream in streams[1:]:
-        with pytest.raises(Unavailable):
-            list(stream)
-    engine.close()
-
-
 @pytest.mark.parametrize("chunk", [4, 512])
 def test_sequences_of_one_prompt_share_its_prefill_with_others(tiny_pair, monkeypatch, chunk):
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", chunk)
@@ -179,7 +163,5 @@ def test_sequences_of_one_prompt_share_its_prefill_with_others(tiny_pair, monkey
     rest = Trace(begun + [event for events in other for event in events])
     engine.close()
     alone = SpeculativeDecoder(tiny_pair).generate(prompt, params)
-    found = [Trace(event for event in trace if event.row == row).token_ids for row in range(3)]
-    assert sorted(found) == sorted(output.token_ids for output in alone.outputs)
-    assert rest.finished is not None
-    assert len(rest.token_ids) == 60
+    assert sorted(trace.row(row).token_ids for row in range(3)) == sorted(output.token_ids for output in alone.outputs)
+    assert (len(rest.token_ids), rest.finished is not None) == (60, True)

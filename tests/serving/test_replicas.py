@@ -5,12 +5,14 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
+from typing import TypeVar
 
 import pytest
+import ray
 from ray.serve.exceptions import DeploymentUnavailableError
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
@@ -25,6 +27,7 @@ from ui.host.configuration import Configuration
 
 os.environ.setdefault("SERVE_SLOW_STARTUP_WARNING_S", "300")  # else a replica that a busy machine starts slowly seems stuck
 APP = "tiny"
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -40,27 +43,26 @@ def ray_args(saved_pair) -> DecoderArgs:
 
 
 @pytest.fixture(scope="module")
-def cluster(ray_args) -> Iterator[ray_cluster.Cluster]:
-    made = started({APP: ray_args})
-    made.join()
+def cluster(ray_args) -> Iterator[None]:
+    start({APP: ray_args})
     ray_cluster.wait_until_ready(APP, 300)
-    yield made
-    made.leave()
+    yield
+    ray.shutdown()
 
 
-def started(applications: dict[str, DecoderArgs], tries: int = 4) -> ray_cluster.Cluster:
+def start(applications: dict[str, DecoderArgs], tries: int = 4) -> None:
     """Ray gives its own processes half a minute to begin, which cannot be changed; a busy machine may need more."""
     try:
-        return ray_cluster.start(applications, num_cpus=2, object_store_memory=100 * 2**20)
+        ray_cluster.start(applications, num_cpus=2, object_store_memory=100 * 2**20)
     except ray_cluster.ClusterError as error:
         if tries == 1 or "timed out during startup" not in str(error):
             raise
-    return started(applications, tries - 1)
+        start(applications, tries - 1)
 
 
 @pytest.fixture
 def engine(cluster):
-    made = RayEngine(APP, cluster)
+    made = RayEngine(APP)
     yield made
     made.close()
 
@@ -74,13 +76,17 @@ def alone_decoder(saved_decoder):
 def all_free():
     def free(engine: RayEngine) -> bool:
         """Asks the replicas themselves, again as soon as they have answered."""
-        deadline = time.monotonic() + PATIENCE
-        while any(load.running + load.waiting for load in (engine.load(), *states(engine).values())):
-            if time.monotonic() > deadline:
-                return False
-        return True
+        return wait_for(lambda: not any(load.running + load.waiting for load in (engine.load(), *states(engine).values())))
 
     return free
+
+
+def wait_for(look: Callable[[], T], seconds: float = PATIENCE) -> T:
+    """What `look` finds as soon as that is true, or at the end of that time."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()) and time.monotonic() < deadline:
+        pass
+    return found
 
 
 class TestRayEngine(EngineContract):
@@ -91,11 +97,13 @@ def long_request(number: int, tokens: int) -> Request:
     return Request([1 + number, 2, 3], SamplingParams(max_tokens=tokens, seed=number), detail="none")
 
 
-def read(engine: RayEngine, request: Request, begun: SimpleQueue[None] | None = None) -> Trace | None:
-    """A run's trace, None for one that was lost; `begun` is called with its first events."""
+def read(
+    engine: RayEngine, request: Request, begun: SimpleQueue[None] | None = None, cancel: threading.Event | None = None
+) -> Trace | None:
+    """A run's trace, None for one that was lost; `begun` gets something with its first events."""
     trace = Trace()
     try:
-        for events in engine.submit(request):
+        for events in engine.submit(request, cancel):
             if begun is not None and not trace.events:
                 begun.put(None)
             trace.events += events
@@ -115,16 +123,6 @@ def states(engine: RayEngine) -> dict[int, Load]:
     return dict(engine.handle.broadcast("state").results(timeout_s=PATIENCE))
 
 
-def one_with_waiting_runs(engine: RayEngine) -> int:
-    """The process of a replica that has runs which have not begun."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        for process, load in states(engine).items():
-            if load.waiting:
-                return process
-    raise AssertionError("no run waits in a replica")
-
-
 def test_nothing_is_lost_when_a_replica_dies(engine, saved_decoder):
     requests = [long_request(number, 300) for number in range(12)]
     begun: SimpleQueue[None] = SimpleQueue()
@@ -132,7 +130,8 @@ def test_nothing_is_lost_when_a_replica_dies(engine, saved_decoder):
         futures = [pool.submit(read, engine, request, begun) for request in requests]
         for _ in range(8):
             begun.get(timeout=PATIENCE)
-        os.kill(one_with_waiting_runs(engine), signal.SIGKILL)
+        process = wait_for(lambda: next((process for process, load in states(engine).items() if load.waiting), None))
+        os.kill(process, signal.SIGKILL)
         traces = [future.result() for future in futures]
     assert engine.retried > 0
     assert None not in traces
@@ -151,36 +150,18 @@ def test_nothing_is_lost_when_a_replica_dies(engine, saved_decoder):
 
 
 def test_a_request_waits_for_a_full_cluster_and_can_be_cancelled_meanwhile(engine):
-    cancels = [threading.Event() for _ in range(14)]
-    streams = [engine.submit(long_request(number, LONG.max_tokens), cancel) for number, cancel in enumerate(cancels)]
-    begun: SimpleQueue[None] = SimpleQueue()
-
-    def finish(stream) -> Trace:
-        trace = Trace(next(stream))
-        begun.put(None)
-        trace.events += [event for events in stream for event in events]
-        return trace
-
-    with ThreadPoolExecutor(len(streams)) as pool:
-        futures = [pool.submit(finish, stream) for stream in streams]
+    cancel, begun = threading.Event(), SimpleQueue[None]()
+    with ThreadPoolExecutor(14) as pool:
+        runs = [pool.submit(read, engine, long_request(number, LONG.max_tokens), begun, cancel) for number in range(14)]
         for _ in range(4):
             begun.get(timeout=PATIENCE)
-        load = engine.load()
+        load = wait_for(lambda: (load := engine.load()).running + load.waiting == 14 and load)
         assert load.running >= 4
         assert load.waiting > 0
-        assert load.running + load.waiting == 14
-        for cancel in cancels:
-            cancel.set()
-        traces = [future.result() for future in futures]
+        cancel.set()
+        traces = [run.result() for run in runs]
     assert {trace.events[-1].finish_reason for trace in traces} == {FinishReason.CANCELLED}
     assert engine.load().running == engine.load().waiting == 0
-
-
-def test_too_many_that_wait_are_refused_with_a_line(cluster):
-    engine = RayEngine(APP, cluster, max_waiting=2)
-    with pytest.raises(Unavailable, match="the limit"):
-        engine.submit(Request([1], SamplingParams(n=3)))
-    engine.close()
 
 
 def test_an_update_refuses_no_request(engine, ray_args, saved_decoder):
@@ -196,26 +177,26 @@ def test_an_update_refuses_no_request(engine, ray_args, saved_decoder):
             good.append(trace is not None and trace.token_ids == expected[number])
         return good
 
+    def replaced() -> bool:
+        read(engine, requests[0])
+        with suppress(DeploymentUnavailableError):  # no replica for a moment; requests wait meanwhile
+            now = set(states(engine))
+            return len(now) == 2 and not now & before
+        return False
+
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(visit, number) for number in range(2)]
         try:
             ray_cluster.deploy(APP, ray_args.model_copy(update={"max_rows": 6}))
-            deadline = time.monotonic() + 5 * PATIENCE
-            now = before
-            while (len(now) != 2 or now & before) and time.monotonic() < deadline:
-                read(engine, requests[0])
-                with suppress(DeploymentUnavailableError):  # no replica for a moment; requests wait meanwhile
-                    now = set(states(engine))
+            assert wait_for(replaced, 5 * PATIENCE)
         finally:  # or the visitors never leave
             updated.set()
         results = [good for future in futures for good in future.result()]
-    assert len(now) == 2
-    assert not now & before
     assert len(results) > 4
     assert all(results)
 
 
-def test_bad_input_is_one_line_at_the_start(cluster):
+def test_bad_input_and_too_many_runs_are_refused_in_one_line(cluster):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         closed = f"127.0.0.1:{free.getsockname()[1]}"
@@ -226,6 +207,10 @@ def test_bad_input_is_one_line_at_the_start(cluster):
         ray_cluster.deploy("greedy", DecoderArgs(gpus=4))
     with pytest.raises(ray_cluster.ClusterError, match="serve deploy"):
         ray_cluster.wait_until_ready("nowhere")
+    engine = RayEngine(APP, max_waiting=2)
+    with pytest.raises(Unavailable, match="the limit"):
+        engine.submit(Request([1], SamplingParams(n=3)))
+    engine.close()
 
 
 def test_the_page_offers_the_cluster_and_says_who_must_wait(engine):

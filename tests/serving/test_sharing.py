@@ -21,11 +21,7 @@ def engine(patient_decoder):
 
 
 class Reading:
-    """A run and what came of it.
-
-    Attributes:
-        unread: Set it for a reader who does not read on.
-    """
+    """A run and what came of it. Set `unread` for a reader who does not read on."""
 
     def __init__(self, engine: LocalEngine, address: str, session: str = "", params: SamplingParams = LONG) -> None:
         self.events, self.end = [], None
@@ -60,18 +56,16 @@ def several(engine: LocalEngine, count: int, session: str = "", places: int = 4)
     return first + [Reading(engine, "1.1.1.1", session) for _ in range(count - places)]
 
 
-def test_another_visitor_does_not_wait_for_one_with_many_runs(engine, patient_decoder):
-    many = several(engine, 10)
-    other = Reading(engine, "2.2.2.2", params=SHORT)
+@pytest.mark.parametrize(("session", "address", "other"), [("", "2.2.2.2", ""), ("first", "1.1.1.1", "second")])
+def test_another_visitor_does_not_wait_for_one_with_many_runs_nor_another_session_of_its_address(
+    engine, patient_decoder, session, address, other
+):
+    many = several(engine, 10, session)
+    other = Reading(engine, address, other, SHORT)
     assert other.ends()
     assert Trace(other.events).token_ids == patient_decoder.generate([1, 2], SHORT).token_ids
     assert not any(run.events for run in many[4:]), "they wait for a place of their own visitor's"
     assert all(run.end is None for run in many)
-
-
-def test_so_do_sessions_of_one_address(engine):
-    several(engine, 8, "first")
-    assert Reading(engine, "1.1.1.1", "second", SHORT).ends()
 
 
 def test_more_visitors_than_places_all_go_on(patient_decoder):

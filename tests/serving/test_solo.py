@@ -3,16 +3,14 @@
 import multiprocessing
 import re
 import threading
-from queue import Empty, SimpleQueue
-from typing import ClassVar
 
 import pytest
 import torch
 
-from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate import SamplingParams, SpeculativeDecoder
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request, SoloEngine, Unavailable
-from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
+from naive_speculate.speculate.batch import Batch
 from tests.serving.contract import LONG, PATIENCE, EngineContract, joined
 
 
@@ -39,55 +37,21 @@ def in_a_fork(decode):
     return forked
 
 
-class Watched:
-    """Records when each run's decoding is over.
-
-    Args:
-        wrap: Makes a function that decodes elsewhere; None to decode here.
-    """
-
-    def __init__(self, wrap=None) -> None:
-        self.wrap = wrap
-        self.begun = 0
-        self.ended: SimpleQueue[None] = SimpleQueue()
-
-    def __call__(self, decode):
-        inner = decode if self.wrap is None else self.wrap(decode)
-
-        def watched(*args):
-            self.begun += 1
-            try:
-                yield from inner(*args)
-            finally:
-                self.ended.put(None)
-
-        return watched
-
-
 @pytest.fixture(params=[None, in_a_fork], ids=["here", "forked"])
-def watched(request):
-    return Watched(request.param)
-
-
-@pytest.fixture
-def engine(patient_decoder, watched):
-    made = SoloEngine(patient_decoder, wrap=watched, max_rows=4)
+def engine(patient_decoder, request):
+    made = SoloEngine(patient_decoder, wrap=request.param, max_rows=4)
     yield made
     made.close()
 
 
 @pytest.fixture
-def all_free(watched):
+def all_free():
     def free(engine: SoloEngine) -> bool:
-        for thread in threading.enumerate():
-            if thread.name == "pump":
-                thread.join(PATIENCE)
-        try:
-            for _ in range(watched.begun):
-                watched.ended.get(timeout=PATIENCE)
-        except Empty:
-            return False
-        return engine.load().running == 0
+        """Once no thread decodes or delivers any more."""
+        pumps = [thread for thread in threading.enumerate() if thread.name == "pump"]
+        for thread in pumps:
+            thread.join(PATIENCE)
+        return engine.load().running == 0 and not any(thread.is_alive() for thread in pumps)
 
     return free
 
@@ -152,70 +116,47 @@ def test_a_run_that_the_host_ends_says_so_and_keeps_what_there_was(tiny_decoder,
     assert {event.row for event in ends} == {0, 1}
     assert all(event.finish_reason == FinishReason.ERROR and re.search(said, event.message) for event in ends)
     alone = tiny_decoder.generate([1, 2], SamplingParams(n=2, max_tokens=24, seed=3))
-    for row in range(2):
-        part = Trace(event for event in trace if event.row == row)
-        assert 0 < len(part.token_ids) < 24
-        assert any(output.token_ids[: len(part.token_ids)] == part.token_ids for output in alone.outputs)
+    for found in (trace.row(row).token_ids for row in range(2)):
+        assert 0 < len(found) < 24
+        assert any(output.token_ids[: len(found)] == found for output in alone.outputs)
 
 
-def test_a_host_that_takes_no_run_is_unavailable(tiny_decoder):
-    engine = SoloEngine(tiny_decoder, wrap=cut_short(0, Unavailable("no GPU is free")))
+def test_a_host_that_takes_no_run_is_unavailable_and_requests_are_checked_without_its_device(tiny_pair):
+    decoder = SpeculativeDecoder(tiny_pair)
+    decoder.admission.device = torch.device("cuda")
+    engine = SoloEngine(decoder, wrap=cut_short(0, Unavailable("no GPU is free")))
     with pytest.raises(Unavailable, match="no GPU is free"):
-        joined(engine, Request([1, 2], LONG))
+        joined(engine, Request([1, 2], SamplingParams(seed=1, frequency_penalty=1.0, logit_bias={3: 1.0}, n=2)))
     assert engine.load().running == 0
 
 
-def test_requests_are_checked_where_the_device_that_decodes_them_is_not(tiny_pair):
-    decoder = SpeculativeDecoder(tiny_pair)
-    decoder.admission.device = torch.device("cuda")
-    engine = SoloEngine(decoder, wrap=cut_short(0, Unavailable("elsewhere")))
-    with pytest.raises(Unavailable, match="elsewhere"):
-        joined(engine, Request([1, 2], SamplingParams(seed=1, frequency_penalty=1.0, logit_bias={3: 1.0}, n=2)))
-
-
-class Counting(BatchDrafter):
-    """Proposes token 3, and records which rows it drafts for; `fails` at the second step."""
-
-    rows: ClassVar[list] = []
-    fails = False
-
-    def admit(self, row):
-        self.rows.append(row)
-
-    def release(self, row):
-        self.rows.remove(row)
-
-    def propose(self, rows, limits) -> Proposal:
-        if self.fails and rows[0].output_ids:
-            raise RuntimeError("a wheel came off")
-        token_ids = torch.full((len(rows), max(limits)), 3)
-        return Proposal(token_ids, torch.nn.functional.one_hot(token_ids, self.vocab_size).float(), list(limits))
+def failing(history, logits):
+    if len(history) > 6:
+        raise RuntimeError("a wheel came off")
+    return logits
 
 
 @pytest.mark.parametrize(
-    ("fails", "wrap", "reason"),
-    [(False, None, FinishReason.LENGTH), (True, None, FinishReason.ERROR), (False, cut_short(2, None), FinishReason.ERROR)],
+    ("processors", "wrap", "reason"),
+    [([], None, FinishReason.LENGTH), ([failing], None, FinishReason.ERROR), ([], cut_short(2, None), FinishReason.ERROR)],
     ids=["over", "failed", "cut off"],
 )
-def test_a_run_gives_its_places_back_however_it_ends(tiny_decoder, monkeypatch, fails, wrap, reason):
-    counting = type("Mine", (Counting,), {"rows": [], "fails": fails})
-    monkeypatch.setitem(DRAFTERS, "mine", counting)
-    seen, over = [], threading.Event()
+def test_a_run_gives_its_places_back_however_it_ends(tiny_decoder, all_free, monkeypatch, processors, wrap, reason):
+    held: list[int] = []
 
-    def watched(decode):
-        inner = decode if wrap is None else wrap(decode)
+    def counting(method, change: int):
+        def counted(batch, rows) -> None:
+            rows = list(rows)
+            held.append(change * len(rows))
+            method(batch, rows)
 
-        def through(*args):
-            for events in inner(*args):
-                seen.append(len(counting.rows))
-                yield events
-            over.set()
+        return counted
 
-        return through
-
-    engine = SoloEngine(tiny_decoder, wrap=watched)
-    trace = joined(engine, Request([1, 2], SamplingParams(n=2, max_tokens=40, seed=3, ignore_eos=True), drafter="mine"))
-    assert over.wait(PATIENCE)
+    monkeypatch.setattr(Batch, "admit", counting(Batch.admit, 1))
+    monkeypatch.setattr(Batch, "release", counting(Batch.release, -1))
+    engine = SoloEngine(tiny_decoder, wrap=wrap)
+    params = SamplingParams(n=2, max_tokens=40, seed=3, ignore_eos=True, logits_processors=processors)
+    trace = joined(engine, Request([1, 2], params))
+    assert all_free(engine)
     assert {event.finish_reason for event in trace if event.kind == EventKind.FINISHED} == {reason}
-    assert max(seen) == 2
-    assert counting.rows == []
+    assert held == [2, -2]

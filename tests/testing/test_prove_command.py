@@ -38,32 +38,20 @@ def folder(tmp_path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def prove(folder):
-    """The command in that folder, which is not on the path, as for a command that a shell finds."""
-    assert not {"", str(folder)} & set(sys.path)
-    return lambda *arguments: run_program("naive_speculate.__main__", ["prove", *arguments], folder=folder)
-
-
-def test_what_is_lossless_is_reported_in_a_line(prove):
-    done = prove("mine:made")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("lossless, to 1e-12, over ")
-    assert done.stdout.count("\n") == 1
-
-
-def test_the_package_s_own_verifiers_have_names(prove):
-    done = prove("greedy_match")
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "at temperature 0 only" in done.stdout
-
-
-def test_a_counterexample_is_reported_in_words_and_numbers(prove):
-    done = prove("mine:Wrong")
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "not lossless: at the first token the target's distribution is [" in done.stdout
-    assert "step 1: " in done.stdout
-    assert " drafted (q = " in done.stdout
+@pytest.mark.parametrize(
+    ("name", "status", "parts"),
+    [
+        ("mine:made", 0, ["lossless, to 1e-12, over "]),
+        ("greedy_match", 1, ["at temperature 0 only"]),
+        ("mine:Wrong", 1, ["not lossless: at the first token the target's distribution is [", "step 1: ", " drafted (q = "]),
+    ],
+)
+def test_the_result_is_reported_in_words_and_numbers(folder, name, status, parts):
+    assert not {"", str(folder)} & set(sys.path), "the folder is not on the path, as for a command that a shell finds"
+    done = run_program("naive_speculate.__main__", ["prove", name], folder=folder)
+    assert (done.returncode, done.stderr) == (status, "")
+    assert all(part in done.stdout for part in parts)
+    assert status or done.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize(

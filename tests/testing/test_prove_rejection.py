@@ -1,16 +1,86 @@
-"""`prove_lossless(rejection=f)` finds the faults of bare rejection samplers, and no others."""
+"""`prove_lossless(rejection=f)` finds the faults of bare rejection samplers, of other engines and our own, and no others."""
 
 import numpy as np
 import pytest
+import torch
+from transformers.generation.utils import _speculative_sampling
 
 from naive_speculate.goodness import g_test, holm, pooled, samples_needed, smallest_bias
 from naive_speculate.speculate.utils import speculative_sampling
 from naive_speculate.testing import prove_lossless
 from naive_speculate.testing.rejection import prove_rejection, steps
-from tests.testing import rejections
 
 
-@pytest.mark.parametrize("rejection", [speculative_sampling, rejections.inverse])
+def ours(target, proposal, candidates):
+    """With torch's global generator, so that it is sampled."""
+    return speculative_sampling(target, proposal, candidates)
+
+
+def of_transformers(target, proposal, candidates):
+    """transformers' own function, for a batch of one; the last of its tokens is the resampled or the bonus token."""
+    logits = proposal.log()[None], target.log()[None]
+    tokens, num_matches = _speculative_sampling(candidates[None], logits[0], len(candidates), logits[1])
+    return num_matches, tokens[0, -1]
+
+
+def own(target, proposal, candidates, draw, one_noise=False, normalised=True):
+    """Right, with the inverse of the cumulative distribution; or the draw that rejects a candidate draws the next token too, or
+    the residual is left as it is."""
+    index, probs = len(candidates), target[-1]
+    for place, token in enumerate(candidates):
+        if (u := draw()) >= target[place, token] / proposal[place, token]:
+            index, probs = place, (target[place] - proposal[place]).clamp_min(0)
+            probs = probs / probs.sum() if normalised else probs
+            break
+    if index == len(candidates) or not one_noise:
+        u = draw()
+    return index, (probs.cumsum(0) <= u).sum().clamp(max=len(probs) - 1)
+
+
+def inverse(target, proposal, candidates, random):
+    """Enumeration has to find out at which draws its result changes."""
+    return own(target, proposal, candidates, random.uniform)
+
+
+def one_noise_passed_in(target, proposal, candidates, random):
+    return own(target, proposal, candidates, random.uniform, one_noise=True)
+
+
+def draws_elsewhere(target, proposal, candidates, random):
+    return ours(target, proposal, candidates)
+
+
+def one_noise(target, proposal, candidates):
+    return own(target, proposal, candidates, lambda: torch.rand(()), one_noise=True)
+
+
+def unnormalised(target, proposal, candidates):
+    return own(target, proposal, candidates, lambda: torch.rand(()), normalised=False)
+
+
+def warped_again(target, proposal, candidates):
+    """q at another temperature than the candidates were drawn at."""
+    return ours(target, torch.softmax(proposal.log() / 0.8, -1), candidates)
+
+
+def bonus_of_another_row(target, proposal, candidates):
+    """The bonus token comes from the row of the last candidate."""
+    index, token = ours(target, proposal, candidates)
+    return (index, torch.multinomial(target[-2], 1)[0]) if index == len(candidates) else (index, token)
+
+
+def drops_doubtful(target, proposal, candidates):
+    """Drops a candidate of a small proposal probability, with all that follows, and draws from the target there."""
+    doubtful = [i for i, token in enumerate(candidates.tolist()) if proposal[i, token] < 0.25]
+    kept = doubtful[0] if doubtful else len(candidates)
+    return ours(target[: kept + 1], proposal[:kept], candidates[:kept])
+
+
+def fails(target, proposal, candidates):
+    raise RuntimeError("no verdict today")
+
+
+@pytest.mark.parametrize("rejection", [speculative_sampling, inverse])
 def test_a_sampler_whose_draws_can_be_passed_in_is_enumerated(rejection):
     proof = prove_lossless(rejection=rejection)
     assert proof.lossless, str(proof)
@@ -19,20 +89,20 @@ def test_a_sampler_whose_draws_can_be_passed_in_is_enumerated(rejection):
     assert not proof.fits
 
 
-@pytest.mark.parametrize("rejection", [rejections.ours, rejections.of_transformers])
+@pytest.mark.parametrize("rejection", [ours, of_transformers])
 def test_a_correct_sampler_passes_with_the_smallest_bias_that_would_have_been_found(rejection):
-    proof = prove_lossless(rejection=rejection, smallest_bias=0.15)
+    proof = prove_lossless(rejection=rejection, smallest_bias=0.2)
     assert proof.lossless, str(proof)
     assert len(proof.fits) == len(list(steps()))
-    assert proof.num_paths == sum(fit.num_samples for fit in proof.fits) > 1000
+    assert proof.num_paths == sum(fit.num_samples for fit in proof.fits) > 800
     low, high = proof.fits[0].interval
-    assert low <= proof.fits[0].bias <= high < 0.15
-    assert "a bias (total variation) of 0.15 or more is found with 90% power at 0.1% false alarms" in str(proof)
+    assert low <= proof.fits[0].bias <= high < 0.2
+    assert "a bias (total variation) of 0.2 or more is found with 90% power at 0.1% false alarms" in str(proof)
 
 
-@pytest.mark.parametrize("rejection", rejections.FAULTS)
+@pytest.mark.parametrize("rejection", [unnormalised, one_noise, warped_again, bonus_of_another_row, drops_doubtful])
 def test_a_fault_is_found_with_its_size_and_where_it_shows(rejection):
-    proof = prove_lossless(rejection=rejection, smallest_bias=0.06)
+    proof = prove_lossless(rejection=rejection, smallest_bias=0.06 if rejection is warped_again else 0.1)
     assert not proof.lossless
     shown, fit = proof.counterexample, proof.fits[-1]
     assert 0 <= fit.interval[0] <= fit.bias <= fit.interval[1]
@@ -42,9 +112,9 @@ def test_a_fault_is_found_with_its_size_and_where_it_shows(rejection):
 
 
 REASONS = {
-    rejections.one_noise_passed_in: "the target's distribution is",
-    rejections.draws_elsewhere: "the same draws of random do not repeat the result",
-    rejections.fails: "it fails: RuntimeError: no verdict today",
+    one_noise_passed_in: "the target's distribution is",
+    draws_elsewhere: "the same draws of random do not repeat the result",
+    fails: "it fails: RuntimeError: no verdict today",
     (lambda target, proposal, candidates: (len(candidates) + 1, 0)): "it returns rejected_idx 2 for 1 candidates",
     (lambda target, proposal, candidates: (0, 99)): "it returns the token 99, and there are 3",
     (lambda target, proposal, candidates: 0): "it returns 0 instead of (rejected_idx, resampled_token)",
@@ -63,9 +133,9 @@ def test_what_cannot_be_lossless_is_reported_in_words(rejection):
     ("given", "message"),
     [
         ({"rejection": 3}, "rejection must be a function, got 3"),
-        ({"rejection": rejections.ours, "smallest_bias": 0}, "smallest_bias must be between 0 and 1, got 0"),
-        ({"rejection": rejections.ours, "error_rate": 2}, "error_rate must be between 0 and 1, got 2"),
-        ({"rejection": rejections.ours, "verifier": "greedy_match"}, "rejection is proved alone, without verifier"),
+        ({"rejection": ours, "smallest_bias": 0}, "smallest_bias must be between 0 and 1, got 0"),
+        ({"rejection": ours, "error_rate": 2}, "error_rate must be between 0 and 1, got 2"),
+        ({"rejection": ours, "verifier": "greedy_match"}, "rejection is proved alone, without verifier"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(given, message):
@@ -105,5 +175,5 @@ def test_small_cells_are_pooled_and_impossible_tokens_are_proof():
 
 
 def test_the_seed_repeats_the_result():
-    one, other = (str(prove_rejection(rejections.one_noise, 0.2, 0.001, seed=3)) for _ in range(2))
+    one, other = (str(prove_rejection(one_noise, 0.2, 0.001, seed=3)) for _ in range(2))
     assert one == other

@@ -8,16 +8,10 @@ NUMBERS = {0.0: "0", 1.0: "1", 0.99999999: "1", 0.31: "0.31", 0.21818: "0.218", 
 NUMBERS |= {1e-7: "under 0.0001", 2.0: "2.00", 123.4: "123", float("inf"): "inf"}
 
 
-def test_what_cannot_be_seen_gets_a_sign():
+def test_what_cannot_be_seen_gets_a_sign_and_long_texts_are_cut_and_labels_escaped():
     assert {text: visible(text) for text in SIGNS} == SIGNS
-
-
-def test_long_texts_are_cut():
     assert visible("x" * 100) == "x" * 23 + "…"
     assert len(visible("x" * 100, 10)) == 10
-
-
-def test_labels_are_escaped():
     assert label("<b>&'\"") == "&lt;b&gt;&amp;&#x27;&#34;"
 
 
@@ -31,10 +25,7 @@ def test_two_numbers_that_are_compared_look_different():
     assert apart(0.25, 0.5) == ("0.25", "0.5")
 
 
-def test_percents_are_never_falsely_all_or_nothing():
+def test_percents_are_never_falsely_all_or_nothing_and_durations_and_amounts_are_short():
     assert [percent(v) for v in (0, 0.001, 0.5, 0.999, 1)] == ["0%", "under 1%", "50%", "over 99%", "100%"]
-
-
-def test_durations_and_amounts():
     assert [milliseconds(s) for s in (0.00042, 0.0123, 0.5, 12)] == ["0.42 ms", "12.3 ms", "500 ms", "12.0 s"]
     assert [count(n, "token") for n in (0, 1, 1200)] == ["0 tokens", "1 token", "1,200 tokens"]

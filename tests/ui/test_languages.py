@@ -35,19 +35,8 @@ ELSEWHERE = [
         "Stop Recording",
     ),
     *("Reset to default value", "number input for {}", "range slider for {}", "Loading", "Open cell menu", "File upload"),
-    *(
-        "In queue: {} of {}",
-        "queue: {}/{}",
-        "must be greater than or equal to",
-        "must be less than or equal to",
-        "must be a number",
-        "a number",
-        "at least",
-        "at most",
-        "above",
-        "from {} to {}",
-        "(all)",
-    ),
+    *("In queue: {} of {}", "queue: {}/{}", "must be greater than or equal to", "must be less than or equal to"),
+    *("must be a number", "a number", "at least", "at most", "above", "from {} to {}", "(all)", "Stop Recording"),
 ]
 """Texts of Gradio's components, and of pydantic."""
 UNSAID = re.compile(

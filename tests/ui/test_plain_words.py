@@ -45,26 +45,16 @@ def of_sources() -> Iterator[tuple[str, str]]:
         yield path.name, " ".join(re.findall(r"// .*", path.read_text("utf-8")))
 
 
-@pytest.fixture(scope="module")
-def page_texts() -> list[tuple[str, str]]:
-    return list(of_page())
-
-
-@pytest.fixture(scope="module")
-def prose() -> list[tuple[str, str]]:
-    return list(of_sources())
-
-
-@pytest.mark.parametrize(("instead", "retired"), RETIRED.items())
-def test_the_page_s_texts_use_the_field_s_words(page_texts, instead, retired):
-    found = [(name, word) for name, text in page_texts for word in re.findall(rf"\b(?:{retired})\b", text, re.IGNORECASE)]
-    assert found == [], f"say: {instead}"
-
-
-@pytest.mark.parametrize(("instead", "retired"), OF_PROSE.items())
-def test_docstrings_and_comments_use_them_too(prose, instead, retired):
-    found = [(name, word) for name, text in prose for word in re.findall(rf"\b(?:{retired})\b", text, re.IGNORECASE)]
-    assert found == [], f"say: {instead}"
+@pytest.mark.parametrize(("texts", "retired"), [(of_page, RETIRED), (of_sources, OF_PROSE)])
+def test_texts_docstrings_and_comments_use_the_field_s_words(texts, retired):
+    every = list(texts())
+    found = [
+        f"{name}: {word}, say: {instead}"
+        for instead, pattern in retired.items()
+        for name, text in every
+        for word in re.findall(rf"\b(?:{pattern})\b", text, re.IGNORECASE)
+    ]
+    assert found == []
 
 
 def test_no_function_of_the_page_is_longer_than_sixty_lines():

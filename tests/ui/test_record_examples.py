@@ -7,13 +7,14 @@ import pytest
 
 from naive_speculate.events.trace import Trace
 from ui import record_examples as record
+from ui.experiments.lessons import verify
+from ui.experiments.lessons.course import content
+from ui.experiments.lessons.lesson import Progress
 from ui.experiments.recordings import recorded_exploration
 from ui.experiments.sweep import cells
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.recorded import PLAIN, SPECULATIVE
 from ui.run.settings import Settings
-
-SETTINGS = Settings(prompt="Once upon a time", max_tokens=16, num_draft_tokens=3, seed=2)
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +22,17 @@ def catalog(small_engine) -> Catalog:
     return Catalog({"bundled": ServedPair(small_engine, small_engine)})
 
 
-def test_the_first_run_is_recorded_with_what_drafting_gained(catalog, tmp_path):
-    settings = replace(SETTINGS, max_tokens=24)  # enough steps to be timed, however much is accepted in each
-    assert list(record.record_run(catalog, tmp_path, settings, heats=2)) == [(1, 2), (2, 2)]
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Recordings of a few tokens."""
+    settings = Settings(prompt="Once upon a time", max_tokens=24, num_draft_tokens=3, seed=2)  # enough steps to be timed
+    monkeypatch.setattr(record, "recording_of", lambda _: (None, settings))
+    monkeypatch.setattr(record, "prompts_for", lambda _: ["Once upon a time", "The fox"])
+
+
+def test_the_first_run_is_recorded_with_what_drafting_gained(catalog, tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "HEATS", 2)
+    assert list(record.record_run(catalog, tmp_path)) == [(1, 2), (2, 2)]
     found = Trace.load(tmp_path / SPECULATIVE.name)
     assert any(event.target_top for event in found)
     plain = Trace.load(tmp_path / PLAIN.name)
@@ -32,17 +41,24 @@ def test_the_first_run_is_recorded_with_what_drafting_gained(catalog, tmp_path):
     assert found[-1].speedup.low <= found[-1].speedup.value <= found[-1].speedup.high
 
 
-def test_lessons_are_recorded_where_they_are_wanted(catalog, tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "LESSONS", record.LESSONS[1:2])  # a short one
-    assert list(record.record_learn(catalog, tmp_path, SETTINGS)) == [(0, 1), (1, 1)]
-    assert set(json.loads((tmp_path / "lessons.json").read_text())) == {"2"}
+def test_recording_a_lesson_keeps_the_others_and_an_experiment_without_result_is_refused(catalog, tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "LESSONS", [verify.LESSON])  # a short one
+    (tmp_path / "lessons.json").write_text('{"9": {}}')
+    assert list(record.record_learn(catalog, tmp_path)) == [(0, 1), (1, 1)]
+    found = json.loads((tmp_path / "lessons.json").read_text())
+    assert set(found) == {"2", "9"}
+    assert content(verify.LESSON, found["2"], "")["lesson"] == 2
+    monkeypatch.setattr(record, "LESSONS", [replace(verify.LESSON, measure=lambda _: iter([Progress("Nothing.")]))])
+    with pytest.raises(ValueError, match="lesson 2 found nothing to show: Nothing"):
+        list(record.record_learn(catalog, tmp_path))
 
 
 def test_the_maps_are_recorded_and_read_back(catalog, tmp_path, monkeypatch):
     monkeypatch.setattr(record, "sizes_for", lambda *_: [1, 2])
-    settings = replace(SETTINGS, max_tokens=8)
-    places = list(record.record_exploration(catalog, tmp_path, settings, [2], [0.0, 1.0], ["Once", "The fox"], 1, [2]))
-    done, total = places[-1]
+    small = {"EXPLORE_TOKENS": 8, "KS": [2], "BATCH_KS": [2], "TEMPERATURES": [0.0, 1.0], "BATCH_TURNS": 1}
+    for name, value in small.items():
+        monkeypatch.setattr(record, name, value)
+    *_, (done, total) = record.record_exploration(catalog, tmp_path)
     assert done == total
     found = recorded_exploration(tmp_path)
     assert [(c.temperature, c.k, c.prompts) for c in cells(found.samples)] == [(0.0, 2, 2), (1.0, 2, 2)]

@@ -30,8 +30,7 @@ def empty(note: str, **layout: Any) -> Figure:
 
 
 def bars(name: str, x: Sequence[Any], y: Sequence[Any], color: Any, hover: str, **more: Any) -> dict[str, Any]:
-    """A trace of bars in one colour, or one per bar; `hover` is a Plotly template. A further `marker` is merged with the
-    colour."""
+    """A trace of bars in one colour, or one per bar; `hover` is a Plotly template, `marker` is merged with the colour."""
     marker = {"color": color, **more.pop("marker", {})}
     drawn = {"type": "bar", "name": name, "x": list(x), "y": y, "marker": marker, "hovertemplate": f"{hover}<extra></extra>"}
     return drawn | more

@@ -100,13 +100,10 @@ PRESETS = (
 
 
 def build_waterfall() -> gr.HTML:
-    """The component; it follows the stage and its sliders."""
-    return component("waterfall", markup(), label=TITLE)
-
-
-def markup() -> str:
-    """The chart, the machine buttons, the sliders, and the sources of the calculated machines."""
-    return render("waterfall", title=TITLE, presets=PRESETS, values=values(), alpha=ALPHA)
+    """The component: the chart, the machine buttons, the sliders, and the sources of the calculated machines. It follows the
+    stage and its sliders."""
+    markup = render("waterfall", title=TITLE, presets=PRESETS, values=values(), alpha=ALPHA)
+    return component("waterfall", markup, label=TITLE)
 
 
 def values() -> dict[str, dict[str, Any]]:

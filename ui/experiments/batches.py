@@ -42,8 +42,7 @@ def sweep_batches(
     cancel: threading.Event,
     turns: int = REPEATS,
 ) -> Iterator[Progress[BatchSample]]:
-    """Decode batches of every size plainly and with every k; then repeat all of it with other texts. A ValueError names the
-    invalid setting."""
+    """Decode batches of every size plainly and with every k; then repeat all of it with other texts."""
     order = [(turn, size, k) for turn in range(turns) for size in sizes for k in (0, *ks)]
     samples: list[BatchSample] = []
     chosen = replace(settings, auto=False, ignore_eos=True)  # equal lengths keep the batch full

@@ -1,8 +1,9 @@
 """The room that explains why two texts of the same prompt differ (`naive_speculate.differ`), for the chosen pair's target."""
 
+from functools import partial
 from typing import Any
 
-from naive_speculate.differing import Difference, compare
+from naive_speculate.differing import compare
 from ui.assets import component, render
 from ui.experiments.lessons.lesson import end_of
 from ui.experiments.rooms import answer_form, room
@@ -21,17 +22,13 @@ def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
     """Build the room inside the current Blocks context; the controls name the pair."""
     limits = {name: most for name, (_, most) in FIELDS.items()}
     view = component("differ", room("differ", "differ", limits=limits), events=["compare"], label="Why do two texts differ?")
-
-    def compared(asked: dict[str, Any], pair: str) -> dict[str, Any]:
-        return {"words": findings(catalog, pair, asked)}
-
     # With the timed experiments: one after another, across all visitors.
     queue: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1}
-    answer_form(view.compare, view, compared, TITLE, controls["pair"], **queue)
+    answer_form(view.compare, view, partial(findings, catalog), TITLE, controls["pair"], **queue)
 
 
-def findings(catalog: Catalog, pair: str, asked: dict[str, Any]) -> str:
-    """The answer of a pair's target as HTML; a ValueError names the invalid field.
+def findings(catalog: Catalog, asked: dict[str, Any], pair: str) -> dict[str, Any]:
+    """The answer of a pair's target as "words" in HTML; a ValueError names the invalid field.
 
     The browser `asked` for "prompt", "a" and "b"; "chat" if the prompt was in the chat template, "greedy" if both texts were
     decoded at temperature 0.
@@ -45,7 +42,9 @@ def findings(catalog: Catalog, pair: str, asked: dict[str, Any]) -> str:
             raise ValueError(f"the prompt and {FIELDS[name][0]} may have at most {MOST_TOKENS} tokens together, got {length}")
     chat = bool(asked.get("chat")) and served.engine.about.chat
     prompt, a, b = given.values()
-    return words(compare(full, half, prompt, a, b, chat=chat, greedy=bool(asked.get("greedy"))))
+    found = compare(full, half, prompt, a, b, chat=chat, greedy=bool(asked.get("greedy")))
+    tokens = {"A": found.token_a, "B": found.token_b} if found.index is not None else {}
+    return {"words": render("differ_findings", found=found, before=end_of(found.before), tokens=tokens)}
 
 
 def _text(value: Any, label: str, most: int) -> str:
@@ -54,9 +53,3 @@ def _text(value: Any, label: str, most: int) -> str:
     if len(value) > most:
         raise ValueError(f"{label} may have at most {most:,} characters, got {len(value):,}")
     return value.replace("\r\n", "\n")  # as forms send line breaks
-
-
-def words(found: Difference) -> str:
-    """The findings as HTML."""
-    tokens = {"A": found.token_a, "B": found.token_b} if found.index is not None else {}
-    return render("differ_findings", found=found, before=end_of(found.before), tokens=tokens)

@@ -32,13 +32,9 @@ FIELDS = {
 
 def build_doctor() -> None:
     """Build the room inside the current Blocks context."""
-    view = component("doctor", template(), events=["examine"], server_functions=[example], label="Doctor")
-    answer_form(view.examine, view, examine, TITLE, concurrency_limit=2)
-
-
-def template() -> str:
-    """The room's markup."""
-    return room("doctor", "doctor", examples=EXAMPLES, charts=CHARTS)
+    markup = room("doctor", "doctor", examples=EXAMPLES, charts=CHARTS)
+    view = component("doctor", markup, events=["examine"], server_functions=[example], label="Doctor")
+    answer_form(view.examine, view, findings, TITLE, concurrency_limit=2)
 
 
 def example(engine: object) -> str:
@@ -47,26 +43,20 @@ def example(engine: object) -> str:
     return (ROOT / "doctor" / f"{name}.txt").read_text(encoding="utf-8") if name else ""
 
 
-def examine(fields: dict[str, Any]) -> dict[str, Any]:
-    """The findings; a ValueError names a field by its label."""
-    try:
-        return findings(fields)
-    except ValueError as error:
-        labels = {name: label for name, (label, _) in FIELDS.items() if name != "log"}
-        raise ValueError(in_labels(error, labels)) from None
-
-
 def findings(fields: dict[str, Any]) -> dict[str, Any]:
-    """Words, charts and the report, from the form's fields; a ValueError names the field that cannot be read."""
+    """Words, charts and the report, from the form's fields; a ValueError names the field that cannot be read by its label."""
     given = {name: str(fields.get(name) or "") for name in FIELDS}
     for name, (label, most) in FIELDS.items():
         if len(given[name]) > most:
             raise ValueError(f"{label} may have at most {most:,} characters, got {len(given[name]):,}")
     log, draft_cost, verify_cost, window = given.values()
-    if window.strip() and not (window.strip().isascii() and window.strip().isdigit()):
-        raise ValueError(f"num_draft_tokens must be a whole number, got {window!r:.40}")
-    costs, basis = from_words(draft_cost, verify_cost)
-    found = diagnose(read(log), costs, num_draft_tokens=int(window) if window.strip() else None)
+    try:
+        if window.strip() and not (window.strip().isascii() and window.strip().isdigit()):
+            raise ValueError(f"num_draft_tokens must be a whole number, got {window!r:.40}")
+        costs, basis = from_words(draft_cost, verify_cost)
+        found = diagnose(read(log), costs, num_draft_tokens=int(window) if window.strip() else None)
+    except ValueError as error:
+        raise ValueError(in_labels(error, {name: label for name, (label, _) in FIELDS.items() if name != "log"})) from None
     console = Console(file=io.StringIO(), width=WIDTH, highlight=False, record=True, color_system=None)
     show(found, console, basis)
     charts = {"places": places_chart(found), "windows": windows_chart(found)}

@@ -40,14 +40,9 @@ def build_draft_yourself(catalog: Catalog) -> None:
 def judge(catalog: Catalog, fields: dict[str, Any]) -> dict[str, Any]:
     """One word's verdict by the first pair with a draft model; a ValueError names the invalid field.
 
-    Args:
-        catalog: The models.
-        fields: From the browser: the "text" so far, its "tokens" if known, the "word", how "sure" in percent, the "seed",
-            and the word's "number" from 0.
-
-    Returns:
-        dict: The "text" that follows, the "tokens" of the whole text, the "drafts" with their verdicts, the "next" token, the
-            exact "alpha" of the visitor's draft and the exact "draft_alpha" of the draft model.
+    The browser sends the "text" so far, its "tokens" if known, the "word", how "sure" in percent, the "seed", and the word's
+    "number" from 0. It gets the "text" that follows, the "tokens" of the whole text, the "drafts" with their verdicts, the
+    "next" token, and the exact "alpha" of the visitor's draft and "draft_alpha" of the draft model.
     """
     text, prompt = _text(fields), _prompt(fields)
     prob = _within("sure", fields.get("sure"), 100) / 100
@@ -81,7 +76,6 @@ def spaced(text: str, word: str) -> str:
 
 
 def _pair(catalog: Catalog) -> str | None:
-    """The first pair with a draft model."""
     return next((name for name, served in catalog.pairs.items() if "draft" in served.engine.about.models), None)
 
 

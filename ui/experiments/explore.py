@@ -1,7 +1,4 @@
-"""The Explore tab: sweeps k, temperature and batch size with real runs, and maps acceptance and speedup.
-
-It opens with recorded maps of the default pair (`ui.experiments.recordings`).
-"""
+"""The Explore tab: sweeps k, temperature and batch size with real runs; recorded maps at first (`recordings`)."""
 
 import threading
 import time
@@ -12,12 +9,11 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from ui.assets import calling
+from ui.assets import calling, render
 from ui.charts.figures import Figure
 from ui.charts.plot import build_plot
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
-from ui.experiments.curves import speedup_curve
-from ui.experiments.heatmaps import acceptance_map, batch_map, speedup_map
+from ui.experiments.maps import acceptance_map, batch_map, speedup_curve, speedup_map
 from ui.experiments.recordings import Exploration, recorded_exploration
 from ui.experiments.spread import LEAST
 from ui.experiments.sweep import KS, TEMPERATURES, Cell, Progress, Sample, cells, finding, prompts_for, sweep, to_csv, to_frame
@@ -28,16 +24,6 @@ from ui.run import controls as parts
 from ui.run.recorded import recording_of
 from ui.run.settings import Settings
 
-INTRO = (
-    "How many tokens should be drafted per step? Every cell of these maps is measured: several prompts, each decoded "
-    "plainly and with k draft tokens per step. With five prompts or more, the 95% interval is below each mean. A star marks "
-    "every k that may be the fastest."
-)
-BATCHES = (
-    "<b>Many texts at once.</b> A server decodes many texts together, which leaves no idle compute for verifying draft tokens. "
-    "At which batch size does drafting stop paying off? Measured at the Run tab's temperature."
-)
-TEXTS = 'Two greedy texts should be equal but differ? <a href="?room=differ">Find out why</a>.'
 MOST_PROMPTS = 32
 CHOSEN = [1, 2, 4, 6, 8]  # k, where nothing was recorded
 SHOWN: dict[str, tuple[str, Any]] = {
@@ -57,21 +43,20 @@ SHOWN: dict[str, tuple[str, Any]] = {
 MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, "api_visibility": "private"}
 
 
-def build_explore(catalog: Catalog, controls: parts.Controls) -> parts.Controls:
-    """Build the tab inside the current Blocks context; returns its own controls."""
+def build_explore(catalog: Catalog, controls: parts.Controls) -> None:
+    """Build the tab inside the current Blocks context."""
     target = catalog.of("").engine.about.models.get("target")
     recorded = recorded_exploration(recording_of(target)[0])
     settings = parts.ordered(controls)
     with gr.Column(elem_classes="ns-experiment"):
-        gr.HTML(f'<p class="ns-intro">{INTRO}</p>', apply_default_css=False)
+        gr.HTML(render("explore_intro"), apply_default_css=False)
         made = _build_controls(prompts_for(target), sorted({s.k for s in recorded.samples} - {0}) or CHOSEN)
         run, stop = _build_buttons("Explore", "explore")
         outputs = _build_maps(recorded)
         _connect_sweep(catalog, run, stop, [*made.values(), *settings], outputs)
-        gr.HTML(f'<p class="ns-intro ns-part">{BATCHES}</p>', apply_default_css=False)
+        gr.HTML(render("explore_batches"), apply_default_css=False)
         _build_batches(catalog, recorded, [made["ks"], made["tokens"], made["prompts"], *settings])
-        gr.HTML(f'<p class="ns-intro ns-part">{TEXTS}</p>', apply_default_css=False)
-    return {name: made[name] for name in ("ks", "temperatures", "tokens")}
+        gr.HTML(render("explore_texts"), apply_default_css=False)
 
 
 def _build_controls(prompts: Sequence[str], chosen_ks: Sequence[int]) -> parts.Controls:
@@ -96,14 +81,12 @@ def _build_controls(prompts: Sequence[str], chosen_ks: Sequence[int]) -> parts.C
 
 
 def _build_buttons(name: str, elem_id: str) -> tuple[gr.Button, gr.Button]:
-    """The buttons that start an experiment and stop it."""
     with gr.Row(elem_classes="ns-go"):
         run = gr.Button(name, variant="primary", elem_id=f"{elem_id}-run")
         return run, gr.Button("Stop", elem_id=f"{elem_id}-stop")
 
 
 def _build_maps(recorded: Exploration) -> list[Component]:
-    """Status, maps, curves, table, CSV text and its button."""
     shown, made = _figures(recorded.samples), cells(recorded.samples)
     status = _status("explore-status", recorded.about(_conclusion(recorded.samples, made)))
     titles = [f"Temperature {temperature:g}" for temperature in TEMPERATURES]
@@ -202,7 +185,7 @@ def _explore(
             if not state.running or made != shown:
                 figures = [to_json(figure) if figure else "" for figure in _figures(state.samples, ks, temperatures)]
                 file = [gr.skip(), gr.skip()] if state.running or not made else [to_csv(made), gr.Button(visible=True)]
-                others = [*figures, _table(made), *file]
+                others = [*figures, gr.Dataframe(_styled(made) if made else None, visible=bool(made)), *file]
             shown = made
             yield status, *others
             progress((state.done, state.total), unit="runs")  # Gradio shows it until the next status
@@ -273,10 +256,6 @@ def _batches(
     finally:
         cancel.set()
     yield f"{where_it_pays(samples)}." if samples else "No batch produced a token, so there is nothing to compare.", gr.skip()
-
-
-def _table(made: Sequence[Cell]) -> gr.Dataframe:
-    return gr.Dataframe(_styled(made), visible=True) if made else gr.Dataframe(visible=False)
 
 
 def _styled(made: Sequence[Cell]) -> Any:

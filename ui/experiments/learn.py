@@ -10,20 +10,18 @@ from dataclasses import replace
 from typing import Any
 
 import gradio as gr
-from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import component, render
-from ui.experiments.learn_recordings import recorded_lesson
 from ui.experiments.lessons.course import LESSONS, RECORDING, answers_page, content, titles
 from ui.experiments.lessons.lesson import Lesson, Trial
+from ui.experiments.recordings import recorded_lesson
 from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
-from ui.host.errors import message_of
 from ui.labels import to_json
-from ui.notify import QUIET, warn
+from ui.notify import QUIET
 from ui.run import controls as parts
 from ui.run.recorded import models_in_words, recording_of
 from ui.run.settings import Settings
@@ -43,7 +41,8 @@ def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
     def recorded(number: object) -> str:  # called by its name
         return recording(number, target)
 
-    view = component("learn", template(), events=events, server_functions=[recorded], label="Lessons")
+    markup = render("learn", titles=titles(), lessons=LESSONS)
+    view = component("learn", markup, events=events, server_functions=[recorded], label="Lessons")
 
     def live(event: gr.EventData, *values: Any) -> Iterator[Any]:
         yield from go_live(catalog, payload(event), values)
@@ -57,11 +56,6 @@ def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
     view.halt(None, None, None, cancels=going, queue=False, **QUIET)
 
 
-def template() -> str:
-    """The component's markup, with the list of all lessons."""
-    return render("learn", titles=titles(), lessons=LESSONS)
-
-
 def recording(number: object, target: str | None = None) -> str:
     """A lesson's recording for this target, as JSON for the browser; empty for an unknown one."""
     lesson = lesson_of(number)
@@ -73,11 +67,7 @@ def recording(number: object, target: str | None = None) -> str:
 
 def answers() -> Route:
     """The route of the page with the answers to all exercises."""
-
-    async def page(_request: Request) -> HTMLResponse:
-        return HTMLResponse(answers_page())
-
-    return Route(f"/{ANSWERS}", page)
+    return Route(f"/{ANSWERS}", lambda _: HTMLResponse(answers_page()))
 
 
 def lesson_of(number: object) -> Lesson | None:
@@ -104,11 +94,8 @@ def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) ->
         for status, data in lesson.measure(Trial(catalog, settings, cancel, keys)):
             found = content(lesson, data, LIVE) if data else found
             yield _message(lesson, status, found, done=False)
-    except ValueError as error:
-        warn(error)
-        status = ""
     except Exception as error:
-        status = f"It ended in an error: {message_of(error)}."
+        status = parts.failed(error)
     finally:
         cancel.set()
     yield _message(lesson, status, found, done=True)

@@ -115,7 +115,6 @@ def _expected(engine: Engine, request: Request, cancel: threading.Event) -> Cens
 
 
 def _count(census: Census, events: Iterable[Event]) -> None:
-    """Count the first token of every row."""
     seen: set[int] = set()
     for event in events:
         if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:

@@ -1,4 +1,4 @@
-"""Reads and writes the recording with which the Explore tab opens (see `ui.record_examples`)."""
+"""The recordings with which the tabs Explore and Learn open (see `ui.record_examples`)."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from ui.experiments.sweep import Sample
 from ui.labels import count
 from ui.run.recorded import FOLDER, OF_TARGETS, models_in_words
 
-EXPLORE = "explore.json"
+EXPLORE, LESSONS_FILE = "explore.json", "lessons.json"
 DIGITS = 6
 LIVE = "The button measures on this machine, with these prompts and the Run tab's."
 ORDINARY = "These are ordinary questions and the head alone; a text that repeats itself gains more."
@@ -60,6 +60,12 @@ def recorded_exploration(folder: Path = FOLDER) -> Exploration:
         return Exploration()
     data = json.loads(path.read_text(encoding="utf-8"))
     return Exploration(**{**data, "samples": _rows(Sample, data["samples"]), "batches": _rows(BatchSample, data["batches"])})
+
+
+def recorded_lesson(number: int, folder: Path = FOLDER) -> dict[str, Any]:
+    """A lesson's recording in this folder, as data for `Lesson`."""
+    data: dict[str, Any] = json.loads((folder / LESSONS_FILE).read_text(encoding="utf-8"))[str(number)]
+    return data
 
 
 def _columns(samples: Sequence[Sample] | Sequence[BatchSample]) -> dict[str, list[Any]]:

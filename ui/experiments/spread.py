@@ -7,8 +7,10 @@ which suits few, roughly normal samples. Speeds are compared by the logarithms o
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import NamedTuple, TypeVar
+
+import numpy as np
 
 LEVEL = 0.95
 LEAST = 5  # fewer samples have no interval: it would be too wide to be a finding
@@ -41,14 +43,14 @@ def ratio_of(logs: Sequence[float]) -> Estimate:
     return Estimate(math.exp(mean), *(() if reach is None else (math.exp(mean - reach), math.exp(mean + reach))))
 
 
-def may_be_best(scores: Mapping[K, Mapping[Hashable, float]], level: float = LEVEL) -> list[K]:
-    """The choices that may be the best: with a probability of at least `level`, the truly best one is among them.
+def may_be_best(scores: Mapping[K, Mapping[Hashable, float]]) -> list[K]:
+    """The choices that may be the best: with a probability of at least `LEVEL`, the truly best one is among them.
 
     `scores` are each choice's scores for each sample; larger is better. A choice is excluded if another beats it in a one-sided
-    paired t-test. Each test is at (1 - level) ÷ (number of other choices), so that the best one is excluded by chance in at
-    most 1 - level of all cases (Bonferroni). Choices that share fewer than two samples are a tie.
+    paired t-test. Each test is at (1 - LEVEL) ÷ (number of other choices), so that the best one is excluded by chance in at
+    most 1 - LEVEL of all cases (Bonferroni). Choices that share fewer than two samples are a tie.
     """
-    each = 1 - (1 - level) / max(1, len(scores) - 1)
+    each = 1 - (1 - LEVEL) / max(1, len(scores) - 1)
 
     def beats(a: Mapping[Hashable, float], b: Mapping[Hashable, float]) -> bool:
         return lies_above([a[sample] - b[sample] for sample in a if sample in b], 0.0, each)
@@ -73,4 +75,4 @@ def _reach(values: Sequence[float], within: float = LEVEL) -> float | None:
     from scipy.special import stdtrit  # 45 MB, which a page without experiments does not need
 
     quantile = float(stdtrit(len(values) - 1, (1 + within) / 2))
-    return quantile * stdev(values) / math.sqrt(len(values))
+    return quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))

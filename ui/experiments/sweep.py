@@ -184,11 +184,6 @@ def log_speedups(samples: Sequence[Sample], temperature: float) -> dict[int, dic
     return {k: {prompt: fmean(logs) for prompt, logs in found[k].items()} for k in sorted(found)}
 
 
-def best_ks(samples: Sequence[Sample], temperature: float) -> list[int]:
-    """The k that may be the fastest at this temperature, including 0 for plain decoding."""
-    return may_be_best(log_speedups(samples, temperature))
-
-
 def cells(samples: Sequence[Sample]) -> list[Cell]:
     """A cell for every temperature and k ≥ 1 with plain runs to compare, sorted by temperature, then k."""
     made = []
@@ -235,7 +230,7 @@ def ks_in_words(ks: Sequence[int], among: Sequence[int]) -> str:
 def finding(samples: Sequence[Sample], temperature: float) -> str:
     """Which k is the fastest at a temperature, as far as the samples show; starts with a small letter."""
     ks = sorted({s.k for s in samples if s.temperature == temperature} - {0})
-    best = best_ks(samples, temperature)
+    best = may_be_best(log_speedups(samples, temperature))
     drafting = [k for k in best if k]
     if len({s.prompt for s in samples if s.temperature == temperature}) < 2:
         return "one prompt is too few to compare values of k"

@@ -24,11 +24,6 @@ class Case:
         """The step's first event of a kind."""
         return next((e for e in self.step if e.kind == kind), None)
 
-    @property
-    def num_draft(self) -> int:
-        """How many tokens the step drafted."""
-        return sum(e.kind == EventKind.PROPOSED for e in self.step)
-
 
 def case_of(trace: Trace, number: int) -> Case:
     """The case of the event of this number, from 0, in a run, whole or so far. Raises ValueError if there is no such event, or

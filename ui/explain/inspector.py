@@ -1,17 +1,22 @@
 """The inspector: why a token was accepted or rejected, in words, numbers and distributions.
 
-Everything is plain text, whatever a model or a trace file contains: `assets/js/inspector.js` never makes markup of it.
+Everything is plain text, whatever a model or a trace file contains: `assets/js/inspector.js`, which fills the panel during
+playback, never makes markup of it.
 """
 
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from naive_speculate.events import Event, EventKind, TokenProb
+import gradio as gr
+
+from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
+from naive_speculate.palette import STYLES
 from naive_speculate.speculate.verify import VerifyStrategy
 from ui import labels
+from ui.assets import component, render
 from ui.explain.case import Case, case_of
 from ui.explain.glossary import linked
 from ui.explain.redraw import redraw_data
@@ -24,18 +29,40 @@ LABEL_LENGTH, NAME_LENGTH = 14, 60  # most characters of a token: in the table, 
 NO_DISTRIBUTIONS = "This run recorded no distributions, only the tokens' own probabilities."
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The explanation of one token: reasons, most important first, and named numbers."""
-
-    sentences: list[str]
-    details: list[tuple[str, str]]
+def build_panel(run: str, trace: Trace) -> gr.HTML:
+    """The component. Its value already explains the token that the first run shows, which saves a request."""
+    return component("inspector", panel(), labels.to_json(_first_shown(run, trace)), elem_id="why", label="Why")
 
 
-def explain(trace: Trace, number: int) -> Explanation:
-    """Explain a token event; see `case_of`."""
+def panel() -> str:
+    """The panel's markup."""
+    return render("inspector", marks={kind: style.mark for kind, style in STYLES.items()})
+
+
+def _first_shown(run: str, trace: Trace) -> dict[str, Any]:
+    """The explanation that `assets/js/stage.js` requests first for a finished run: its closest rejection."""
+    tokens = [number for number, event in enumerate(trace) if event.kind in TOKEN_KINDS]
+    rejected = [number for number in tokens if trace[number].kind == EventKind.REJECTED]
+    number = min(rejected, key=lambda number: abs((trace[number].accept_prob or 0.0) - 0.5), default=tokens[-1])
+    end = next(n for n, event in enumerate(trace) if n > number and event.kind == EventKind.STEP) + 1
+    if trace[end].kind == EventKind.FINISHED:  # it belongs to the last step
+        end += 1
+    return {"run": run, "number": number, "upto": end, **json.loads(to_json(Trace(trace.events[:end]), number))}
+
+
+def to_json(trace: Trace, number: int) -> str:
+    """Words, distributions and the data to redraw the position. The trace ends where playback is; see `case_of`."""
+    answer = {"words": words(trace, number), "distributions": distributions(trace, number)}
+    return labels.to_json(answer | {"redraw": redraw_data(trace, number)})
+
+
+def words(trace: Trace, number: int) -> dict[str, Any]:
+    """The reasons in sentences, most important first, and named numbers, in pieces with glossary terms; see `case_of`."""
     case = case_of(trace, number)
-    return Explanation(why(case), _details(case))
+    return {
+        "sentences": [linked(sentence) for sentence in why(case)],
+        "details": [(linked(name), value) for name, value in _details(case)],
+    }
 
 
 def _details(case: Case) -> list[tuple[str, str]]:
@@ -59,40 +86,19 @@ def _details(case: Case) -> list[tuple[str, str]]:
     return details
 
 
-def to_json(trace: Trace, number: int) -> str:
-    """Words, distributions and the data to redraw the position. The trace ends where playback is; see `case_of`."""
-    answer = {"words": words(trace, number), "distributions": distributions(trace, number)}
-    return labels.to_json(answer | {"redraw": redraw_data(trace, number)})
-
-
-def words(trace: Trace, number: int) -> dict[str, Any]:
-    """The explanation's sentences and details, in pieces with glossary terms."""
-    explanation = explain(trace, number)
-    return {
-        "sentences": [linked(sentence) for sentence in explanation.sentences],
-        "details": [(linked(name), value) for name, value in explanation.details],
-    }
-
-
 def distributions(trace: Trace, number: int) -> dict[str, Any]:
-    """The most probable tokens of draft, target and residual, for the table that `assets/js/distributions.js` draws. See
-    `case_of` for the arguments.
+    """The most probable tokens of draft, target and residual, for the table of `assets/js/distributions.js`; see `case_of`.
 
-    Returns:
-        dict: `takeaway`, one line; `series`, the names of the known distributions; `tokens`, each with a short `text`, a longer
-        `name`, whether it is `chosen`, and its `probs` per distribution, None if not recorded (not zero); `rest`, what
-        they leave of 1 in each distribution, empty if nothing.
+    `series` names the known distributions. Each of the `tokens` has a short `text`, a longer `name`, whether it is `chosen`,
+    and its `probs` per distribution, None if not recorded (not zero). `rest` is what they leave of 1, empty if nothing.
     """
     case = case_of(trace, number)
-    event, drafted = case.event, case.event
-    judged = event.kind != EventKind.PROPOSED
-    if event.kind == EventKind.RESAMPLED:  # it was drawn at the rejected token's position
-        drafted = case.first(EventKind.REJECTED) or event
-    series = [
-        ("draft", drafted.draft_top, event.draft_prob),
-        ("target", event.target_top if judged else None, event.target_prob if judged else None),
-        ("residual", event.residual_top if judged else None, None),
-    ]
+    event = case.event
+    # A resampled token was drawn at the rejected token's position.
+    drafted = (case.first(EventKind.REJECTED) or event) if event.kind == EventKind.RESAMPLED else event
+    series = [("draft", drafted.draft_top, event.draft_prob)]
+    if event.kind != EventKind.PROPOSED:
+        series += [("target", event.target_top, event.target_prob), ("residual", event.residual_top, None)]
     if not any(top for _, top, _ in series):
         return {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": [], "rest": []}
     known: dict[str, dict[int, float]] = {}
@@ -102,7 +108,8 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
         known[name] = {entry.token_id: entry.prob for entry in top or []}
         if own is not None and event.token_id is not None:
             known[name][event.token_id] = own
-    if judged:
+    shown = _tokens_shown(event, [entry for _, top, _ in series for entry in top or []], known.get("target", {}))
+    if event.kind != EventKind.PROPOSED:
         _add_crossed(known, drafted)
     tokens: list[dict[str, Any]] = [
         {
@@ -111,7 +118,7 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
             "chosen": token.token_id == event.token_id,
             "probs": [probs.get(token.token_id) for probs in known.values()],
         }
-        for token in _tokens_shown(event, drafted.draft_top, judged)
+        for token in shown
     ]
     takeaway = f"▸ marks “{visible(event.text or event.token, 16)}”; ␣ is a space"
     columns = zip(*(token["probs"] for token in tokens), strict=True)
@@ -133,24 +140,17 @@ def _add_crossed(known: dict[str, dict[int, float]], drafted: Event) -> None:
             known.get(name, {}).setdefault(entry.token_id, prob)
 
 
-def _tokens_shown(event: Event, draft_top: Sequence[TokenProb] | None, judged: bool) -> list[TokenProb]:
-    """The chosen token and the most probable others of the three lists, sorted by target probability.
-
-    Except for the first, tokens with invisible bars are left out.
-    """
+def _tokens_shown(event: Event, entries: list[TokenProb], target: Mapping[int, float]) -> list[TokenProb]:
+    """The chosen token and the most probable others of all lists' entries, sorted by target probability. Except for the first,
+    tokens with invisible bars are left out."""
     best: dict[int, TokenProb] = {}
-    for top in (event.target_top, draft_top, event.residual_top) if judged else (draft_top,):
-        for entry in top or []:
-            if entry.token_id not in best or entry.prob > best[entry.token_id].prob:
-                best[entry.token_id] = entry
-    first, *others = sorted(best.values(), key=lambda entry: -entry.prob)[:SHOWN_TOKENS]
+    for entry in entries:
+        if entry.token_id not in best or entry.prob > best[entry.token_id].prob:
+            best[entry.token_id] = entry
+    by_prob = sorted(best.values(), key=lambda entry: (-entry.prob, -target.get(entry.token_id, 0.0)))
+    first, *others = by_prob[:SHOWN_TOKENS]
     chosen = [first, *(entry for entry in others if entry.prob >= LEAST_SHOWN)]
     if event.token_id is not None and all(entry.token_id != event.token_id for entry in chosen):
         own = TokenProb(event.token_id, event.text or event.token or "", event.target_prob or 0.0)
         chosen = [*chosen[: SHOWN_TOKENS - 1], own]
-    if not judged:
-        return sorted(chosen, key=lambda entry: -entry.prob)
-    target = {entry.token_id: entry.prob for entry in event.target_top or []}
-    if event.token_id is not None and event.target_prob is not None:
-        target[event.token_id] = event.target_prob
     return sorted(chosen, key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob))

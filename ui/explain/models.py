@@ -1,10 +1,10 @@
 """What the models are: names and sizes as loaded, training data, and further reading."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
 from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import Route
@@ -15,30 +15,17 @@ from ui.assets import render
 from ui.host.catalog import Catalog
 
 MODEL_CARD, CODE = "model-card.md", "step.py"
-PAPERS = {
-    "Leviathan et al. 2023": "https://arxiv.org/abs/2211.17192",
-    "Chen et al. 2023": "https://arxiv.org/abs/2302.01318",
-    "block verification": "https://arxiv.org/abs/2403.10444",
-    "typical acceptance": "https://arxiv.org/abs/2401.10774",
-}
-TRAINED = (
-    "The tales pair was trained for this page, its target together with its drafters, so its speedup says little about other "
-    "models. It was trained on old English prose, mostly children's books, and on synthetic tales, letters and questions: "
-    "give it the start of a story. It knows no facts."
-)
 FILTERED = "Words unsuitable for a classroom are blocked{}: tokens that would complete one are banned."
 
 
 def documents() -> list[Route]:
     """The routes of the bundled pair's model card and of the code of one step, as text."""
+    files = {MODEL_CARD: BUNDLED_PAIR / "README.md", CODE: Path(step.__file__)}
+    return [Route(f"/{name}", partial(_as_text, path)) for name, path in files.items()]
 
-    def route(name: str, path: Path) -> Route:
-        async def document(_request: Request) -> FileResponse:
-            return FileResponse(path, media_type="text/plain; charset=utf-8")
 
-        return Route(f"/{name}", document)
-
-    return [route(MODEL_CARD, BUNDLED_PAIR / "README.md"), route(CODE, Path(step.__file__))]
+def _as_text(path: Path, _request: Request) -> FileResponse:
+    return FileResponse(path, media_type="text/plain; charset=utf-8")
 
 
 def size(parameters: int) -> str:
@@ -55,11 +42,6 @@ def models_in_short(catalog: Catalog, pair: str = "") -> str:
     return render("models_line", tales=catalog.of(pair).is_tales)
 
 
-def build_models(catalog: Catalog) -> gr.HTML:
-    """The section at the end of the page."""
-    return gr.HTML(models_markup(catalog), html_template="${value}", apply_default_css=False, elem_id="about")
-
-
 def models_markup(catalog: Catalog) -> str:
     """All pairs and further reading, as HTML."""
     tales = any(served.is_tales for served in catalog.pairs.values())
@@ -68,12 +50,11 @@ def models_markup(catalog: Catalog) -> str:
     return render(
         "models",
         rows=_rows(catalog),
-        notes=[*([TRAINED] if tales else []), *([FILTERED.format(where)] if filtered else [])],
+        filtered=FILTERED.format(where) if filtered else "",
         tales=tales,
         card=MODEL_CARD,
         code=CODE,
         space=os.environ.get("SPACE_ID"),
-        papers=PAPERS,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from naive_speculate.events import Event, EventKind
 from naive_speculate.speculate.verify import VerifyStrategy
-from ui.explain.case import Case, setting
+from ui.explain.case import JUDGED, Case, setting
 from ui.labels import LEAST, apart, count, number, visible
 
 NO_NUMBERS = "This run recorded no probabilities, so the reason for the verdict is unknown."
@@ -20,24 +20,11 @@ LOSSY = "This rule is lossy: it trades the target's exact distribution for more 
 
 def why(case: Case) -> list[str]:
     """The reasons, sentence by sentence, most important first."""
-    kind = case.event.kind
-    if kind == EventKind.PROPOSED:
-        return [_proposal(case), NOT_YET]
-    if kind == EventKind.DISCARDED:
-        return _discarded(case)
-    if kind == EventKind.RESAMPLED:
-        return _resampled(case)
-    if kind == EventKind.BONUS:
-        return _bonus(case)
-    judge: dict[VerifyStrategy, Callable[[Case], list[str]]] = {
-        VerifyStrategy.GREEDY_MATCH: _greedy,
-        VerifyStrategy.SPECULATIVE_SAMPLING: _sampling,
-        VerifyStrategy.BLOCK_VERIFICATION: _block,
-        VerifyStrategy.TYPICAL_ACCEPTANCE: _typical,
-    }
+    if case.event.kind in OF_KINDS:
+        return OF_KINDS[case.event.kind](case)
     if case.event.accept_prob is None and case.event.target_prob is None:
         return [_verdict_alone(case), NO_NUMBERS]
-    return judge[case.rule](case)
+    return OF_RULES[case.rule](case)
 
 
 def quoted(event: Event) -> str:
@@ -75,19 +62,15 @@ def _greedy(case: Case) -> list[str]:
     rule = "Decoding is greedy: a draft token is accepted only if it is the target's most probable token."
     if event.kind == EventKind.ACCEPTED:
         return [drafted, f"The target's most probable token here is the same{_at(event.target_prob)}: accepted.", rule]
-    top = event.target_top[0] if event.target_top else None
-    if top is None:
-        return [drafted, f"The target's most probable token here is another one{_own(event)}: rejected.", rule]
-    best = f"“{visible(top.text)}” ({number(top.prob)})"
-    return [drafted, f"The target's most probable token here is {best}{_own(event)}: rejected.", rule]
+    best = "another one"
+    if event.target_top:
+        best = f"“{visible(event.target_top[0].text)}” ({number(event.target_top[0].prob)})"
+    own = "" if event.target_prob is None else f", while {quoted(event)} has {number(event.target_prob)}"
+    return [drafted, f"The target's most probable token here is {best}{own}: rejected.", rule]
 
 
 def _at(prob: float | None) -> str:
     return "" if prob is None else f" ({number(prob)})"
-
-
-def _own(event: Event) -> str:
-    return "" if event.target_prob is None else f", while {quoted(event)} has {number(event.target_prob)}"
 
 
 def _sampling(case: Case) -> list[str]:
@@ -127,7 +110,7 @@ def _candidate(event: Event, accept: float) -> str:
 
 
 def _gave(case: Case, p: float, q: float) -> str:
-    if (kind := "forced" if case.event.forced else "copied" if _copied(case) else None) is not None:
+    if kind := "forced" if case.event.forced else "copied" if _copied(case) else "":
         return f"{_proposal(case)} A {kind} token counts as certain (q = {number(q)}); the target gives it {number(p)}"
     mine, its = apart(q, p)
     verb = "the target" if p >= q else "the target only"
@@ -136,9 +119,7 @@ def _gave(case: Case, p: float, q: float) -> str:
 
 def _instead(case: Case) -> list[str]:
     new = case.first(EventKind.RESAMPLED)
-    if new is None:
-        return []
-    return [f"{quoted(new)} was drawn instead{_had(case, new)}."]
+    return [f"{quoted(new)} was drawn instead{_had(case, new)}."] if new else []
 
 
 def _had(case: Case, event: Event) -> str:
@@ -180,8 +161,8 @@ def _block(case: Case) -> list[str]:
 
 
 def _passes(event: Event) -> bool:
-    judged = event.kind in (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
-    return judged and event.uniform is not None and event.accept_prob is not None and event.uniform < event.accept_prob
+    u, h = event.uniform, event.accept_prob
+    return event.kind in JUDGED and u is not None and h is not None and u < h
 
 
 def _typical(case: Case) -> list[str]:
@@ -201,9 +182,9 @@ def _typical(case: Case) -> list[str]:
 def uncertainty(entropy: float) -> str:
     """An entropy in words: the number of equally probable tokens with the same entropy."""
     choices = math.exp(min(entropy, 30.0))
-    among = "one token" if choices < 1.05 else f"{choices:.1f} tokens" if choices < 10 else f"{choices:,.0f} tokens"
-    if among == "one token":
+    if choices < 1.05:
         return f"its entropy is {number(max(0.0, entropy))} nats: almost certain."
+    among = f"{choices:.1f} tokens" if choices < 10 else f"{choices:,.0f} tokens"
     return f"its entropy is {number(entropy)} nats, as if it chose among {among} of equal probability."
 
 
@@ -220,36 +201,29 @@ def _resampled(case: Case) -> list[str]:
         how = "It was drawn from the residual of the block, "
     if setting(case.settings, "tree"):
         how = "It was drawn from what the rejected candidates left of the target's distribution, "
-    sentences = [replaces, f"{how}scaled to sum to 1{_had(case, event)}{_residual(event)}."]
-    sentences.append("Accepted and resampled tokens together follow the target's distribution exactly.")
-    return sentences
-
-
-def _residual(event: Event) -> str:
-    for entry in event.residual_top or []:
-        if entry.token_id == event.token_id:
-            return f"; in the residual it had {number(entry.prob)}"
-    return ""
+    residual = next((entry.prob for entry in event.residual_top or [] if entry.token_id == event.token_id), None)
+    left = "" if residual is None else f"; in the residual it had {number(residual)}"
+    return [
+        replaces,
+        f"{how}scaled to sum to 1{_had(case, event)}{left}.",
+        "Accepted and resampled tokens together follow the target's distribution exactly.",
+    ]
 
 
 def _bonus(case: Case) -> list[str]:
-    event, drafts = case.event, case.num_draft
-    greedy = case.rule == VerifyStrategy.GREEDY_MATCH
-    how = "is the target's most probable token" if greedy else "was drawn from the target's own distribution"
-    chosen = f"{quoted(event)} {how}{_with(event, greedy)}."
+    event, drafts = case.event, sum(e.kind == EventKind.PROPOSED for e in case.step)
+    chosen = f"{quoted(event)} was drawn from the target's own distribution"
+    if event.target_prob is not None:
+        chosen += f", where it had probability {number(event.target_prob)}"
+    if case.rule == VerifyStrategy.GREEDY_MATCH:
+        chosen = f"{quoted(event)} is the target's most probable token{_at(event.target_prob)}"
     if not drafts:
-        return ["Nothing was drafted in this step: plain decoding, one target pass for one token.", chosen]
+        return ["Nothing was drafted in this step: plain decoding, one target pass for one token.", f"{chosen}."]
     accepted = "The one draft token was accepted." if drafts == 1 else f"All {drafts} draft tokens were accepted."
     if setting(case.settings, "tree"):
         accepted = "A candidate was accepted." if drafts == 1 else f"A path of {drafts} candidates was accepted."
     free = "The target pass that verified them also gave the next distribution, so this token is free."
-    return [f"{accepted} {free}", chosen]
-
-
-def _with(event: Event, greedy: bool) -> str:
-    if event.target_prob is None:
-        return ""
-    return f" ({number(event.target_prob)})" if greedy else f", where it had probability {number(event.target_prob)}"
+    return [f"{accepted} {free}", f"{chosen}."]
 
 
 def _discarded(case: Case) -> list[str]:
@@ -269,3 +243,19 @@ def _discarded(case: Case) -> list[str]:
         f"{quoted(event)} was drafted after {before}.",
         "It continues a text that no longer exists, so it was discarded without being judged.",
     ]
+
+
+Reasons = Callable[[Case], list[str]]
+OF_KINDS: dict[EventKind, Reasons] = {
+    EventKind.PROPOSED: lambda case: [_proposal(case), NOT_YET],
+    EventKind.DISCARDED: _discarded,
+    EventKind.RESAMPLED: _resampled,
+    EventKind.BONUS: _bonus,
+}
+OF_RULES: dict[VerifyStrategy, Reasons] = {
+    VerifyStrategy.GREEDY_MATCH: _greedy,
+    VerifyStrategy.SPECULATIVE_SAMPLING: _sampling,
+    VerifyStrategy.BLOCK_VERIFICATION: _block,
+    VerifyStrategy.TYPICAL_ACCEPTANCE: _typical,
+}
+"""How each rule explains an accepted or rejected token."""

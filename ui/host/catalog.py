@@ -4,13 +4,11 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.events import Event, FinishReason, MeasuredSpeedup
-from naive_speculate.events.trace import Trace
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
@@ -21,7 +19,7 @@ from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration, PairChoice
 from ui.host.deferred import LOADING, DeferredEngine, expected
-from ui.host.measuring import Measuring, NotMeasured, ended_after
+from ui.host.measuring import Measuring, NotMeasured
 from ui.host.visitors import visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
 from ui.labels import count
@@ -33,9 +31,9 @@ MAX_DRAFT_TOKENS = 16  # most draft tokens per step: with 64, one row makes toke
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
-WARM_SECONDS = 5.0
 NEVER = "This host does not measure runs."
 TALES = "Tales (small, trained with its drafters)"  # the bundled pair's label
+TALES_TARGET = "bundled target"
 MISSING = "{} cannot be loaded: {}. The default is now {}."
 ELSEWHERE = "The run was decoded on another machine, which may be busy, so it cannot be measured here."
 
@@ -59,7 +57,7 @@ class ServedPair:
     @property
     def is_tales(self) -> bool:
         """Whether this is the bundled pair, which was trained on tales."""
-        return _is_tales(self.engine)
+        return self.engine.about.models.get("target") == TALES_TARGET
 
     @property
     def drafters(self) -> list[str]:
@@ -108,7 +106,6 @@ class Catalog:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Each pair's label, by name."""
         return {name: TALES if served.is_tales else name for name, served in self.pairs.items()}
 
     @property
@@ -190,11 +187,20 @@ class Catalog:
         for served in self.pairs.values():
             if served.unobserved is None or (isinstance(served.unobserved, DeferredEngine) and not served.unobserved.loaded):
                 continue
-            with suppress(NotMeasured):
-                for _ in range(WARM_RUNS):
-                    events = self._measurer.events(served.unobserved, _warming(served.filter_words), detail="full")
-                    if events and (trouble := _trouble(events[-1])):
-                        raise trouble
+            self.warm_up_engine(served.unobserved, served.filter_words)
+
+    def warm_up_engine(self, engine: Engine, filter_words: str | None) -> None:
+        """Run one engine, which has no observers, as `warm_up` does."""
+        params = SamplingParams(max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=filter_words)
+        try:
+            for _ in range(WARM_RUNS):
+                events = self._measurer.events(engine, Request(WARM_PROMPT, params, num_draft_tokens=0), detail="full")
+                if events and (trouble := _trouble(events[-1])):
+                    raise trouble
+        except NotMeasured:  # a visitor came
+            return
+        except Unavailable as error:
+            raise Trouble(str(error)) from None
 
     def _unobserved(self, pair: str) -> Engine:
         engine = self.of(pair).unobserved
@@ -218,14 +224,12 @@ class Catalog:
 
     def stream(self, pair: str, request: Request, cancel: threading.Event) -> Iterator[Event]:
         """Decode for a visitor, with the pair of that name. Raises what `run_events` raises."""
-        served = self._served_for(pair, request)
-        self._measurer.interrupt()
-        return run_events(served.engine, served.suited(request), cancel, Reader(*visitor()))
+        return run_events(*self._for_visitor(pair, request), cancel, Reader(*visitor()))
 
     def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader | None = None) -> None:
         """Decode for a visitor, by default the current caller, and deliver the events from the decoding thread (see
         `Engine.start`). Raises what `run_events` raises, but errors after the start are delivered instead of the end."""
-        served = self._served_for(pair, request)
+        engine, request = self._for_visitor(pair, request)
         last: Event | None = None
 
         def forward(delivered: list[Event] | Exception | None) -> None:
@@ -236,18 +240,20 @@ class Catalog:
                 delivered = Trouble(str(delivered))
             deliver(_trouble(last) if delivered is None else delivered)
 
-        self._measurer.interrupt()
         try:
-            served.engine.start(served.suited(request), cancel, forward, reader or Reader(*visitor()))
+            engine.start(request, cancel, forward, reader or Reader(*visitor()))
         except Unavailable as error:
             raise Trouble(str(error)) from None
 
-    def _served_for(self, pair: str, request: Request) -> ServedPair:
+    def _for_visitor(self, pair: str, request: Request) -> tuple[Engine, Request]:
+        """The engine of that pair, and the request as it decodes it; measurements make way."""
         if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
             raise ValueError(f"max_tokens may be at most {self.max_tokens} on this page, got {request.params.max_tokens}")
         if isinstance(request.num_draft_tokens, int) and request.num_draft_tokens > MAX_DRAFT_TOKENS:
             raise ValueError(f"num_draft_tokens may be at most {MAX_DRAFT_TOKENS} on this page, got {request.num_draft_tokens}")
-        return self.of(pair)
+        served = self.of(pair)
+        self._measurer.interrupt()
+        return served.engine, served.suited(request)
 
 
 def _trouble(last: Event | None) -> Trouble | None:
@@ -277,11 +283,10 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     capacity = sum(engine.about.capacity for engine in engines.values())
     catalog = _empty(configuration, capacity + configuration.queue_size)
     for name, engine in engines.items():
-        words = _filtered(configuration, engine)
-        warm_up(engine, words)
-        observed = ObservedEngine(engine, observers) if observers else engine
         target = next((choice.target for choice in configuration.pairs if choice.name == name), None)
-        catalog.pairs[name] = ServedPair(observed, filter_words=words, target=target)
+        served = _served(configuration, engine, target, observers)
+        catalog.warm_up_engine(engine, served.filter_words)
+        catalog.pairs[name] = replace(served, unobserved=None)  # another machine's speed is not measured
     return catalog
 
 
@@ -299,9 +304,10 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
             (catalog.on_demand if choice.on_demand and not zero_gpu() else catalog.later)[choice.name] = engine
         else:
             engine = make()
-        observed = ObservedEngine(engine, observers) if observers else engine
-        unobserved = None if zero_gpu() else engine  # without a GPU outside runs, nothing can be warmed up or measured
-        catalog.pairs[choice.name] = ServedPair(observed, unobserved, _filtered(configuration, engine), choice.target)
+        served = _served(configuration, engine, choice.target, observers)
+        if zero_gpu():  # without a GPU outside runs, nothing can be warmed up or measured
+            served.unobserved = None
+        catalog.pairs[choice.name] = served
     if zero_gpu():
         catalog.load_later()
     return catalog
@@ -322,25 +328,8 @@ def _empty(configuration: Configuration, concurrency: int | None) -> Catalog:
     return Catalog({}, configuration.max_tokens, concurrency, configuration.measuring == "on")
 
 
-def _filtered(configuration: Configuration, engine: Engine) -> str | None:
-    """The word list that the host filters for a pair."""
-    ships = _is_tales(engine) or engine.about.models.get("target") in {known.target for known in KNOWN.values()}
-    return "classroom" if configuration.filter_words == "all" or (ships and configuration.filter_words == "bundled") else None
-
-
-def _is_tales(engine: Engine) -> bool:
-    return engine.about.models.get("target") == "bundled target"
-
-
-def warm_up(engine: Engine, filter_words: str | None = None) -> None:
-    """Warm up an engine on other machines."""
-    for _ in range(WARM_RUNS):
-        with ended_after(WARM_SECONDS) as cancel:
-            trace = Trace(run_events(engine, _warming(filter_words), cancel))
-        if trace.finished is not None and trace.finished.finish_reason == FinishReason.CANCELLED:
-            return
-
-
-def _warming(filter_words: str | None) -> Request:
-    params = SamplingParams(max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=filter_words)
-    return Request(WARM_PROMPT, params, num_draft_tokens=0)
+def _served(configuration: Configuration, engine: Engine, target: str | None, observers: Sequence[Observer]) -> ServedPair:
+    """The pair with its observers, and with the word list that the host filters for it."""
+    ships = engine.about.models.get("target") in {TALES_TARGET, *(known.target for known in KNOWN.values())}
+    words = "classroom" if configuration.filter_words == "all" or (ships and configuration.filter_words == "bundled") else None
+    return ServedPair(ObservedEngine(engine, observers), engine, words, target)

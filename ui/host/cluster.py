@@ -36,25 +36,20 @@ def cluster_engines(configuration: Configuration, address: str | None) -> dict[s
             **ray_cluster.local_share(len(pairs)),
         )
 
-    cluster = ray_cluster.connect(address)
-    if cluster is None:
+    if not ray_cluster.connect(address):
         say("no Ray cluster is running here: starting one")
         pairs = [pair for pair in configuration.pairs if not pair.later or is_found(pair)]
-        cluster = ray_cluster.start({pair.name: application(pair) for pair in pairs})
+        ray_cluster.start({pair.name: application(pair) for pair in pairs})
     elif decided := [name for name in OF_REPLICAS if getattr(configuration, name) != getattr(read_configuration({}, {}), name)]:
         raise ValueError(f"the cluster's applications decide on {', '.join(decided)}; leave them out of the page's settings")
-    cluster.join()  # kept alive until every engine is ready
-    try:
-        names = ray_cluster.names()
-        if not names:
-            raise ValueError("no Serve application on this cluster decodes: deploy one with `serve deploy deploy/serve.yaml`")
-        engines: dict[str, Engine] = {}
-        for name in names:
-            ray_cluster.wait_until_ready(name, say=say)
-            engines[name] = RayEngine(name, cluster, max_waiting=configuration.queue_size)
-        return engines
-    finally:
-        cluster.leave()
+    names = ray_cluster.names()
+    if not names:
+        raise ValueError("no Serve application on this cluster decodes: deploy one with `serve deploy deploy/serve.yaml`")
+    engines: dict[str, Engine] = {}
+    for name in names:
+        ray_cluster.wait_until_ready(name, say=say)
+        engines[name] = RayEngine(name, max_waiting=configuration.queue_size)
+    return engines
 
 
 def is_found(pair: PairChoice) -> bool:

@@ -22,15 +22,8 @@ def expected(known: KnownPair | None, capacity: int) -> About:
 
 
 class DeferredEngine(Engine):
-    """An `Engine` that holds requests until its pair is loaded, and then passes them on.
-
-    Args:
-        name: The pair's name, for people.
-        about: What the engine is expected to report.
-        make: Loads the pair and returns its engine.
-        max_waiting: Most requests that are held.
-        on_demand: Whether the first request loads the pair; otherwise whoever made this calls `load_pair`.
-    """
+    """Holds at most `max_waiting` requests until its pair is loaded, and then passes them on. `make` loads the pair and returns
+    its engine, which is expected to report `about`. If it is `on_demand`, the first request loads it, else `load_pair`."""
 
     def __init__(
         self, name: str, about: About, make: Callable[[], Engine], max_waiting: int, *, on_demand: bool = False
@@ -57,7 +50,6 @@ class DeferredEngine(Engine):
 
     @property
     def loaded(self) -> bool:
-        """Whether the pair is loaded."""
         return self._engine is not None
 
     def load_pair(self) -> None:
@@ -74,6 +66,13 @@ class DeferredEngine(Engine):
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
         if self._settled.is_set():
             return self._loaded().start(request, cancel, deliver, reader)
+        with self._lock:
+            if self._held >= self._max_waiting:
+                raise Unavailable(FULL.format(self._held))
+            self._held += 1
+            asked, self._on_demand = self._on_demand, False
+        if asked:
+            threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
         threading.Thread(target=self._start_later, args=(request, cancel, deliver, reader), name="held", daemon=True).start()
         return None
 
@@ -95,31 +94,18 @@ class DeferredEngine(Engine):
             self._engine.close()
 
     def _start_later(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader) -> None:
+        """Start a held request once the pair is loaded, or end it when it is cancelled."""
+        while not self._settled.wait(_LOOK_SECONDS) and not cancel.is_set():
+            pass
+        with self._lock:
+            self._held -= 1
         try:
-            if self._hold(cancel):
+            if self._settled.is_set():
                 self._loaded().start(request, cancel, deliver, reader)
             else:
                 deliver(None)
         except Exception as error:
             deliver(error)
-
-    def _hold(self, cancel: CancelFlag) -> bool:
-        """Wait until the pair is loaded; False if the request was cancelled first."""
-        with self._lock:
-            if self._held >= self._max_waiting:
-                raise Unavailable(FULL.format(self._held))
-            self._held += 1
-            asked, self._on_demand = self._on_demand, False
-        if asked:
-            threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
-        try:
-            while not self._settled.wait(_LOOK_SECONDS):
-                if cancel.is_set():
-                    return False
-            return True
-        finally:
-            with self._lock:
-                self._held -= 1
 
     def _load_on_demand(self) -> None:
         with suppress(Exception):  # the held requests end with it

@@ -43,7 +43,6 @@ class Guard:
         self._receiving = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         kind = kind_of(scope["path"])
@@ -70,21 +69,17 @@ class Guard:
         except ClientDisconnect:  # there is nobody to answer
             pass
         except Exception as error:
-            answer = _refusal(error, kind)
-            if answer is None:
-                LOGGER.error(trail(error))
-                answer = JSONResponse({"detail": "the server could not do this"}, 500)
+            answer = _answer_to(error, kind)
             if not begun:
                 await answer(scope, receive, watched)
         finally:
             self._receiving -= body.taken
 
-    def room_for(self, size: int) -> bool:
-        """Whether so many more bytes may be received now; if so, they are counted."""
+    def count(self, size: int) -> None:
+        """Count bytes that were received, or refuse them if all bodies together become too large."""
         if self._receiving + size > MAX_BODIES_BYTES:
-            return False
+            raise HTTPException(503, CROWDED)
         self._receiving += size
-        return True
 
 
 class _Body:
@@ -97,7 +92,6 @@ class _Body:
         self.taken = 0
 
     def check(self, size: int) -> None:
-        """Refuse a body of this size if it is too large."""
         if size > self._most:
             raise HTTPException(413, f"the body may have at most {self._most} bytes")
 
@@ -114,19 +108,19 @@ class _Body:
         size = len(message.get("body", b""))
         self._over = not message.get("more_body", False)
         self.check(self.taken + size)
-        if not self._guard.room_for(size):
-            raise HTTPException(503, CROWDED)
+        self._guard.count(size)
         self.taken += size
         return message
 
 
-def _refusal(error: Exception, kind: str) -> Response | None:
-    """The answer to a malformed call; None if the server itself failed."""
+def _answer_to(error: Exception, kind: str) -> Response:
+    """The answer to a malformed call, or if the server itself failed, which the operator sees."""
     if isinstance(error, HTTPException):
         return JSONResponse({"detail": error.detail}, error.status_code)
     if kind and isinstance(error, MALFORMED):
         return JSONResponse({"detail": "there is no such function, or it does not take this"}, 404)
-    return None
+    LOGGER.error(trail(error))
+    return JSONResponse({"detail": "the server could not do this"}, 500)
 
 
 async def _unused(_: HttpRequest) -> Response:
@@ -138,7 +132,6 @@ class Zipped(GZipMiddleware):
     they are."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if "." in scope.get("path", ""):
             await self.app(scope, receive, send)
         else:

@@ -7,6 +7,7 @@ import asyncio
 import os
 import platform
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -101,11 +102,10 @@ class Measuring:
         self, engine: Engine, request: Request, cancel: threading.Event, lane: list[Event] | None = None
     ) -> list[Event]:
         events = [] if lane is None else lane
-        with ended_after(MOST_SECONDS if lane is None else LANE_SECONDS) as ended:
-            for some in engine.submit(request, _Either(cancel, ended)):
-                events += some
-                if not cancel.is_set() and not self._quiet():  # a visitor who did not call `interrupt`
-                    cancel.set()
+        for some in engine.submit(request, _Until(MOST_SECONDS if lane is None else LANE_SECONDS, cancel)):
+            events += some
+            if not cancel.is_set() and not self._quiet():  # a visitor who did not call `interrupt`
+                cancel.set()
         if cancel.is_set():
             raise NotMeasured(CAME)
         return events
@@ -144,26 +144,14 @@ async def in_turn(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return await asyncio.wrap_future(result)
 
 
-@contextmanager
-def ended_after(seconds: float) -> Iterator[threading.Event]:
-    """A cancel flag that is set after so many seconds."""
-    ended = threading.Event()
-    timer = threading.Timer(seconds, ended.set)
-    timer.start()
-    try:
-        yield ended
-    finally:
-        timer.cancel()
+class _Until:
+    """A cancel flag that is set after so many seconds, or once another one is."""
 
-
-class _Either:
-    """A cancel flag that is set once any of several is."""
-
-    def __init__(self, *flags: threading.Event) -> None:
-        self._flags = flags
+    def __init__(self, seconds: float, cancel: threading.Event) -> None:
+        self._until, self._cancel = time.monotonic() + seconds, cancel
 
     def is_set(self) -> bool:
-        return any(flag.is_set() for flag in self._flags)
+        return self._cancel.is_set() or time.monotonic() > self._until
 
 
 def machine_name(device: str) -> str:

@@ -3,7 +3,8 @@
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from ipaddress import ip_address
 from typing import Any
 
 import gradio as gr
@@ -15,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from naive_speculate import VerifyStrategy
+from naive_speculate.events.metrics import Metrics
 from naive_speculate.serving import Load
 from naive_speculate.serving.run_records import Observer, RunRecord
 from ui.gradio_gaps import waiting_calls
@@ -24,22 +26,34 @@ from ui.host.shared_threads import GUIDING, STARTING
 LOGGER = logging.getLogger("naive_speculate.runs")
 _PREFIX = "naive_speculate"
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_COUNTED: tuple[tuple[str, str, Callable[[RunRecord, Metrics], int]], ...] = (
+    ("prompt_tokens", "Prompt tokens processed.", lambda run, _: run.prompt_tokens),
+    ("generation_tokens", "Tokens generated.", lambda _, m: m.num_generated_tokens),
+    ("spec_decode_num_drafts", "Steps with draft tokens.", lambda run, _: run.num_drafts),
+    ("spec_decode_num_draft_tokens", "Tokens drafted.", lambda _, m: m.num_draft_tokens),
+    ("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", lambda _, m: m.num_accepted_draft_tokens),
+)
+_TIMED: tuple[tuple[str, str, Callable[[RunRecord], float | None]], ...] = (
+    ("time_to_first_token_seconds", "From the request to its first token.", lambda run: run.first_token_seconds),
+    ("e2e_request_latency_seconds", "From the request to its end.", lambda run: run.seconds),
+    ("request_queue_time_seconds", "From the request to the beginning of its decoding.", lambda run: run.wait_seconds),
+)
 
 
 def log_runs(*, prompts: bool = False) -> Observer:
     """An observer that logs one line of JSON per run; the prompt is private and logged only on request."""
 
     def observe(run: RunRecord) -> None:
-        params = run.request.params
+        params, m = run.request.params, run.summary.metrics
         line: dict[str, Any] = {
             "outcome": run.outcome,
-            "tokens": run.tokens,
+            "tokens": m.num_generated_tokens,
             "prompt_tokens": run.prompt_tokens,
             "seconds": round(run.seconds, 3),
             "wait_seconds": _rounded(run.wait_seconds),
             "first_token_seconds": _rounded(run.first_token_seconds),
-            "steps": run.num_steps,
-            "acceptance": round(run.num_accepted_tokens / run.num_draft_tokens, 3) if run.num_draft_tokens else None,
+            "steps": m.num_spec_steps,
+            "acceptance": _rounded(m.draft_acceptance_rate),
             "num_draft_tokens": _known(run.request.num_draft_tokens, ("auto",)),
             "verify_strategy": _known(run.request.verify_strategy, tuple(VerifyStrategy)),
             "temperature": params.temperature,
@@ -65,15 +79,9 @@ class Counters:
         def histogram(name: str, text: str) -> Histogram:
             return Histogram(f"{_PREFIX}:{name}", text, buckets=_SECONDS, registry=self.registry)
 
-        self._prompt = counter("prompt_tokens", "Prompt tokens processed.")
-        self._tokens = counter("generation_tokens", "Tokens generated.")
+        self._counted = [(counter(name, text), value) for name, text, value in _COUNTED]
+        self._timed = [(histogram(name, text), value) for name, text, value in _TIMED]
         self._ended = counter("request_success", "Runs that ended, by reason.", "finished_reason")
-        self._first = histogram("time_to_first_token_seconds", "From the request to its first token.")
-        self._whole = histogram("e2e_request_latency_seconds", "From the request to its end.")
-        self._waited = histogram("request_queue_time_seconds", "From the request to the beginning of its decoding.")
-        self._steps = counter("spec_decode_num_drafts", "Steps with draft tokens.")
-        self._drafted = counter("spec_decode_num_draft_tokens", "Tokens drafted.")
-        self._accepted = counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
         by_place = "spec_decode_num_accepted_tokens_per_pos"
         self._accepted_at = counter(by_place, "Drafted tokens accepted, by index in the window.", "position")
         self._failed = counter("runs_failed", "Runs refused, abandoned or ended by an error.", "outcome")
@@ -86,21 +94,17 @@ class Counters:
         yield GaugeMetricFamily(f"{_PREFIX}:num_requests_waiting", "Sequences waiting to be decoded.", load.waiting)
 
     def observe(self, run: RunRecord) -> None:
-        """Count a run."""
-        self._prompt.inc(run.prompt_tokens)
-        self._tokens.inc(run.tokens)
+        metrics = run.summary.metrics
+        for counter, amount in self._counted:
+            counter.inc(amount(run, metrics))
+        for histogram, duration in self._timed:
+            if (seconds := duration(run)) is not None:
+                histogram.observe(seconds)
         reasons = {"stop": "stop", "length": "length", "cancelled": "abort"}
         if run.outcome in reasons:
             self._ended.labels(reasons[run.outcome]).inc()
         else:
             self._failed.labels(run.outcome).inc()
-        for histogram, seconds in ((self._first, run.first_token_seconds), (self._waited, run.wait_seconds)):
-            if seconds is not None:
-                histogram.observe(seconds)
-        self._whole.observe(run.seconds)
-        self._steps.inc(run.num_drafts)
-        self._drafted.inc(run.num_draft_tokens)
-        self._accepted.inc(run.num_accepted_tokens)
         for index, count in enumerate(run.accepted_at):
             self._accepted_at.labels(str(index)).inc(count)
 
@@ -114,17 +118,28 @@ def with_queue(load: Load, page: gr.Blocks) -> Load:
     return replace(load, waiting=load.waiting + waiting_calls(page, DECODING) + STARTING.size + GUIDING.size)
 
 
-def routes(counters: Counters) -> list[Route]:
-    """The operator's two routes."""
+def routes(counters: Counters, readers: str = "all") -> list[Route]:
+    """The operator's two routes. `/metrics` may be read by `all`, by `local` programs, or is `off`."""
 
     async def health(_: HttpRequest) -> Response:
         now = counters.load()
-        return JSONResponse({"status": "ok" if now.ready else "unavailable"} | now.to_dict(), 200 if now.ready else 503)
+        return JSONResponse({"status": "ok" if now.ready else "unavailable"} | asdict(now), 200 if now.ready else 503)
 
-    async def metrics(_: HttpRequest) -> Response:
+    async def metrics(request: HttpRequest) -> Response:
+        if readers == "local" and not _is_local(request):
+            return Response(status_code=403)
         return Response(counters.text(), media_type=CONTENT_TYPE_LATEST)
 
-    return [Route("/health", health), Route("/metrics", metrics)]
+    return [Route("/health", health), *([] if readers == "off" else [Route("/metrics", metrics)])]
+
+
+def _is_local(request: HttpRequest) -> bool:
+    """Whether a program on this machine asks, and not through a proxy."""
+    forwarded = "x-forwarded-for" in request.headers or "forwarded" in request.headers
+    try:
+        return not forwarded and request.client is not None and ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
 
 
 def _known(value: object, words: Sequence[str]) -> object:

@@ -3,15 +3,12 @@
 import os
 import re
 from collections.abc import Iterable
-from ipaddress import ip_address
 from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request as HttpRequest
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ui.gradio_gaps import use_root_url
@@ -76,7 +73,6 @@ class Headers:
         self._before = before.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -118,34 +114,3 @@ def policy(nonce: str, *, embedded: bool = False) -> str:
     if os.environ.get("SPACE_HOST"):
         parts |= {name: f"{parts[name]} {HUGGING_FACE}" for name in ON_A_SPACE}
     return "; ".join(f"{name} {value}" for name, value in parts.items()).replace("{nonce}", nonce)
-
-
-def readable(routes: Iterable[BaseRoute], metrics: str) -> list[BaseRoute]:
-    """The operator's routes, with `/metrics` readable by `all`, by `local` programs, or `off`."""
-    if metrics == "all":
-        return list(routes)
-    found: list[BaseRoute] = []
-    for route in routes:
-        if not isinstance(route, Route) or route.path != "/metrics":
-            found.append(route)
-        elif metrics == "local":
-            found.append(_local(route))
-    return found
-
-
-def _local(route: Any) -> Route:
-    async def answer(request: HttpRequest) -> Response:
-        forwarded = "x-forwarded-for" in request.headers or "forwarded" in request.headers
-        if forwarded or request.client is None or not _is_loopback(request.client.host):
-            return Response(status_code=403)
-        response: Response = await route.endpoint(request)
-        return response
-
-    return Route(route.path, answer)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

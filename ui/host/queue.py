@@ -45,7 +45,6 @@ class Messages(asyncio.Queue[EventMessage]):
         return self._sizes[-1] if self._sizes else 0
 
     def clear(self) -> None:
-        """Remove them all."""
         while not self.empty():
             self.get_nowait()
 
@@ -73,9 +72,10 @@ class BoundedQueue(Queue):
     newest one of the visitor with the most is refused. `visitor_bytes` limits one visitor's unread messages, and all waiting
     calls together. Visitors take turns."""
 
-    def __init__(self, page: gr.Blocks, size: int, visitor_bytes: int = VISITOR_BYTES, total_bytes: int = TOTAL_BYTES) -> None:
+    visitor_bytes, total_bytes = VISITOR_BYTES, TOTAL_BYTES
+
+    def __init__(self, page: gr.Blocks, size: int) -> None:
         super().__init__(live_updates=True, concurrency_count=page.max_threads, update_intervals=1, max_size=size, blocks=page)
-        self.visitor_bytes, self.total_bytes = visitor_bytes, total_bytes
         self._waiting: dict[str, _Call] = {}
         self._number = 0
         self._sent = 0

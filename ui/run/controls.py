@@ -62,15 +62,20 @@ def build_experiment(
     def guarded(*values: Any, **more: Any) -> Iterator[tuple[Any, ...]]:
         try:
             yield from work(*values, **more)
-        except ValueError as error:
-            warn(error)
-            yield "", *skip
         except Exception as error:
-            yield f"It ended in an error: {message_of(error)}.", *skip
+            yield failed(error), *skip
 
     going = run.click(guarded, list(inputs), list(outputs), **options)
     stop.click(None, None, None, cancels=going, queue=False, **QUIET)
     going.failure(lambda: stopped, None, status, queue=False, **QUIET)  # to Gradio, a cancelled event has failed
+
+
+def failed(error: Exception) -> str:
+    """The status of an experiment that failed. A ValueError is shown as a toast instead."""
+    if isinstance(error, ValueError):
+        warn(error)
+        return ""
+    return f"It ended in an error: {message_of(error)}."
 
 
 def build_prompt(start: Settings) -> gr.Textbox:
@@ -182,6 +187,5 @@ def ordered(controls: Controls) -> list[Component]:
 
 
 def read(values: Sequence[Any]) -> Settings:
-    """The settings from the components' values, in the order of `ordered`; a ValueError names the field that is empty or has
-    the wrong type."""
+    """The settings from the components' values, in the order of `ordered`; see `checked`."""
     return checked({field.name: value for field, value in zip(fields(Settings), values, strict=True)})

@@ -1,16 +1,13 @@
-"""Guided decoding on the page: its two controls, the library's parameter, and the effect on acceptance."""
+"""Guided decoding on the page: its two controls, and the library's parameter."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
 from gradio.components import Component
 
-from naive_speculate.events import Event, EventKind, FinishReason
-from ui.host.measuring import NotMeasured
 from ui.notify import QUIET
 
 TITLES = {"choice": "One of these texts", "regex": "A regular expression", "json": "A JSON schema"}
@@ -40,8 +37,6 @@ HINTS = dict.fromkeys(TITLES, "An example; change it.") | {
     "choice": "An example; change it. One text per line, each with its leading space."
 }
 SHOW = f'(kind) => ({{ __type__: "update", visible: Boolean(kind), info: {json.dumps(HINTS)}[kind] }})'
-
-UNREPEATED = "This run was not decoded here, so it cannot be repeated without its guide."
 
 
 def build_guided(kind: str, text: str) -> dict[str, Component]:
@@ -85,34 +80,3 @@ def controls_of(guided: Mapping[str, Any] | None) -> dict[str, str] | None:
         case {"json": schema, "disable_any_whitespace": True}:
             return {"guided": "json", "guided_text": schema if isinstance(schema, str) else json.dumps(schema)}
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Acceptance:
-    """How many judged draft tokens were accepted, and whether the run was cut off."""
-
-    accepted: int
-    judged: int
-    cut: bool = False
-
-
-def acceptance(events: Iterable[Event]) -> Acceptance:
-    """The acceptance of a run, from its step events; a run without details has no others.
-
-    A step that did not accept all draft tokens rejected one, and did not judge those after it.
-    """
-    events = list(events)
-    steps = [(event.num_accepted or 0, event.num_draft or 0) for event in events if event.kind == EventKind.STEP]
-    cut = any(event.finish_reason == FinishReason.CANCELLED for event in events)
-    judged = sum(accepted + (accepted < drafted) for accepted, drafted in steps)
-    return Acceptance(sum(accepted for accepted, _ in steps), judged, cut)
-
-
-def unguided(measure: Callable[[], Acceptance] | None) -> dict[str, Any]:
-    """The acceptance without the guide, for the browser: the fields of `Acceptance`, or `reason` and whether to ask `again`."""
-    if measure is None:
-        return {"reason": UNREPEATED, "again": False}
-    try:
-        return asdict(measure())
-    except (NotMeasured, ValueError, RuntimeError) as error:  # the decoder stopped or failed
-        return {"reason": str(error), "again": isinstance(error, NotMeasured) and error.again}

@@ -12,8 +12,7 @@ from naive_speculate.events import TOKEN_KINDS, EventKind
 from naive_speculate.events.trace import Trace
 from ui.assets import IMPORT, modules_for, render, styles
 from ui.explain.glossary import glossary
-from ui.explain.inspector import words
-from ui.explain.panel import panel
+from ui.explain.inspector import panel, words
 from ui.explain.redraw import redraw_data
 from ui.run.messages import batch
 from ui.run.runs import Run

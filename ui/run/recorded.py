@@ -7,8 +7,7 @@ from naive_speculate.known import KNOWN
 from ui.assets import ROOT
 from ui.run.controls import EXAMPLES, QUESTIONS
 from ui.run.runs import Run
-from ui.run.settings import Settings
-from ui.run.stats import title
+from ui.run.settings import Settings, title
 
 FOLDER = ROOT / "recorded"
 SPECULATIVE, PLAIN = FOLDER / "speculative.jsonl", FOLDER / "plain.jsonl"

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
 from secrets import token_urlsafe
+from typing import Any
 
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
@@ -17,7 +18,6 @@ from naive_speculate.serving.protocol import Deliver, Reader, Request
 from ui.host.shared_threads import GUIDING, STARTING
 from ui.host.visitors import unfetched, visitor
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
-from ui.run.guided import Acceptance
 from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
@@ -66,6 +66,7 @@ class Run:
     ) -> None:
         self.id = id or token_urlsafe(16)
         self.serial = _next_serial()  # larger for later runs
+        self.visitor = ""  # the session that may see it; its own id until a visitor adopts it
         self.events: list[Event] = list(events)  # only appended to, except for the last one's `speedup`
         self.size = weight(self.events) if size is None else size  # of the events, in bytes
         self.grown: Callable[[Run], None] = lambda _: None  # called when the size has grown by `GROWN_BYTES`
@@ -77,7 +78,7 @@ class Run:
         self.plain: list[Event] = []  # the events of the same prompt without drafts, decoded after the run
         # Measures the speedup and fills `plain`, and finds the acceptance without the guide; None if it was not decoded here.
         self.measure: Callable[[], MeasuredSpeedup] | None = None
-        self.unguided: Callable[[], Acceptance] | None = None
+        self.unguided: Callable[[], dict[str, Any]] | None = None
         self.settings: Settings | None = None  # the visitor's; None for an opened trace
         self.error: Exception | None = None  # why it could not start or continue
         self.cancel = threading.Event()
@@ -195,10 +196,9 @@ class Runs:
     """
 
     def __init__(self, kept: int = KEPT_RUNS, total_bytes: int = TOTAL_BYTES, visitor_bytes: int = VISITOR_BYTES) -> None:
-        self._kept = kept
-        self._total_bytes, self._visitor_bytes = total_bytes, visitor_bytes
+        self._most_runs, self._total_bytes, self._visitor_bytes = kept, total_bytes, visitor_bytes
         self._lock = threading.RLock()
-        self._of: dict[str, list[Run]] = {}
+        self._kept: dict[str, Run] = {}  # by id, the oldest first
         self._pinned: dict[str, Run] = {}
         self._left: dict[str, float] = {}  # when each departed visitor left
 
@@ -206,113 +206,98 @@ class Runs:
         """Keep a run forever; used for the recorded run."""
         self._pinned[run.id] = run
 
-    def add(self, session: str, run: Run) -> None:
+    def add(self, visitor: str, run: Run) -> None:
         """Make a run the visitor's current one; the previous one is cancelled, the one before that forgotten."""
         with self._lock:
-            self._left.pop(session, None)
+            self._left.pop(visitor, None)
             self._forget_those_gone()
-            own = self._of.setdefault(session, [])
-            for before in own:
-                before.cancel.set()
-            own.append(run)
-            give_back(_size(own[:-2]))
-            del own[:-2]
+            self.cancel(visitor)
+            self._kept.pop(run.id, None)  # an adopted one becomes the newest
+            run.visitor, self._kept[run.id] = visitor, run
+            self._forget(self._own(visitor)[:-2])
             self._make_room(run)
         run.grown = self._grown
 
-    def _grown(self, run: Run) -> None:
-        with self._lock:
-            if run in self._everybody:
-                self._make_room(run)
-
-    @property
-    def _everybody(self) -> list[Run]:
-        """All kept runs, the oldest first."""
-        return sorted((run for own in self._of.values() for run in own), key=lambda run: run.serial)
-
-    def adopt(self, session: str, run_id: object) -> Run | None:
+    def adopt(self, visitor: str, run_id: object) -> Run | None:
         """Assign a run that was added under its own id to a visitor; None if there is none, or it is assigned already."""
         with self._lock:
             run = self.get(run_id)
-            if run is None or self._of.get(run.id) != [run]:
+            if run is None or run.visitor != run.id:
                 return None
-            del self._of[run.id]
-            self.add(session, run)
+            self.add(visitor, run)
             return run
+
+    def _own(self, visitor: str) -> list[Run]:
+        return [run for run in self._kept.values() if run.visitor == visitor]
+
+    def _grown(self, run: Run) -> None:
+        with self._lock:
+            if run.id in self._kept:
+                self._make_room(run)
 
     def _make_room(self, new: Run) -> None:
         """Forget the oldest finished runs, the visitor's own first. If that is not enough, end the new one if it alone is
         too large, else the largest live one."""
-        own = next(kept for kept in self._of.values() if new in kept)
-
-        def fits() -> bool:
-            return len(self._everybody) <= self._kept and _size(self._everybody) <= self._total_bytes
-
-        self._forget_oldest([run for run in own if run is not new], lambda: fits() and _size(own) <= self._visitor_bytes)
-        self._forget_oldest([run for run in self._everybody if run not in own], fits)
+        others = [run for run in self._kept.values() if run is not new]
+        for old in sorted(others, key=lambda run: run.visitor != new.visitor):
+            crowded = len(self._kept) > self._most_runs or _size(self._kept.values()) > self._total_bytes
+            greedy = old.visitor == new.visitor and _size(self._own(new.visitor)) > self._visitor_bytes
+            if old.done.is_set() and (crowded or greedy):
+                self._forget([old])
         if new.size > self._visitor_bytes:
             new.end(TOO_LARGE)
-        going = [run for run in self._everybody if not run.done.is_set() and not run.cancel.is_set()]
-        if going and _size(self._everybody) > self._total_bytes:
+        going = [run for run in self._kept.values() if not run.done.is_set() and not run.cancel.is_set()]
+        if going and _size(self._kept.values()) > self._total_bytes:
             max(going, key=lambda run: run.size).end(NO_ROOM)
 
-    def _forget_oldest(self, runs: list[Run], enough: Callable[[], bool]) -> None:
-        for old in [run for run in runs if run.done.is_set()]:
-            if enough():
-                return
-            self.drop(next(session for session, kept in self._of.items() if old in kept), old)
-            give_back(old.size)
+    def _forget(self, runs: list[Run]) -> None:
+        for run in runs:
+            self.drop(run)
+        give_back(_size(runs))
 
-    def drop(self, session: str, run: Run) -> None:
+    def drop(self, run: Run) -> None:
         """Forget a run, such as one without events, so that the previous one stays."""
         with self._lock:
-            own = self._of.get(session, [])
-            if run in own:
-                own.remove(run)
-            if not own:
-                self._of.pop(session, None)
+            self._kept.pop(run.id, None)
 
     def get(self, run_id: object) -> Run | None:
         """The run of that id; None if it is not kept."""
         if not isinstance(run_id, str):
             return None
         with self._lock:
-            return self._pinned.get(run_id) or next((run for run in self._everybody if run.id == run_id), None)
+            return self._pinned.get(run_id) or self._kept.get(run_id)
 
     def read(self, run_id: object) -> Run | None:
         """The run of that id, requested by its visitor, who is therefore present."""
-        run = self.get(run_id)
         with self._lock:
-            self._left = {session: since for session, since in self._left.items() if run not in self._of.get(session, [])}
-        return run
+            if run := self.get(run_id):
+                self._left.pop(run.visitor, None)
+            return run
 
-    def cancel(self, session: str) -> None:
+    def cancel(self, visitor: str) -> None:
         """End the visitor's decoding; the events so far stay."""
         with self._lock:
-            for run in self._of.get(session, []):
+            for run in self._own(visitor):
                 run.cancel.set()
 
-    def _forget(self, session: str) -> None:
-        self._left.pop(session, None)
-        self.cancel(session)
-        give_back(_size(self._of.pop(session, [])))
-
-    def leave(self, session: str) -> None:
+    def leave(self, visitor: str) -> None:
         """The visitor's connection ended. The runs are kept for a while, since it may come back."""
         with self._lock:
-            if session in self._of:
-                self._left[session] = time.monotonic()
+            if self._own(visitor):
+                self._left[visitor] = time.monotonic()
             self._forget_those_gone()
 
     def _forget_those_gone(self) -> None:
         long_ago = time.monotonic() - LEFT_SECONDS
-        for session in [session for session, since in self._left.items() if since <= long_ago]:
-            self._forget(session)
+        for gone in [session for session, since in self._left.items() if since <= long_ago]:
+            del self._left[gone]
+            self.cancel(gone)
+            self._forget(self._own(gone))
 
     def cancel_all(self) -> None:
         """Cancel every run; the server stops."""
         with self._lock:
-            for run in self._everybody:
+            for run in self._kept.values():
                 run.cancel.set()
 
 

@@ -55,15 +55,11 @@ class Settings:
     chat: bool = True
     pair: Text = ""
 
-    @property
-    def stop_strings(self) -> list[str]:
-        """The stop strings; `\\n` in a line means a line break."""
-        return [line.replace("\\n", "\n") for line in self.stop.split("\n") if line]
-
     def params(self) -> SamplingParams:
         """The library's parameters; a ValueError names the field that is out of range."""
         same = {name: getattr(self, name) for name in ALIKE}
-        return SamplingParams(**same, stop=self.stop_strings, guided_decoding=guide(self.guided, self.guided_text))
+        stop = [line.replace("\\n", "\n") for line in self.stop.split("\n") if line]  # as in the control's help
+        return SamplingParams(**same, stop=stop, guided_decoding=guide(self.guided, self.guided_text))
 
     def request(self, detail: Detail = "full", *, shrink_in_batch: bool = False) -> Request:
         """The request for the engine; details cost time, so omit them if only tokens and times are needed. A ValueError names
@@ -134,9 +130,25 @@ def settings_of(trace: Trace) -> Settings | None:
         return None
 
 
+def title(trace: Trace) -> str:
+    """A run's settings in one line of plain text."""
+    started, settings = trace.started, trace.settings
+    k, temperature = settings.get("num_draft_tokens"), settings.get("temperature")
+    drafter = DRAFTERS.get(str(settings.get("drafter")))
+    parts = [
+        drafter.title.lower() if drafter and drafter.title and k != 0 else "",
+        f"tree {settings['tree']}" if settings.get("tree") and k != 0 else "",
+        "argmax drafts" if settings.get("draft_sampling") == "argmax" else "",
+        str(settings.get("verify_strategy", "")).replace("_", " "),
+        f"k = {k}" if k is not None else "",
+        f"temperature {temperature:g}" if isinstance(temperature, int | float) else "",
+        f"seed {started.seed}" if started and started.seed is not None else "",
+    ]
+    return " · ".join(part for part in parts if part)[:200]
+
+
 def checked(values: Mapping[str, Any]) -> Settings:
-    """Settings from values by field; missing fields have their defaults. A ValueError names the field that is empty or has the
-    wrong type."""
+    """Settings from values by field, or the defaults. A ValueError names the field that is empty or has the wrong type."""
     try:
         return Settings(**values)
     except ValidationError as error:

@@ -16,17 +16,22 @@ from ui import labels
 from ui.assets import component, render
 from ui.explain.inspector import to_json
 from ui.host.measuring import in_turn
-from ui.run.guided import unguided as without_guide
 from ui.run.messages import RESYNC_EVENTS, batch, plain_rows
 from ui.run.offline import document, offline_page
 from ui.run.runs import Run, Runs
 from ui.run.settings import NOTHING, settings_of
-from ui.run.speedup import speedup_of
-from ui.run.stats import TILES
+from ui.run.speedup import speedup_of, without_guide
 
 LEGEND = [EventKind(name) for name in ("accepted", "resampled", "bonus", "rejected", "discarded", "proposed")]
 TERMS_OF = {STYLES[kind].label: STYLES[kind].label for kind in LEGEND} | {"drafted": "draft", "prompt": ""}
 """The kinds' glossary terms, by label."""
+TILES = {
+    "Acceptance rate": "acceptance-rate",
+    "Tokens per target pass": "tokens-per-pass",
+    "Tokens per second": "token",
+    "Speedup": "speedup",
+}
+"""The run's numbers (`assets/js/stats.js` fills them), each with its glossary term."""
 
 
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
@@ -53,14 +58,13 @@ def _server_functions(runs: Runs) -> list[Callable[..., Any]]:
 
 
 def _event_functions(runs: Runs) -> list[Callable[..., Any]]:
-    def resync(request: list[object]) -> str:
+    def resync(request: object) -> str:
         """Missing events: `[run id, how many the browser has]` → a message."""
-        run = runs.read(request[0]) if isinstance(request, list) and len(request) == 2 else None
-        have = request[1] if run else None
-        if run is None or not isinstance(have, int) or have < 0:
-            return ""
-        run.attend()
-        return batch(run, have, RESYNC_EVENTS)
+        match request:
+            case [run_id, int(have)] if have >= 0 and (run := runs.read(run_id)):
+                run.attend()
+                return batch(run, have, RESYNC_EVENTS)
+        return ""
 
     def leave(run_id: object) -> str:
         """The visitor leaves the page with this run, so nobody reads on."""
@@ -86,9 +90,9 @@ def _event_functions(runs: Runs) -> list[Callable[..., Any]]:
 
 def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
     async def unguided(run_id: object) -> str:
-        """The acceptance of a guided run without its guide, as JSON (see `ui.run.guided`)."""
+        """The acceptance of a guided run without its guide, as JSON (see `without_guide`)."""
         run = runs.get(run_id)
-        return labels.to_json(await in_turn(lambda: without_guide(run.unguided))) if run else ""
+        return labels.to_json(await in_turn(lambda: without_guide(run))) if run else ""
 
     async def speedup(request: object) -> str:
         """The speedup, measured first if necessary: `[run id, whether the visitor asked]` → JSON (see `speedup_of`)."""

@@ -34,13 +34,6 @@ OF_TREE = (
     "This run drafted token trees: several candidates per position, which the other strategies cannot judge. Run without a "
     "tree to compare them."
 )
-NO_DRAWS = "Typical acceptance makes no draws, so strategies with draws have only an expected number here."
-SAME_TEXT = "The draws are the run's own, and every step starts from the run's text."
-EXPECTED = (
-    "Expected: the exact mean over all draws, for these draft tokens. For block verification the mean also covers the draft "
-    "tokens that could have followed, since they decide whether a position stands. It is never below that of speculative "
-    "sampling; the count for one set of draws can be."
-)
 ABOUT = {
     "greedy_match": "the text of temperature 0",
     "speculative_sampling": "the target's distribution exactly",
@@ -48,10 +41,8 @@ ABOUT = {
     "typical_acceptance": "another distribution",
 }
 """The output of each strategy."""
-HEADS = ("Strategy", "Accepted with this run's draws", "Accepted, expected", "Output")
 DRAWING = (VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION)
 """Strategies with draws. For the others the expected number is what they accept."""
-MARKS = (("accepted", "✓"), ("rejected", "✗"), ("discarded", "–"))
 
 
 @dataclass(slots=True)
@@ -116,14 +107,12 @@ def markup(trace: Trace) -> str:
         return Markup("<p>{}</p>").format(_why_none(trace))
     own = trace.settings["verify_strategy"]
     plain = sum(event.kind == EventKind.STEP and not event.num_draft for event in trace)
-    words = {"names": NAMES, "same_text": SAME_TEXT, "heads": HEADS, "expected": EXPECTED, "marks": MARKS}
     return render(
         "strategies",
-        **words,
+        names=NAMES,
         own=own,
         differing=sum(step.differs for step in steps),
         steps=steps,
-        no_draws=NO_DRAWS if own == VerifyStrategy.TYPICAL_ACCEPTANCE else "",
         summary=_summary(steps, plain),
         shown=steps[:MOST_STEPS],
         left=max(0, len(steps) - MOST_STEPS),

@@ -1,7 +1,7 @@
 """The Run tab: prompt and controls, the run's tokens and steps, its numbers, the inspector, the charts."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import fields, replace
 from functools import cache, partial
@@ -15,21 +15,19 @@ from naive_speculate.events.trace import Trace
 from ui.assets import component, render
 from ui.charts.plot import build_board
 from ui.charts.waterfall import build_waterfall
-from ui.explain.models import build_models, models_in_short
-from ui.explain.panel import build_panel
+from ui.explain.inspector import build_panel
+from ui.explain.models import models_in_short, models_markup
 from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
-from ui.run.guided import acceptance
 from ui.run.messages import batch
 from ui.run.pairs import choices
 from ui.run.replay import TOO_LARGE
 from ui.run.runs import Run, Runs, request_of
-from ui.run.settings import MAX_PROMPT_CHARACTERS, NOTHING, Settings, from_query, settings_of
-from ui.run.speedup import seeded
+from ui.run.settings import MAX_PROMPT_CHARACTERS, NOTHING, Settings, from_query, settings_of, title
+from ui.run.speedup import acceptance, seeded
 from ui.run.stage import build_stage
-from ui.run.stats import title
 from ui.run.strategies import build_strategies
 
 NO_RUN = "The server no longer has this run. Press Run for a new one."
@@ -65,7 +63,7 @@ class Workbench:
                 build_board()
                 self.others = build_strategies(runs)
                 build_waterfall()
-                models = build_models(catalog)
+                models = gr.HTML(models_markup(catalog), html_template="${value}", apply_default_css=False, elem_id="about")
         of_pair: dict[str, Block] = {name: self.controls[name] for name in ("pair", "drafter", "chat")}
         self.parts = of_pair | {"questions": questions, "stories": stories, "line": line, "models": models}
         self.settings = parts.ordered(self.controls)
@@ -125,13 +123,7 @@ class Workbench:
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
         """Run was pressed: decode with the controls' settings."""
-        try:
-            settings = parts.read(values)
-        except ValueError as error:
-            warn(error)
-            yield gr.skip()
-            return
-        async with aclosing(self._stream(request.session_hash or "", settings)) as stream:
+        async with aclosing(self._stream(request.session_hash or "", partial(parts.read, values))) as stream:
             async for message in stream:
                 yield message
 
@@ -152,13 +144,14 @@ class Workbench:
             warn(error)
             yield LOST_LINK
             return
-        async with aclosing(self._stream(session, replace(self._start, **settings))) as stream:
+        async with aclosing(self._stream(session, lambda: replace(self._start, **settings))) as stream:
             async for message in stream:
                 yield message
 
-    async def _stream(self, session: str, settings: Settings) -> AsyncGenerator[Any]:
+    async def _stream(self, session: str, read: Callable[[], Settings]) -> AsyncGenerator[Any]:
         """Decode, and yield messages with the new events about 20 times per second."""
         try:
+            settings = read()
             wanted = await request_of(settings)
             begin = partial(self._catalog.start, settings.pair, wanted)
             queue = self._catalog.queue(settings.pair)
@@ -185,7 +178,7 @@ class Workbench:
             if run.events:
                 yield batch(run, first, len(events))
         if not run.events:
-            self._runs.drop(session, run)
+            self._runs.drop(run)
             yield gr.skip()
 
     def _halt(self, request: gr.Request) -> None:

@@ -38,30 +38,11 @@ class ClusterError(ValueError):
     """The cluster cannot be used; the message is one line."""
 
 
-class Cluster:
-    """A connection to Ray that several engines share; the last one to leave closes it."""
-
-    def __init__(self) -> None:
-        self._users = 0
-        self._lock = threading.Lock()
-
-    def join(self) -> None:
-        """Add a user."""
-        with self._lock:
-            self._users += 1
-
-    def leave(self) -> None:
-        """Remove a user; the last one ends the connection, and a cluster that was started here."""
-        with self._lock:
-            self._users -= 1
-            last = self._users == 0
-        if last:
-            ray.shutdown()
-
-
-def connect(address: str | None = None) -> Cluster | None:
+def connect(address: str | None = None) -> bool:
     """Join a running cluster by `host:port`, or "auto" for the one of this machine; None for RAY_ADDRESS or this machine's, if
-    there is one. Returns None if no address was given and no cluster runs. Raises `ClusterError` if it cannot be joined."""
+    there is one. False if no address was given and no cluster runs. Raises `ClusterError` if it cannot be joined.
+
+    Ray leaves the cluster, or ends one that was started here, when the process ends or `ray.shutdown` is called."""
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
     if wanted != "auto":
         _check_reachable(wanted)
@@ -70,20 +51,18 @@ def connect(address: str | None = None) -> Cluster | None:
     except ConnectionError as error:
         if wanted == "auto":
             if address is None:
-                return None
+                return False
             raise ClusterError("no Ray cluster runs on this machine: start one with `ray start --head`") from None
         raise ClusterError(
             f"Ray at {wanted} cannot be joined: this machine must be a node of it "
             f"(`ray start --address={wanted}`): {one_line(error)}"
         ) from None
-    except RuntimeError as error:  # other versions of Ray or Python
-        raise ClusterError(f"Ray at {wanted} cannot be joined: {one_line(error)}") from None
-    except Exception as error:
+    except Exception as error:  # such as other versions of Ray or Python
         raise ClusterError(f"Ray at {wanted} cannot be joined: {type(error).__name__}: {one_line(error)}") from None
-    return Cluster()
+    return True
 
 
-def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
+def start(applications: dict[str, DecoderArgs], **options: Any) -> None:
     """Start Ray on this machine for the life of this process, without dashboard, and deploy applications by name.
 
     `options` are for `ray.init`. Raises `ClusterError` if the machine lacks the resources, or an application cannot be
@@ -99,13 +78,8 @@ def start(applications: dict[str, DecoderArgs], **options: Any) -> Cluster:
         ray.init(address="local", **QUIET | {"include_dashboard": False, "runtime_env": environment} | options)
     except Exception as error:
         raise ClusterError(f"Ray does not start here: {type(error).__name__}: {one_line(error)}") from None
-    try:
-        for name, args in applications.items():
-            deploy(name, args)
-    except BaseException:
-        ray.shutdown()
-        raise
-    return Cluster()
+    for name, args in applications.items():
+        deploy(name, args)
 
 
 def deploy(name: str, args: DecoderArgs) -> None:
@@ -119,10 +93,9 @@ def deploy(name: str, args: DecoderArgs) -> None:
     serve.run_many([target], wait_for_applications_running=False)
 
 
-def local_share(pairs: int = 1) -> dict[str, Any]:
+def local_share(pairs: int) -> dict[str, Any]:
     """Resources and number of replicas per pair, when `pairs` pairs share this machine."""
-    gpus = int(ray.cluster_resources().get("GPU", 0)) if ray.is_initialized() else torch.cuda.device_count()
-    if gpus:
+    if gpus := torch.cuda.device_count():
         return {"gpus": 1.0, "cpus": 1.0, "max_replicas": max(1, gpus // pairs)}
     return {"cpus": 1.0, "max_replicas": max(1, available_cores() // 2 // pairs)}
 

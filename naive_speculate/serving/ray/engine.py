@@ -20,7 +20,7 @@ from naive_speculate.serving.delivery import DeliveredEvents, pump
 from naive_speculate.serving.local import MAX_WAITING
 from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
 from naive_speculate.serving.ray.app import Refusal
-from naive_speculate.serving.ray.cluster import Cluster, ClusterError, one_line, replicas_of
+from naive_speculate.serving.ray.cluster import ClusterError, one_line, replicas_of
 from naive_speculate.serving.requests import seeded
 from naive_speculate.speculate.sequence import CancelFlag
 
@@ -34,13 +34,12 @@ _ANSWER_SECONDS = 60.0
 
 
 class RayEngine(Engine):
-    """Decodes on the replicas of a Ray Serve application. `close` leaves the cluster. Raises `ClusterError` if the application
+    """Decodes on the replicas of a Ray Serve application of this process's cluster. Raises `ClusterError` if the application
     does not answer. `retried` counts the runs retried on another replica because theirs died before anything was read."""
 
-    def __init__(self, app: str, cluster: Cluster, *, max_waiting: int = MAX_WAITING) -> None:
+    def __init__(self, app: str, *, max_waiting: int = MAX_WAITING) -> None:
         self.retried = 0
         self._app = app
-        self._cluster = cluster
         self._max_waiting = max_waiting
         try:
             handle = serve.get_app_handle(app)
@@ -54,7 +53,6 @@ class RayEngine(Engine):
         self._runs: set[_Run] = set()
         self._closed = threading.Event()
         self._gone = False
-        cluster.join()
         self._watcher = threading.Thread(target=self._watch, name="ray-runs", daemon=True)
         self._watcher.start()
 
@@ -65,9 +63,7 @@ class RayEngine(Engine):
         if self._gone:
             raise Unavailable(GONE)
         request = seeded(request)
-        with self._lock:
-            waiting = sum(run.rows for run in self._runs if not run.begun)
-        if waiting + request.params.num_sequences > self._max_waiting:
+        if (waiting := self.load().waiting) + request.params.num_sequences > self._max_waiting:
             raise Unavailable(FULL.format(waiting))
         run = _Run(request.params.num_sequences, cancel, self._request_stream(request))
         with self._lock:
@@ -98,7 +94,6 @@ class RayEngine(Engine):
         while self._runs and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
         self.handle.shutdown()
-        self._cluster.leave()
 
     def _request_stream(self, request: Request) -> Any:
         try:

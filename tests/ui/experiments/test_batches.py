@@ -7,7 +7,7 @@ import pytest
 from naive_speculate.events import Event, EventKind
 from tests.ui.drawn import drawn
 from ui.experiments.batches import BatchSample, batch_speedups, full_speed, sizes_for, sweep_batches, where_it_pays
-from ui.experiments.heatmaps import batch_map
+from ui.experiments.maps import batch_map
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
@@ -49,10 +49,8 @@ def test_the_sentence_answers_at_which_size_drafting_stops_paying():
     )
     assert where_it_pays([BatchSample(1, 0, 0, 100.0)]).startswith("No batch was long enough")
     assert where_it_pays(samples({(1, 2): EVEN})) == "Drafting did not clearly pay off with 1 text at once"
-    assert (
-        where_it_pays(samples({(1, 2): EVEN, (4, 2): SLOW}))
-        == "Drafting did not clearly pay off at any size, from 1 to 4 texts at once"
-    )
+    nowhere = "Drafting did not clearly pay off at any size, from 1 to 4 texts at once"
+    assert where_it_pays(samples({(1, 2): EVEN, (4, 2): SLOW})) == nowhere
 
 
 def test_the_map_has_a_column_for_every_size_and_says_where_it_stops():
@@ -62,7 +60,7 @@ def test_the_map_has_a_column_for_every_size_and_says_where_it_stops():
     assert figure.layout.meta.startswith("Drafting stops paying off at 8 texts at once")
 
 
-def test_real_batches_are_measured(small_engine):
+def test_real_batches_are_measured_and_impossible_settings_refused(small_engine):
     catalog = Catalog({"bundled": ServedPair(small_engine)})
     assert sizes_for(catalog, "")[:2] == [1, 2]
     settings = Settings(max_tokens=24, temperature=0.0)
@@ -71,9 +69,5 @@ def test_real_batches_are_measured(small_engine):
     assert places[1].running == "1 at once, k = 2"
     assert [(s.size, s.k) for s in places[-1].samples] == [(1, 0), (1, 2), (3, 0), (3, 2)]
     assert all(s.tokens_per_second > 0 for s in places[-1].samples)
-
-
-def test_a_batch_of_impossible_settings_is_refused(small_engine):
-    catalog = Catalog({"bundled": ServedPair(small_engine)})
     with pytest.raises(ValueError, match="temperature"):
         list(sweep_batches(catalog, Settings(temperature=-1.0), ["Once"], [2], [1], threading.Event()))

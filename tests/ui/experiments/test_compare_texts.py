@@ -14,14 +14,13 @@ def catalog(bundled_engine, small_pair):
 
 
 def test_the_answer_names_verdict_tokens_and_margins_and_escapes_the_texts(catalog):
-    found = findings(catalog, "", ASKED | {"chat": "on"})  # this pair has no template, which is no error
+    found = findings(catalog, ASKED | {"chat": "on"}, "")["words"]  # this pair has no template, which is no error
     assert "<h3>Unexplained</h3>" in found
     assert found.count('<th scope="row">float32') == found.count('<th scope="row">bfloat16') == 2
     assert "<b>fox" not in found
-    assert "<h3>Same</h3>" in findings(catalog, "", ASKED | {"a": ASKED["b"]})
-    assert "<h3>Sampling</h3>" in findings(
-        catalog, "", ASKED | {"a": " there was a king", "b": " there was a fox", "greedy": ""}
-    )
+    assert "<h3>Same</h3>" in findings(catalog, ASKED | {"a": ASKED["b"]}, "")["words"]
+    sampled = ASKED | {"a": " there was a king", "b": " there was a fox", "greedy": ""}
+    assert "<h3>Sampling</h3>" in findings(catalog, sampled, "")["words"]
 
 
 @pytest.mark.parametrize(
@@ -36,4 +35,4 @@ def test_the_answer_names_verdict_tokens_and_margins_and_escapes_the_texts(catal
 )
 def test_bad_texts_are_refused(catalog, asked, words):
     with pytest.raises(ValueError, match=words):
-        findings(catalog, "", asked)
+        findings(catalog, asked, "")

@@ -59,9 +59,15 @@ def test_a_call_needs_no_other_and_gives_the_same_again(catalog):
         assert judge(catalog, ASKED | {"word": word})["drafts"][0]["u"] == judge(catalog, ASKED)["drafts"][0]["u"]
 
 
-def test_a_word_that_is_drafted_for_certain_is_all_there(catalog):
-    found = judge(catalog, ASKED | {"word": "hippopotamus", "sure": 100})
-    assert found["drafted"] == " hippopotamus"
+def test_a_word_that_is_drafted_for_certain_is_all_there_with_the_space_that_it_needs(catalog):
+    assert judge(catalog, ASKED | {"word": "hippopotamus", "sure": 100})["drafted"] == " hippopotamus"
+    texts = [
+        ("there was a", "king", " king"),
+        ("he said, “", "No", "No"),
+        ("the end", ".", "."),
+        ("the end.\n", "Then", "Then"),
+    ]
+    assert [spaced(text, word) for text, word, _ in texts] == [shown for *_, shown in texts]
 
 
 def test_where_no_draft_has_room_any_more_it_says_so(catalog, small_decoder):
@@ -72,26 +78,14 @@ def test_where_no_draft_has_room_any_more_it_says_so(catalog, small_decoder):
             judge(catalog, ASKED | {"tokens": (tokens * most)[: most - room]})
 
 
-def test_the_first_pair_that_has_a_draft_model_judges(catalog, small_decoder):
-    alone = LocalEngine(SpeculativeDecoder(ModelPair(small_decoder.pair.target, tokenizer=small_decoder.pair.tokenizer)))
-    both = Catalog({"alone": ServedPair(alone), **catalog.pairs})
-    assert judge(both, ASKED) == judge(catalog, ASKED)
-    alone.close()
-
-
-def test_a_word_is_no_abandoned_run(catalog):
+def test_the_first_pair_that_has_a_draft_model_judges_and_a_word_is_no_abandoned_run(catalog, small_decoder):
     outcomes = []
-    served = ServedPair(ObservedEngine(catalog.of("").engine, [lambda record: outcomes.append(record.outcome)]))
-    judge(Catalog({"bundled": served}), ASKED)
+    watched = ObservedEngine(catalog.of("").engine, [lambda record: outcomes.append(record.outcome)])
+    alone = LocalEngine(SpeculativeDecoder(ModelPair(small_decoder.pair.target, tokenizer=small_decoder.pair.tokenizer)))
+    assert judge(Catalog({"alone": ServedPair(alone), "small": ServedPair(watched)}), ASKED) == judge(catalog, ASKED)
+    alone.close()
     assert len(outcomes) == 2
     assert "abandoned" not in outcomes
-
-
-def test_the_space_before_a_word_is_where_it_belongs():
-    assert spaced("there was a", "king") == " king"
-    assert spaced("he said, “", "No") == "No"
-    assert spaced("the end", ".") == "."
-    assert spaced("the end.\n", "Then") == "Then"
 
 
 @pytest.mark.parametrize(

@@ -19,19 +19,13 @@ WORDS = [" a", " b", " c", " d", " e"]
 
 
 def judged(step: int, kept: int, drafted: int, **refused: float) -> list[Event]:
-    """A round that keeps some drafts and refuses the next, if there is one, with these numbers."""
+    """A step that accepts some draft tokens and rejects the next, if there is one, with these numbers."""
     kinds = [EventKind.ACCEPTED] * kept + [EventKind.REJECTED] * (kept < drafted)
     kinds += [EventKind.DISCARDED] * (drafted - len(kinds))
-    events = [
-        token(kind, f" {step}{'abcdefgh'[at]}", at, step, **(refused if kind == EventKind.REJECTED else {}))
-        for at, kind in enumerate(kinds)
-    ]
-    last = EventKind.RESAMPLED if kept < drafted else EventKind.BONUS
-    return [
-        *events,
-        token(last, f" {step}!", kept, step),
-        Event(EventKind.STEP, step=step, num_draft=drafted, num_accepted=kept),
-    ]
+    numbers = [refused if kind == EventKind.REJECTED else {} for kind in kinds]
+    events = [token(kind, f" {step}{'abcdefgh'[at]}", at, step, **numbers[at]) for at, kind in enumerate(kinds)]
+    last = token(EventKind.RESAMPLED if kept < drafted else EventKind.BONUS, f" {step}!", kept, step)
+    return [*events, last, Event(EventKind.STEP, step=step, num_draft=drafted, num_accepted=kept)]
 
 
 def trace_of(*rounds_: list[Event]) -> Trace:
@@ -49,17 +43,13 @@ def test_rounds_know_what_was_kept_refused_and_generated_before():
     assert (second.num_accepted, second.before, second.rejected, second.added.kind) == (3, 3, None, EventKind.BONUS)
 
 
-def test_a_refusal_teaches_where_p_over_q_is_between_0_3_and_0_7_and_not_where_it_was_all_but_sure():
+def test_of_close_rejections_that_were_not_all_but_sure_the_most_visible_is_taken_and_none_that_was_seen():
     for keep in (0.05, 0.29, 0.71, 0.98):
         assert close_rejection(trace_of(judged(0, 0, 3, **refusal(keep)))) is None
     for keep in OPEN:
         assert close_rejection(trace_of(judged(0, 0, 3, **refusal(keep)))).number == 0
-
-
-def test_of_open_refusals_the_most_visible_is_taken_and_none_that_was_seen():
-    trace = trace_of(
-        judged(0, 1, 3, **refusal(0.5, 0.2)), judged(1, 1, 3, **refusal(0.6, 0.7)), judged(2, 0, 3, **refusal(0.5, 0.95))
-    )
+    steps = [judged(0, 1, 3, **refusal(0.5, 0.2)), judged(1, 1, 3, **refusal(0.6, 0.7)), judged(2, 0, 3, **refusal(0.5, 0.95))]
+    trace = trace_of(*steps)
     assert close_rejection(trace).number == 1
     assert close_rejection(trace, {" 1b"}).number == 0
     assert close_rejection(trace, {" 1b", " 0b"}) is None
@@ -80,25 +70,21 @@ def test_the_share_of_replacements_is_what_kept_drafts_leave():
     assert resampled_share(p, [TokenProb(1, "a", 0.8), TokenProb(2, "b", 0.2)]) == pytest.approx(0.3)
 
 
-def proposed(at: int, target: list[float], draft: list[float]) -> Event:
-    likely = [list(zip(WORDS, probs, strict=False)) for probs in (target, draft)]
-    return token(EventKind.PROPOSED, WORDS[at], at, 0, target_top=top(*likely[0]), draft_top=top(*likely[1]))
+def verdict(kind: EventKind, at: int, target: list[float], draft: list[float]) -> Event:
+    likely = [top(*zip(WORDS, probs, strict=False)) for probs in (target, draft)]
+    return token(kind, WORDS[at], at, 0, target_top=likely[0], draft_top=likely[1])
 
 
 def test_a_fork_is_where_replacements_have_a_share_of_a_third_and_several_tokens_are_likely():
-    every = [
-        proposed(0, [0.4, 0.3, 0.3], [0.4, 0.3, 0.3]),  # nothing is replaced
-        proposed(1, [0.95, 0.05], [0.65, 0.35]),  # a third is, but the target is almost certain
-        proposed(2, [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]),
-        proposed(3, [0.5, 0.3, 0.2], [0.18, 0.3, 0.52]),  # better still, but after a rejected draft
-    ]
-    verdicts = [token(EventKind.ACCEPTED, WORDS[at], at) for at in (0, 1)] + [token(EventKind.REJECTED, WORDS[2], 2)]
-    verdicts += [
-        token(EventKind.DISCARDED, WORDS[3], 3),
+    verdicts = [
+        verdict(EventKind.ACCEPTED, 0, [0.4, 0.3, 0.3], [0.4, 0.3, 0.3]),  # nothing is resampled
+        verdict(EventKind.ACCEPTED, 1, [0.95, 0.05], [0.65, 0.35]),  # a third is, but the target is almost certain
+        verdict(EventKind.REJECTED, 2, [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]),
+        verdict(EventKind.DISCARDED, 3, [0.5, 0.3, 0.2], [0.18, 0.3, 0.52]),  # better still, but after a rejected draft token
         token(EventKind.RESAMPLED, WORDS[4], 2),
         Event(EventKind.STEP, step=0),
     ]
-    trace = trace_of([*every, *verdicts])
+    trace = trace_of(verdicts)
     fork = sampling_position(trace)
     assert fork.share == pytest.approx(0.3)
     assert fork.token_ids == [7, 8, *trace.token_ids[:2]]
@@ -108,11 +94,13 @@ def test_a_fork_is_where_replacements_have_a_share_of_a_third_and_several_tokens
 
 
 def test_a_fork_does_not_teach_where_hardly_anything_or_nearly_all_is_replaced():
+    def position(target: list[float], draft: list[float]):
+        return sampling_position(trace_of([verdict(EventKind.ACCEPTED, 0, target, draft), Event(EventKind.STEP, step=0)]))
+
     low, high = ABOUT_A_THIRD
     for share in (low - 0.05, high + 0.05):
-        guess = proposed(0, [0.6, 0.2, 0.2], [0.6 - share, 0.2 + share, 0.2])
-        found = sampling_position(trace_of([guess, token(EventKind.ACCEPTED, " a", 0)]))
+        found = position([0.6, 0.2, 0.2], [0.6 - share, 0.2 + share, 0.2])
         assert found.share == pytest.approx(share)
         assert not found.teaches
-    other = proposed(0, [0.6, 0.2, 0.2], [0.3, 0.2, 0.2, 0.3])  # overrates no token that the target has a bar for
-    assert sampling_position(trace_of([other, token(EventKind.ACCEPTED, " a", 0)])) is None
+    # The draft overrates no token that the target has a bar for.
+    assert position([0.6, 0.2, 0.2], [0.3, 0.2, 0.2, 0.3]) is None

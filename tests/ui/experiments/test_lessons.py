@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from contextlib import closing, nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -15,26 +16,14 @@ from tests.ui.handmade import run
 from ui.assets import ROOT
 from ui.charts.figures import MUTED
 from ui.experiments import learn
-from ui.experiments.learn_recordings import record_lessons, recorded_lesson
-from ui.experiments.lessons import (
-    accept,
-    batch,
-    drafters,
-    overlap,
-    roofline,
-    slow,
-    slower,
-    temperature,
-    unchanged,
-    verify,
-    window_length,
-)
+from ui.experiments.lessons import accept, batch, drafters, overlap, roofline, slow, slower, temperature, unchanged, window
 from ui.experiments.lessons.course import LESSONS, answers_page, content, titles
 from ui.experiments.lessons.find_examples import ABOUT_A_THIRD, OPEN
 from ui.experiments.lessons.lesson import Trial, end_of, showing
 from ui.experiments.lessons.run_totals import RunTotals
-from ui.experiments.lessons.text import filled, inline, parse, read_steps, to_html
+from ui.experiments.lessons.text import filled, parse, read_steps, to_html
 from ui.experiments.lossless import OTHERS
+from ui.experiments.recordings import recorded_lesson
 from ui.host.catalog import Catalog, ServedPair
 from ui.labels import percent
 from ui.run.recorded import FOLDER, OF_TARGETS, models_in_words
@@ -70,7 +59,7 @@ def test_a_text_is_cut_into_steps_with_their_questions():
 def test_what_a_model_wrote_is_text_and_never_markup():
     words = {"guess": "<b>*x*</b>"}
     assert to_html("A **{guess}**.", words) == "<p>A <strong>&lt;b&gt;*x*&lt;/b&gt;</strong>.</p>\n"
-    assert inline("{guess}?", words) == "&lt;b&gt;*x*&lt;/b&gt;?"
+    assert to_html("{guess}?", words, one_line=True) == "&lt;b&gt;*x*&lt;/b&gt;?"
     assert filled("{guess}", words) == "<b>*x*</b>"
     with pytest.raises(KeyError, match="unknown"):
         to_html("{unknown}", words)
@@ -78,17 +67,18 @@ def test_what_a_model_wrote_is_text_and_never_markup():
 
 @pytest.mark.parametrize("target", [None, *OF_TARGETS])
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_lesson_opens_with_a_question_that_it_resolves_and_ends_with_three_exercises(number, target):
+def test_a_lesson_is_short_opens_with_a_question_that_it_resolves_and_ends_with_three_exercises(number, target):
     told = json.loads(learn.recording(number, target))
     steps = told["steps"]
     assert 4 <= len(steps) <= 8
     assert told["source"] == f"Recorded with {models_in_words(target)}, unless it says calculated."
     assert steps[0]["title"].endswith("?")
     assert steps[0]["question"]
-    for number, step in enumerate(steps):
-        assert step["title"]
+    for at, (step, text) in enumerate(zip(steps, read_steps(number), strict=True)):
+        asked = f"{text.question.ask} {' '.join(text.question.choices)}" if text.question else ""
+        assert 10 < len(re.findall(r"[A-Za-z']+", f"{text.text} {asked}")) < 130, step["title"]
         if step["question"]:
-            assert sum(number in later["resolves"] for later in steps) == 1
+            assert sum(at in later["resolves"] for later in steps) == 1
             assert 0 <= step["question"]["right"] < len(step["question"]["choices"])
             assert step is not steps[-1]  # the next step shows the result
         assert set(step["view"]) - {"finished", "calculated"} in ({"figure"}, {"shown", "lit"})
@@ -96,25 +86,11 @@ def test_a_lesson_opens_with_a_question_that_it_resolves_and_ends_with_three_exe
             assert figure is None or drawn(figure).data
     assert steps[-1]["title"] == "Exercises"
     assert steps[-1]["html"].count("<li>") == 3
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-def test_every_step_is_short(number):
-    for step in read_steps(number):
-        asked = f"{step.question.ask} {' '.join(step.question.choices)}" if step.question else ""
-        assert 10 < len(re.findall(r"[A-Za-z']+", f"{step.text} {asked}")) < 130, step.title
-
-
-@pytest.mark.parametrize("number", [lesson.number for lesson in LESSONS if lesson.markup])
-def test_views_speak_of_parts_that_the_picture_has_and_the_opening_hides_some(number):
-    told = json.loads(learn.recording(number))
     parts = set(re.findall(r'data-part="(\w+)"', told["markup"]))
-    opening, *others = (step["view"] for step in told["steps"])
-    drawn_views = [view for view in others if "shown" in view]
-    for view in drawn_views:
-        assert set(view["shown"]) | set(view["lit"]) <= parts
-    assert {part for view in drawn_views for part in view["shown"]} | {"before"} >= parts
-    assert len(opening.get("shown", [])) < len(drawn_views[-1]["shown"])
+    shown = [step["view"] for step in steps[1:] if "shown" in step["view"]]
+    assert {part for view in shown for part in (*view["shown"], *view["lit"])} <= parts
+    assert {part for view in shown for part in view["shown"]} | {"before"} >= parts
+    assert not parts or len(steps[0]["view"].get("shown", [])) < len(shown[-1]["shown"])  # the opening hides some
 
 
 @pytest.mark.parametrize("number", [6, 9])
@@ -132,31 +108,22 @@ def test_a_chart_opens_with_what_its_lesson_asks_left_open_and_has_it_in_the_end
     assert not last["figure"]["layout"].get("annotations")
 
 
-def test_every_exercise_has_an_answer():
+def test_titles_differ_every_exercise_has_an_answer_and_a_lesson_that_is_not_there_is_none():
+    assert len(set(titles())) == len(LESSONS)
     answers = (ROOT / "lessons" / "answers.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (.+)$", answers, re.MULTILINE) == [f"{n}. {title}" for n, title in enumerate(titles(), start=1)]
-    assert [
-        len(re.findall(r"^\d\. ", part, re.MULTILINE)) for part in re.split(r"^## .*$", answers, flags=re.MULTILINE)[1:]
-    ] == [3] * len(LESSONS)
+    parts = re.split(r"^## .*$", answers, flags=re.MULTILINE)[1:]
+    assert [len(re.findall(r"^\d\. ", part, re.MULTILINE)) for part in parts] == [3] * len(LESSONS)
     assert "0.2 + 0.3 + 0.2" in answers_page()
-
-
-def test_titles_differ_and_a_lesson_that_is_not_there_is_none():
-    assert len(set(titles())) == len(LESSONS)
     for number in (0, len(LESSONS) + 1, "1; drop", None, [1], 1.5):
         assert learn.recording(number) == ""
-    assert learn.lesson_in({"lesson": "3", "step": "2"}) == 3
-    assert [learn.lesson_in({"lesson": wrong}) for wrong in ("0", "99", "x", "-1", "²")] == [None] * 5
+    assert [learn.lesson_in({"lesson": number}) for number in ("3", "0", "99", "x", "-1", "²")] == [3, *[None] * 5]
 
 
 def test_a_lesson_that_does_not_fit_its_text_is_refused():
-    lesson = LESSONS[0]
-    data = recorded_lesson(1)
-    broken = type(lesson)(
-        **{**{name: getattr(lesson, name) for name in lesson.__dataclass_fields__}, "right": lambda _: [0, 0, 0, 0]}
-    )
+    broken = replace(LESSONS[0], right=lambda _: [0, 0, 0, 0])
     with pytest.raises(ValueError, match="lesson 1 has more answers than questions"):
-        content(broken, data, "")
+        content(broken, recorded_lesson(1), "")
 
 
 @pytest.mark.parametrize("folder", [FOLDER, *(folder for folder, _ in OF_TARGETS.values())])
@@ -167,7 +134,7 @@ def test_what_was_recorded_is_at_places_that_teach(folder):
     assert guess["keep"] == pytest.approx(guess["p"] / guess["q"], rel=1e-3)
     fork = recorded_lesson(4, folder)
     assert ABOUT_A_THIRD[0] <= fork["share"] <= ABOUT_A_THIRD[1]
-    census = unchanged.census_of(fork)
+    census = unchanged.CENSUS.validate_python(fork)
     assert census.draws == unchanged.DRAWS
     assert census.replaced.total() / census.draws == pytest.approx(fork["share"], abs=0.06)
     kinds = [draft["kind"] for draft in recorded_lesson(2, folder)["rounds"][0]["drafts"]]
@@ -225,17 +192,6 @@ def test_the_place_to_draw_from_replaces_about_a_third(catalog):
     assert ABOUT_A_THIRD[0] <= fork.share <= ABOUT_A_THIRD[1]
 
 
-def test_recording_a_lesson_keeps_the_others_and_an_experiment_without_result_is_refused(catalog, tmp_path):
-    file = tmp_path / "lessons.json"
-    file.write_text('{"9": {}}')
-    assert record_lessons(catalog, Settings(prompt=PROMPT, seed=1), file, [verify.LESSON])[0].startswith("lesson 2: ")
-    found = json.loads(file.read_text())
-    assert set(found) == {"2", "9"}
-    assert content(verify.LESSON, found["2"], "")["lesson"] == 2
-    with pytest.raises(ValueError, match="prompt is empty"):
-        record_lessons(catalog, Settings(prompt=" "), file, [verify.LESSON])
-
-
 def test_going_live_reports_errors_and_results_and_leaves_other_lessons_alone(catalog):
     values = tuple(getattr(Settings(prompt=PROMPT, temperature=0.0), name) for name in Settings.__dataclass_fields__)
     *_, last = learn.go_live(catalog, {"lesson": 2, "seen": []}, values)
@@ -267,34 +223,22 @@ def known(**speeds: float) -> dict[str, object]:
 
 
 def _run(speed: float) -> dict[str, object]:
-    return {
-        "speed": speed,
-        "speeds": [0.95 * speed, 1.05 * speed],
-        "kept": 3,
-        "judged": 4,
-        "tokens_a_pass": 2.0,
-        "kept_share": 0.5,
-    }
+    speeds = [0.95 * speed, 1.05 * speed]
+    return {"speed": speed, "speeds": speeds, "kept": 3, "judged": 4, "tokens_a_pass": 2.0, "kept_share": 0.5}
 
 
-def test_the_best_k_is_the_fastest_and_what_cannot_be_distinguished_from_it_is_said():
+def test_answers_follow_what_was_measured_and_what_cannot_be_distinguished_from_the_best_is_said():
     data = known(k0=100, k1=120, k4=200, k6=195, k12=150)
-    assert window_length.best(data) == 4
-    assert window_length.alike(data) == [4, 6]
-    assert window_length.right(data) == [1, 1]
-    assert window_length.right(known(k0=100, k1=90, k12=80))[0] == 2
-    assert window_length.right(known(k0=100, k1=90, k12=180))[0] == 0
-
-
-def test_answers_follow_what_was_measured():
+    assert (window.best(data), window.alike(data), window.right(data)) == (4, [4, 6], [1, 1])
+    assert window.right(known(k0=100, k1=90, k12=80))[0] == 2
+    assert window.right(known(k0=100, k1=90, k12=180))[0] == 0
     calm, wild, many = (slower._name(*case) for case in slower.CASES)
     plain = {slower._name(0, slower.CALM): _run(100), slower._name(0, slower.WILD): _run(100)}
     assert slower.right({"known": {**plain, calm: _run(200), wild: _run(150), many: _run(60)}}) == [1, 2, 1]
     assert slower.right({"known": {**plain, calm: _run(150), wild: _run(151), many: _run(120)}}) == [1, 1, 0]
 
 
-def test_a_pair_is_measured_with_the_drafters_that_it_has(catalog):
-    assert {"model", "suffix", "prompt_lookup"} <= set(drafters.drafters(trial(catalog))) <= set(drafters.NAMES)
+def test_plain_decoding_is_the_best_where_every_drafter_was_slower():
     data = recorded_lesson(10)
     assert set(drafters.measured(data)) >= {"model", "suffix", "prompt_lookup"}
     slow = {name: {**run, "speed": 1.0 if "plain" not in name else 2.0} for name, run in data["known"].items()}
@@ -312,6 +256,7 @@ def test_the_70b_model_waits_for_memory_until_the_ridge_and_many_texts_use_it_up
 
 def test_temperature_has_two_effects_and_alpha_is_predicted(catalog, monkeypatch):
     monkeypatch.setattr(temperature, "TOKENS", 32)
+    monkeypatch.setattr(temperature, "TEMPERATURES", (0.0, 1.0, 2.0))
     monkeypatch.setattr(overlap, "TOKENS", 60)
     *_, found = temperature.measure(trial(catalog))
     agree, differ = found.data["alpha"]["agree"], found.data["alpha"]["differ"]
@@ -329,12 +274,9 @@ def test_a_recorded_tie_flips_in_bfloat16_alone():
     assert half != half_many
 
 
-def test_a_long_text_keeps_its_last_words_whole():
+def test_a_long_text_keeps_its_last_words_whole_and_a_view_hides_and_dims_traces():
     assert end_of("a fox") == "a fox"
     assert end_of("once " * 40) == "… " + "once " * 13
-
-
-def test_a_view_hides_and_dims_traces():
     figure = {"data": [{"name": "a"}, {"name": "b"}, {"name": "c"}], "layout": {"meta": "all"}}
     shown = showing(figure, "a", "b", lit=["b"], takeaway="some")["figure"]
     assert [(trace["name"], trace.get("opacity", 1) == 1) for trace in shown["data"]] == [("a", False), ("b", True)]
@@ -344,10 +286,10 @@ def test_a_view_hides_and_dims_traces():
 
 def test_what_lesson_6_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_shows():
     data = recorded_lesson(6)
-    shown = window_length.words(data)
+    shown = window.words(data)
     assert shown["third"] == percent(float(shown["alpha"]) ** 3)
     assert shown["last"] == percent(float(shown["alpha"]) ** int(shown["many"]))
-    bars, powers = window_length.views(data)[1]["figure"]["data"]
+    bars, powers = window.views(data)[1]["figure"]["data"]
     assert powers["y"] == pytest.approx([float(shown["alpha"]) ** n for n in range(1, 1 + len(powers["y"]))])
     below = sum(bar < power for bar, power in zip(bars["y"], powers["y"], strict=True))
     assert shown["line"].startswith(f"{below} of {len(bars['y'])} bars lie below the line. ")
@@ -357,26 +299,26 @@ def test_what_lesson_6_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_sho
     missing = int(shown["many"]) * widest["rounds"] - widest["drafted"]
     assert f"{missing} of {int(shown['many']) * widest['rounds']} places in the windows stayed empty" in shown["line"]
     high = {**data["known"], shown["many"]: {**widest, "kept_at": [widest["rounds"]] * 12}}
-    assert window_length.words({"known": high})["line"] == "0 of 12 bars lie below the line."
+    assert window.words({"known": high})["line"] == "0 of 12 bars lie below the line."
 
 
 def test_lesson_6_draws_every_k_as_far_from_0_as_it_is_large():
-    views = window_length.views(recorded_lesson(6))
+    views = window.views(recorded_lesson(6))
     for figure in (views[0]["figure"], views[0]["finished"], views[2]["figure"], views[3]["figure"]):
         bars = drawn(figure).data[0]
-        assert list(bars.x) == list(window_length.KS)
-        assert list(figure["layout"]["xaxis"]["tickvals"]) == list(window_length.KS)
-    assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(window_length.KS[1:])
+        assert list(bars.x) == list(window.KS)
+        assert list(figure["layout"]["xaxis"]["tickvals"]) == list(window.KS)
+    assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(window.KS[1:])
 
 
 def test_lesson_6_marks_no_k_as_good_that_is_slower_than_plain_decoding_and_says_why_bars_fall():
     data = recorded_lesson(6)
-    assert window_length.words(data)["by_chance"] == ""  # they rise
+    assert window.words(data)["by_chance"] == ""  # they rise
     data["known"]["4"] |= {"tokens_a_pass": 9.0}
-    assert window_length.words(data)["by_chance"] == " Beyond k = 4 the bars vary by chance: each k drew its own texts."
+    assert window.words(data)["by_chance"] == " Beyond k = 4 the bars vary by chance: each k drew its own texts."
     data["known"]["8"] |= {"speed": 0.9 * data["known"]["0"]["speed"], "speeds": [1.0, 2000.0]}
-    bars, _ = window_length.views(data)[3]["figure"]["data"]
-    assert bars["marker"]["color"][window_length.KS.index(8)] == MUTED
+    bars, _ = window.views(data)[3]["figure"]["data"]
+    assert bars["marker"]["color"][window.KS.index(8)] == MUTED
 
 
 def test_what_lesson_1_multiplies_is_what_it_shows():
@@ -389,9 +331,8 @@ def test_what_lesson_1_multiplies_is_what_it_shows():
 
 def test_a_lesson_says_where_it_was_measured_and_has_its_answers():
     told = json.loads(learn.recording(8))
-    assert (
-        "On the recording machine, with k = 4, the speedup was 2.13× with 1 text, 1.72× with 2, " in told["steps"][-2]["html"]
-    )
+    here = "On the recording machine, with k = 4, the speedup was 2.13× with 1 text, 1.72× with 2, "
+    assert here in told["steps"][-2]["html"]
     assert "On this machine, with" in content(batch.LESSON, recorded_lesson(8), learn.LIVE)["steps"][-2]["html"]
     assert told["settings"].startswith("Temperature 0.7, k = 4, ")
     assert "up to 16 texts" in told["answers"]

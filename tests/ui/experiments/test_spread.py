@@ -37,13 +37,8 @@ def test_choices_are_compared_sample_by_sample():
     b = {n: 10.0 * n + 1 + 0.01 * n for n in range(5)}
     assert may_be_best({"a": a, "b": b}) == ["b"]
     assert not lies_above([*b.values()], 20.0)
-
-
-def test_what_differs_by_chance_cannot_be_distinguished():
+    # What differs by chance, has a single sample or none in common cannot be distinguished.
     assert may_be_best({"a": {0: 1.0, 1: 2.0, 2: 1.0}, "b": {0: 1.1, 1: 1.9, 2: 1.2}}) == ["a", "b"]
-
-
-def test_a_single_sample_or_none_in_common_distinguishes_nothing():
     assert may_be_best({"a": {0: 1.0}, "b": {0: 9.0}}) == ["a", "b"]
     assert may_be_best({"a": {0: 1.0, 1: 1.0}, "b": {2: 9.0, 3: 9.0}}) == ["a", "b"]
     assert may_be_best({"a": {0: 1.0}}) == ["a"]

@@ -5,15 +5,15 @@ import io
 import math
 import threading
 
+import gradio as gr
 import pytest
 
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.experiments import explore
-from ui.experiments.curves import speedup_curve, theory_of
-from ui.experiments.heatmaps import NOTHING_YET, acceptance_map, speedup_map
+from ui.experiments.maps import NOTHING_YET, acceptance_map, speedup_curve, speedup_map, theory_of
 from ui.experiments.measured import draft_seconds, step_seconds
-from ui.experiments.sweep import Progress, Sample, best_ks, cells, finding, ks_in_words, log_speedups, measure, sweep, to_csv
+from ui.experiments.sweep import Progress, Sample, cells, finding, ks_in_words, log_speedups, measure, sweep, to_csv
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
@@ -50,30 +50,23 @@ def test_a_sweep_runs_every_prompt_with_every_k_and_one_seed_is_enough_at_temper
     places = list(sweep(catalog, settings, ["Once upon a time", "The fox"], 2, KS, TEMPERATURES, threading.Event()))
     total = 3 * (2 + 4)  # plain and both k, of two prompts; with one seed at temperature 0 and two at 1
     assert [place.done for place in places] == list(range(total + 1))
-    assert places[0].running == "prompt 1, temperature 0, plain"
-    assert places[-1].running == ""
+    assert (places[0].running, places[-1].running) == ("prompt 1, temperature 0, plain", "")
     runs = [(s.seed, s.prompt, s.temperature, s.k) for s in places[-1].samples]
     assert len(set(runs)) == len(runs) == total
-    assert [(c.temperature, c.k, c.prompts, c.runs) for c in cells(places[-1].samples)] == [
-        (0.0, 1, 2, 2),
-        (0.0, 4, 2, 2),
-        (1.0, 1, 2, 4),
-        (1.0, 4, 2, 4),
-    ]
+    made = [(c.temperature, c.k, c.prompts, c.runs) for c in cells(places[-1].samples)]
+    assert made == [(0.0, 1, 2, 2), (0.0, 4, 2, 2), (1.0, 1, 2, 4), (1.0, 4, 2, 4)]
 
 
 def test_a_cancelled_sweep_ends_with_what_it_has(catalog):
     cancel = threading.Event()
-    places = []
     for place in sweep(catalog, Settings(max_tokens=8), ["Once"], 1, KS, TEMPERATURES, cancel):
-        places.append(place)
         if place.done == 2:
             cancel.set()
-    assert places[-1].done == 2
-    assert len(cells(places[-1].samples)) == 1
+    assert place.done == 2
+    assert len(cells(place.samples)) == 1
 
 
-def test_a_hiccup_of_the_machine_does_not_count():
+def test_a_hiccup_of_the_machine_does_not_count_and_short_steps_do_not_pass_for_undisturbed_long_ones():
     trace = run([(4, 2)] * 20)
     assert step_seconds(trace) == pytest.approx(0.015)
     assert draft_seconds(trace) == pytest.approx(0.001)
@@ -82,9 +75,6 @@ def test_a_hiccup_of_the_machine_does_not_count():
     assert step_seconds(trace) == pytest.approx(0.015)
     assert step_seconds(run([])) is None
     assert measure(run([]), 0.0, 1, 0, 0) is None
-
-
-def test_short_rounds_do_not_pass_for_undisturbed_long_ones():
     # 11 ms without drafts, 21 with ten: the mean of both, not the quick ones alone.
     assert step_seconds(run([(0, 0), (10, 2)] * 10)) == pytest.approx(0.016)
 
@@ -103,29 +93,17 @@ def test_speedups_are_of_the_same_prompt_and_seed_and_seeds_of_a_prompt_are_aver
     assert (cell.prompts, cell.runs) == (1, 2)
 
 
-def test_the_best_k_is_named_where_it_is_clear():
-    assert best_ks(CLEAR, 0.0) == [4]
+def test_the_best_k_is_named_where_it_is_clear_and_a_tie_where_not():
     assert finding(CLEAR, 0.0) == "k = 4 is the fastest"
     assert finding(CLEAR, 1.0) == "k = 1 and plain decoding are a statistical tie"
     slow = samples_of({1: [80.0, 81.0, 80.0], 4: [50.0, 51.0, 50.0]})
     assert finding(slow, 0.0) == "plain decoding is the fastest"
-
-
-def test_k_that_differ_by_chance_cannot_be_distinguished():
     close = samples_of({1: [120, 121, 122], 4: [200, 220, 190], 6: [210, 190, 215], 8: [195, 222, 189]})
     assert finding(close, 0.0) == "k = 4 to 8 are a statistical tie"
     assert [cell.best for cell in cells(close)] == [False, True, True, True]
-
-
-def test_one_prompt_prefers_no_k():
     assert "one prompt is too few" in finding(samples_of({1: [120.0], 4: [300.0]}), 0.0)
-
-
-def test_several_k_are_a_range_only_where_nothing_between_is_left_out():
-    assert ks_in_words([4], [1, 4, 8]) == "4"
-    assert ks_in_words([4, 6, 8], [1, 4, 6, 8]) == "4 to 8"
-    assert ks_in_words([1, 4, 8], [1, 4, 6, 8]) == "1, 4 and 8"
-    assert ks_in_words([4, 8], [1, 4, 8]) == "4 and 8"
+    words = [([4], "4"), ([4, 6, 8], "4 to 8"), ([1, 4, 8], "1, 4 and 8"), ([4, 6], "4 and 6")]
+    assert [ks_in_words(ks, [1, 4, 6, 8]) for ks, _ in words] == [said for _, said in words]
 
 
 def test_the_speedup_map_marks_each_k_that_may_be_the_best_and_shows_the_spread():
@@ -138,45 +116,33 @@ def test_the_speedup_map_marks_each_k_that_may_be_the_best_and_shows_the_spread(
     assert figure.layout.meta == "At most 1.80× plain decoding, with k = 4 at temperature 0"
 
 
-def test_a_map_keeps_its_axes_while_it_fills():
+def test_a_map_keeps_its_axes_while_it_fills_and_says_so_before_the_first_run():
     few, all_ = (drawn(acceptance_map(made, KS, TEMPERATURES)) for made in (cells(CLEAR)[:1], cells(CLEAR)))
     assert few.layout.yaxis.range == all_.layout.yaxis.range == (-0.5, 1.5)
     assert few.layout.xaxis.ticktext == all_.layout.xaxis.ticktext == ("0", "1")
     assert [list(row) for row in few.data[0].z] == [[0.5, None], [None, None]]
     assert all_.layout.meta == "Between 50% and 50% of the draft tokens were accepted"
+    for make in (acceptance_map, speedup_map):
+        assert drawn(make([], KS, TEMPERATURES)).layout.meta == NOTHING_YET
 
 
-@pytest.mark.parametrize("make", [acceptance_map, speedup_map])
-def test_before_the_first_run_a_map_says_so(make):
-    assert drawn(make([], KS, TEMPERATURES)).layout.meta == NOTHING_YET
+def test_theory_takes_alpha_and_costs_from_the_runs_and_a_disturbed_k_does_not_bend_it():
+    # A plain step takes 10 ms, one with k draft tokens 10 + 3k, 1 per token for drafting; half of the judged are accepted.
+    plain = Sample(0.0, 0, 0, 0, 20, 0, 0, 0, 20, 0.010, 0.0)
 
+    def fitted(seconds: dict[int, float]):
+        runs = [Sample(0.0, k, 0, 0, 10, 10 * k, 8, 8, 10, time, 0.001) for k, time in seconds.items()]
+        return theory_of([plain, *runs], 0.0)
 
-def test_theory_takes_alpha_and_costs_from_the_runs():
-    # A plain round takes 10 ms, one with k drafts 10 + 3k, of which 1 a draft is drafting; of the judged a half is kept.
-    runs = [Sample(0.0, 0, 0, 0, 20, 0, 0, 0, 20, 0.010, 0.0)]
-    runs += [Sample(0.0, k, 0, 0, 10, 10 * k, 8, 8, 10, 0.010 + 0.003 * k, 0.001) for k in (2, 4)]
-    theory = theory_of(runs, 0.0)
-    assert theory is not None
-    assert (theory.alpha, theory.draft) == pytest.approx((0.5, 0.1))
-    assert (theory.first, theory.each) == pytest.approx((1.0, 0.3))
+    theory = fitted({2: 0.016, 4: 0.022})
+    assert (theory.alpha, theory.draft, theory.first, theory.each) == pytest.approx((0.5, 0.1, 1.0, 0.3))
     assert theory.speedup(0) == pytest.approx(1.0)
     assert theory.speedup(3) == pytest.approx((1 + 0.5 + 0.25 + 0.125) / (3 * 0.1 + 1.6))
-
-
-def test_a_disturbed_k_does_not_bend_theory():
-    runs = [Sample(0.0, 0, 0, 0, 20, 0, 0, 0, 20, 0.010, 0.0)]
-    for k in (1, 2, 4, 6, 8):
-        seconds = 0.012 + 0.002 * k + (0.050 if k == 4 else 0.0)
-        runs.append(Sample(0.0, k, 0, 0, 10, 10 * k, 8, 8, 10, seconds, 0.001))
-    theory = theory_of(runs, 0.0)
-    assert theory is not None
-    assert (theory.first, theory.each) == pytest.approx((1.2, 0.2))
-
-
-def test_theory_says_nothing_of_windows_of_changing_length_or_without_plain_runs():
+    bent = fitted({k: 0.012 + 0.002 * k + (0.050 if k == 4 else 0.0) for k in (1, 2, 4, 6, 8)})
+    assert (bent.first, bent.each) == pytest.approx((1.2, 0.2))
+    # Not for windows of changing length, or without plain runs.
     assert theory_of([s for s in CLEAR if s.k], 0.0) is None
-    varying = [sample(0.0, 0, 100.0), Sample(0.0, 4, 0, 0, 10, 13, 5, 3, 2, 0.02, 0.0)]
-    assert theory_of(varying, 0.0) is None
+    assert theory_of([sample(0.0, 0, 100.0), Sample(0.0, 4, 0, 0, 10, 13, 5, 3, 2, 0.02, 0.0)], 0.0) is None
 
 
 def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_is_clear():
@@ -196,12 +162,8 @@ def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_is_clea
 
 def test_the_csv_has_a_line_for_every_cell():
     rows = list(csv.DictReader(io.StringIO(to_csv(cells(CLEAR)))))
-    assert [(float(r["temperature"]), int(r["k"]), r["best"]) for r in rows] == [
-        (0.0, 1, "False"),
-        (0.0, 4, "True"),
-        (1.0, 1, "True"),
-        (1.0, 4, "False"),
-    ]
+    best = [(r["temperature"], r["k"], r["best"]) for r in rows]
+    assert best == [("0", "1", "False"), ("0", "4", "True"), ("1", "1", "True"), ("1", "4", "False")]
     assert all(float(r["speedup_low"]) < float(r["speedup"]) < float(r["speedup_high"]) for r in rows)
 
 
@@ -214,12 +176,11 @@ def test_the_last_word_is_said_even_when_the_last_run_changed_no_figure(catalog,
 
 
 def test_the_table_holds_numbers_to_sort_by_and_shows_them_written_with_the_best_k_starred():
-    shown = explore._table(cells(CLEAR)).value
+    shown = gr.Dataframe(explore._styled(cells(CLEAR))).value
     assert shown["headers"][-1] == "speedup"
     assert [row[-1] for row in shown["data"]][:2] == pytest.approx([1.296, 1.800], abs=1e-3)
     assert [row[-1] for row in shown["metadata"]["display_value"]][:2] == ["1.30×", "★ 1.80×"]
     assert shown["metadata"]["display_value"][0][2] == "50%"
-    assert not explore._table([]).visible
 
 
 def test_prompts_are_the_visitors_and_the_listed_ones_each_once():

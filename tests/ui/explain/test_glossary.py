@@ -7,8 +7,7 @@ from ui.assets import ROOT
 from ui.charts.plot import TERMS_OF as CHARTS
 from ui.explain.glossary import TERMS, glossary, linked
 from ui.explain.inspector import words
-from ui.run.stage import template
-from ui.run.stats import TILES
+from ui.run.stage import TILES, template
 
 KEYS = {term.key for term in TERMS}
 LINK = re.compile(r"#term-([\w-]+)")

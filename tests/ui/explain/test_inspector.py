@@ -7,8 +7,8 @@ import pytest
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run, step_of, token, top
-from ui.explain.case import case_of
-from ui.explain.inspector import NO_DISTRIBUTIONS, distributions, explain, to_json
+from ui.explain.case import case_of, warning
+from ui.explain.inspector import NO_DISTRIBUTIONS, distributions, to_json, words
 from ui.explain.why import NO_NUMBERS
 
 ACCEPTED, REJECTED, DISCARDED = EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED
@@ -36,9 +36,13 @@ def refused(**changes) -> Trace:
     )
 
 
+def told(trace: Trace, number: int) -> str:
+    """The explanation of an event, in a line."""
+    return " ".join("".join(piece.text for piece in sentence) for sentence in words(trace, number)["sentences"])
+
+
 def said(trace: Trace, kind: EventKind) -> str:
-    number = next(i for i, event in enumerate(trace) if event.kind == kind)
-    return " ".join(explain(trace, number).sentences)
+    return told(trace, next(i for i, event in enumerate(trace) if event.kind == kind))
 
 
 def block(*judged: tuple[EventKind, float, float]) -> Trace:
@@ -112,12 +116,15 @@ SAID = [  # the trace, the kind of its event that is explained, and what is said
     *((one(PROPOSED, {"drafter": way}, draft_prob=0.6), PROPOSED, f"The {who} proposed")
       for way, who in (("model", "draft model"), ("head", "draft head"), ("mtp", "MTP layer"))),
     (one(), REJECTED, NO_NUMBERS),
+    *((one(draft_prob=0.7, target_prob=p, accept_prob=p / 0.7, uniform=u), REJECTED, words)
+      for p, u in ((1e-9, 0.996), (0.00004, 0.9))
+      for words in ("p/q, which is under 0.0001", f"The draw {u} was not below that: rejected.")),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("trace", "kind", "words"), SAID, ids=lambda part: part if isinstance(part, str) else "")
-def test_a_token_is_explained_in_the_terms_of_its_rule_with_its_own_numbers(trace, kind, words):
-    assert words in said(trace, kind)
+@pytest.mark.parametrize(("trace", "kind", "shown"), SAID, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_token_is_explained_in_the_terms_of_its_rule_with_its_own_numbers(trace, kind, shown):
+    assert shown in said(trace, kind)
 
 
 def test_what_does_not_apply_is_not_said():
@@ -133,22 +140,29 @@ def test_a_proposal_is_explained_by_its_verdict_and_waits_while_there_is_none():
     assert case_of(refused(), 1).event.kind == REJECTED
     waiting = Trace(refused().events[:3])
     assert case_of(waiting, 1).event.kind == PROPOSED
-    assert "has not judged it yet" in " ".join(explain(waiting, 1).sentences)
+    assert "has not judged it yet" in told(waiting, 1)
+
+
+def test_a_draft_that_playback_has_not_seen_judged_hides_what_the_target_thinks():
+    numbers = {"draft_prob": 0.55, "target_prob": 0.12, "target_entropy": 2.0, "draft_entropy": 1.0}
+    tops = {"draft_top": top((" king", 0.55), ("the", 0.1)), "target_top": top((" queen", 0.31), (" king", 0.12))}
+    trace = one(PROPOSED, **numbers, **tops)
+    assert not any("0.12" in value for _, value in words(trace, 1)["details"])
+    shown = distributions(trace, 1)
+    assert shown["series"] == ["draft"]
+    assert not any("queen" in entry["text"] for entry in shown["tokens"])
 
 
 def test_details_are_the_events_own_numbers():
-    details = dict(explain(refused(), 3).details)
-    assert details["target probability p"] == "0.12"
-    assert details["acceptance probability"] == f"{0.12 / 0.55:.6g}"
-    assert details["draw u"] == "0.64"
-    assert details["target entropy, nats"] == "2"
-    assert details["step"] == "1"
+    details = {"".join(piece.text for piece in name): value for name, value in words(refused(), 3)["details"]}
+    own = {"target probability p": "0.12", "acceptance probability": f"{0.12 / 0.55:.6g}", "draw u": "0.64", "step": "1"}
+    assert details | own | {"target entropy, nats": "2"} == details
 
 
 @pytest.mark.parametrize("number", [-1, 0, 6, 99])
 def test_an_event_that_is_no_token_is_refused(number):
     with pytest.raises(ValueError, match="event"):
-        explain(refused(), number)
+        words(refused(), number)
 
 
 def test_another_sequences_events_of_a_batch_do_not_mix_in():
@@ -156,83 +170,72 @@ def test_another_sequences_events_of_a_batch_do_not_mix_in():
     for event in list(trace):
         if event.kind == PROPOSED:
             trace.events.insert(2, Event(PROPOSED, row=1, step=0, index=0, text="other"))
-    number = next(i for i, event in enumerate(trace) if event.kind == DISCARDED)
-    assert "the rejected “␣king”" in " ".join(explain(trace, number).sentences)
+    assert "the rejected “␣king”" in said(trace, DISCARDED)
 
 
 def test_every_token_of_a_long_run_can_be_explained():
     trace = run([(5, n % 6) for n in range(50)] + [(0, 0)])
     numbers = [i for i, event in enumerate(trace) if event.token_id is not None]
-    assert all(explain(trace, number).sentences and to_json(trace, number) for number in numbers)
+    assert all(told(trace, number) and to_json(trace, number) for number in numbers)
+
+
+def test_what_changes_the_target_s_distribution_is_said_with_the_result():
+    typical = {"verify_strategy": "typical_acceptance"}
+    for lossless in ({}, {**typical, "temperature": 0.0}, {"verify_strategy": "block_verification"}):
+        assert warning({"verify_strategy": "speculative_sampling", "temperature": 0.7, **lossless}) == ""
+    for lossy in ("typical_acceptance", "greedy_match"):
+        assert "Not the target's distribution" in warning({"verify_strategy": lossy, "temperature": 0.7})
+    assert warning({**typical, "temperature": "hot"}) == warning({}) == ""
 
 
 HOSTILE = '<img src=x onerror="alert(1)">&amp;\u202e'
 
 
-def test_model_text_can_be_no_markup():
-    told = to_json(step_of(token(REJECTED, HOSTILE, **KING, uniform=0.5)), 1)
-    assert "<" not in told
-    assert "\\u003cimg" in told
-    assert "\u202e" not in json.loads(told)["words"]["sentences"][0][0][0]
+def odds(**numbers) -> dict:
+    """The distributions of a rejected token."""
+    return distributions(one(**KING | numbers), 1)
 
 
-def labels(told: dict) -> list[str]:
-    return [entry["text"] for entry in told["tokens"]]
+def labels(shown: dict, *, chosen: bool = False) -> list[str]:
+    return [entry["text"] for entry in shown["tokens"] if entry["chosen"] or not chosen]
 
 
-def chosen(told: dict) -> list[str]:
-    return [entry["text"] for entry in told["tokens"] if entry["chosen"]]
+def test_model_text_is_made_visible_and_can_be_no_markup():
+    sent = to_json(step_of(token(REJECTED, HOSTILE, **KING, uniform=0.5)), 1)
+    assert "<" not in sent
+    assert "\\u003cimg" in sent
+    assert "\u202e" not in json.loads(sent)["words"]["sentences"][0][0][0]
+    shown = odds(target_top=top((HOSTILE, 0.31), ("\n", 0.2), (" ", 0.1), ("", 0.05)))
+    assert {"⏎", "␣", "∅"} <= set(labels(shown))
+    assert "\u202e" not in str(shown)
 
 
-def test_model_text_is_made_visible_in_the_chart():
-    numbers = {**KING, "target_top": top((HOSTILE, 0.31), ("\n", 0.2), (" ", 0.1), ("", 0.05))}
-    trace = step_of(token(REJECTED, " king", **numbers))
-    told = distributions(trace, 1)
-    assert {"⏎", "␣", "∅"} <= set(labels(told))
-    assert "\u202e" not in str(told)
-    assert "<" not in to_json(trace, 1)
-
-
-def test_distributions_stand_side_by_side_with_the_chosen_token_marked():
-    told = distributions(refused(), 3)
-    assert told["series"] == ["draft", "target"]
-    assert labels(told) == ["␣queen", "␣king", "the"]
-    assert chosen(told) == ["␣king"]
-    assert [entry["probs"] for entry in told["tokens"]] == [[0.2, 0.31], [0.55, 0.12], [0.05, 0.1]]
+def test_distributions_stand_side_by_side_with_the_chosen_token_marked_and_sum_to_1_with_the_rest():
+    shown = distributions(refused(), 3)
+    assert shown["series"] == ["draft", "target"]
+    assert (labels(shown), labels(shown, chosen=True)) == (["␣queen", "␣king", "the"], ["␣king"])
+    assert [entry["probs"] for entry in shown["tokens"]] == [[0.2, 0.31], [0.55, 0.12], [0.05, 0.1]]
+    assert shown["rest"] == pytest.approx([0.2, 0.47])
     assert distributions(refused(), 5)["series"] == ["draft", "target", "residual"]
+    assert distributions(one(BONUS), 1) == {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": [], "rest": []}
 
 
-def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability():
-    numbers = {**KING, "target_top": top((" queen", 0.5)), "draft_top": top(("the", 0.9)), "target_prob": 0.001}
-    told = distributions(step_of(token(REJECTED, " king", **numbers)), 1)
-    assert labels(told)[1] == chosen(told)[0] == "␣king"
-    assert told["tokens"][1]["probs"][1] == 0.001
-    assert told["tokens"][2]["probs"][1] is None  # not recorded, which is not the same as zero
+def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability_and_others_only_if_their_bars_can_be_seen():
+    shown = odds(target_top=top((" queen", 0.5)), draft_top=top(("the", 0.9)), target_prob=0.001)
+    assert labels(shown)[1:2] == labels(shown, chosen=True) == ["␣king"]
+    assert shown["tokens"][1]["probs"][1] == 0.001
+    assert shown["tokens"][2]["probs"][1] is None  # not recorded, which is not the same as zero
+    unseen = odds(target_top=top((" queen", 0.9999), ("the", 0.00009)), draft_top=None, target_prob=0.00002)
+    assert (labels(unseen), labels(unseen, chosen=True)) == (["␣queen", "␣king"], ["␣king"])
 
 
-def test_tokens_whose_bars_no_one_could_see_take_no_room_but_the_chosen_one_does():
-    unseen = {**KING, "target_top": top((" queen", 0.9999), ("the", 0.00009)), "draft_top": None, "target_prob": 0.00002}
-    told = distributions(step_of(token(REJECTED, " king", **unseen)), 1)
-    assert labels(told) == ["␣queen", "␣king"]
-    assert chosen(told) == ["␣king"]
-
-
-def test_without_distributions_the_chart_says_so():
-    nothing = {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": [], "rest": []}
-    assert distributions(step_of(token(BONUS, " sat")), 1) == nothing
-
-
-def test_the_rows_of_a_distribution_and_what_they_leave_sum_to_1():
-    told = distributions(refused(), 3)
-    for column in range(2):
-        assert sum(entry["probs"][column] for entry in told["tokens"]) + told["rest"][column] == pytest.approx(1)
-    unsure = {**KING, "draft_top": top((" king", 0.55)), "target_top": top((" queen", 0.31)), "target_prob": 0.12}
-    told = distributions(step_of(token(REJECTED, " king", **unsure)), 1)
-    assert told["rest"] == pytest.approx([0.45, 0.57])
-    assert told["takeaway"].endswith("tokens marked – are part of “all others”")
-    crossed = {**unsure, "draft_top_target": [0.12], "target_top_draft": [0.2]}
-    told = distributions(step_of(token(REJECTED, " king", **crossed)), 1)
-    assert [entry["probs"] for entry in told["tokens"]] == [[0.2, 0.31], [0.55, 0.12]]
-    assert told["rest"] == pytest.approx([0.25, 0.57])
-    sure = {**KING, "draft_prob": 1.0, "target_prob": 1.0, "draft_top": top((" king", 1.0)), "target_top": top((" king", 1.0))}
-    assert distributions(step_of(token(ACCEPTED, " king", **sure)), 1)["rest"] == []
+def test_what_is_not_recorded_is_part_of_the_rest_unless_the_other_model_s_list_has_it():
+    unsure = {"draft_top": top((" king", 0.55)), "target_top": top((" queen", 0.31))}
+    shown = odds(**unsure)
+    assert shown["rest"] == pytest.approx([0.45, 0.57])
+    assert shown["takeaway"].endswith("tokens marked – are part of “all others”")
+    crossed = odds(**unsure, draft_top_target=[0.12], target_top_draft=[0.2])
+    assert [entry["probs"] for entry in crossed["tokens"]] == [[0.2, 0.31], [0.55, 0.12]]
+    assert crossed["rest"] == pytest.approx([0.25, 0.57])
+    sure = top((" king", 1.0))
+    assert odds(draft_prob=1.0, target_prob=1.0, draft_top=sure, target_top=sure)["rest"] == []

@@ -60,10 +60,6 @@ def test_where_it_makes_no_sense_it_says_why():
 
 
 def test_what_a_file_claims_that_cannot_be_is_not_rolled():
-    other = {"draft_top": top((" king", 0.6), (" sat", 0.1))}
-    for nonsense in (
-        other | {"draft_top_target": [0.3, 7.0]},
-        {"expected_accept": 5.0},
-        {"target_top_draft": [-1.0, 0.6, 0.0]},
-    ):
+    other = {"draft_top": top((" king", 0.6), (" sat", 0.1)), "draft_top_target": [0.3, 7.0]}
+    for nonsense in (other, {"expected_accept": 5.0}, {"target_top_draft": [-1.0, 0.6, 0.0]}):
         assert redraw_data(rejected(**nonsense), 2) == {"why": UNRECORDED}

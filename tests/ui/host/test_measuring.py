@@ -1,5 +1,6 @@
-"""Measurements make way for visitors, are no runs, and say why where there is no figure."""
+"""Measurements make way for visitors, are no runs, wait without a thread, and say why where there is no figure."""
 
+import asyncio
 import threading
 
 import pytest
@@ -9,9 +10,10 @@ from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request
 from naive_speculate.serving.run_records import ObservedEngine
 from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
-from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured
-from ui.run.runs import Run
+from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured, in_turn
+from ui.run.runs import Run, Runs
 from ui.run.speedup import NONE_SAVED, STOPPED, speedup_of
+from ui.run.stage import _server_functions
 
 REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=80, seed=5, ignore_eos=True), num_draft_tokens=3)
 
@@ -53,12 +55,17 @@ def catalog(engine, records):
 
 
 def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again(catalog, engine, records):
-    found = catalog.measure("", REQUEST)
-    assert [request.num_draft_tokens for request in engine.asked[:3]] == [0, 3, 0]
-    assert all(request.prompt == REQUEST.prompt and request.params.seed == 5 for request in engine.asked)
-    assert all(request.params.max_tokens == TOKENS for request in engine.asked)
-    assert 0 < found.low <= found.value <= found.high
-    assert found.machine
+    """First the whole run without drafts, for those who follow it."""
+    for lane, first in ((None, TOKENS), ([], REQUEST.params.max_tokens)):
+        engine.asked.clear()
+        found = catalog.measure("", REQUEST, lane)
+        assert [request.num_draft_tokens for request in engine.asked[:3]] == [0, 3, 0]
+        assert all(request.prompt == REQUEST.prompt and request.params.seed == 5 for request in engine.asked)
+        tokens = [request.params.max_tokens for request in engine.asked]
+        assert tokens == [first] + [TOKENS] * (len(tokens) - 1)
+        assert 0 < found.low <= found.value <= found.high
+        assert found.machine
+    assert sum(event.kind == EventKind.BONUS for event in lane) == REQUEST.params.max_tokens > MOST_TOKENS
     assert records == []  # it is no run
 
 
@@ -116,24 +123,20 @@ def test_one_who_decodes_past_the_catalog_ends_it_too(catalog, engine):
     list(others[0])
 
 
-def test_a_pair_that_is_decoded_elsewhere_says_so(tiny_engine):
-    with pytest.raises(NotMeasured) as why:
-        Catalog({"pair": ServedPair(tiny_engine)}).measure("", REQUEST)
-    assert (str(why.value), why.value.again) == (ELSEWHERE, False)
-
-
-def test_a_host_may_have_each_run_decoded_once(engine):
-    catalog = Catalog({"pair": ServedPair(engine, engine)}, measuring=False)
-    for again in (catalog.measure, catalog.events):
+def test_why_there_is_no_figure_and_another_try_will_not_help(catalog, engine):
+    elsewhere = Catalog({"pair": ServedPair(engine)})
+    never = Catalog({"pair": ServedPair(engine, engine)}, measuring=False)
+    short = Request([1], SamplingParams(max_tokens=3, ignore_eos=True), num_draft_tokens=0)
+    for measure, request, said in (
+        (elsewhere.measure, REQUEST, ELSEWHERE),
+        (never.measure, REQUEST, NEVER),
+        (never.events, REQUEST, NEVER),
+        (catalog.measure, short, SHORT),
+    ):
+        assert engine.asked == []
         with pytest.raises(NotMeasured) as why:
-            again("", REQUEST)
-        assert (str(why.value), why.value.again) == (NEVER, False)
-    assert engine.asked == []
-
-
-def test_a_text_that_is_too_short_says_so(catalog):
-    with pytest.raises(NotMeasured, match=SHORT):
-        catalog.measure("", Request([1], SamplingParams(max_tokens=3, ignore_eos=True), num_draft_tokens=0))
+            measure("", request)
+        assert (str(why.value), why.value.again) == (said, False)
 
 
 @pytest.fixture(scope="module")
@@ -160,21 +163,60 @@ def test_a_run_is_measured_once_and_its_trace_keeps_it(ended, engine):
     assert speedup_of(reopened, asked=False) == said
 
 
-def test_a_stopped_run_is_measured_for_those_who_ask(ended):
+def test_a_stopped_run_is_measured_for_those_who_ask_and_a_trace_without_a_figure_says_so(ended):
     ended.events[-1].finish_reason = FinishReason.CANCELLED
     assert speedup_of(ended, asked=False) == {"reason": STOPPED, "again": True}
+    for events in (ended.events, ended.events[:-1]):
+        assert speedup_of(Run(events), asked=True) == {"reason": NONE_SAVED, "again": False}
     assert "speedup" in speedup_of(ended, asked=True)
 
 
-def test_a_trace_without_a_figure_says_so(ended):
-    ended.measure = None
-    assert speedup_of(ended, asked=True) == {"reason": NONE_SAVED, "again": False}
-    ended.events = [event for event in ended.events if event.kind != EventKind.FINISHED]
-    assert speedup_of(ended, asked=True) == {"reason": NONE_SAVED, "again": False}
+def test_who_waits_for_a_measurement_takes_no_thread():
+    go_on, working = threading.Event(), asyncio.Event()
+    threads: set[int] = set()
+
+    async def all_of_them() -> list[dict[str, object]]:
+        loop = asyncio.get_running_loop()
+
+        def work() -> dict[str, object]:
+            threads.add(threading.get_ident())
+            loop.call_soon_threadsafe(working.set)
+            assert go_on.wait(60)
+            return {"done": True}
+
+        before = threading.active_count()
+        asked = [asyncio.create_task(in_turn(work)) for _ in range(50)]
+        await working.wait()
+        assert threading.active_count() <= before + 1
+        go_on.set()
+        return await asyncio.gather(*asked)
+
+    assert asyncio.run(all_of_them()) == [{"done": True}] * 50
+    assert len(threads) == 1
 
 
-def test_the_whole_run_without_drafts_is_decoded_first_and_can_be_followed(catalog, engine):
-    lane = []
-    catalog.measure("", REQUEST, lane)
-    assert [request.num_draft_tokens for request in engine.asked[:3]] == [0, 3, 0]
-    assert sum(event.kind == EventKind.BONUS for event in lane) == REQUEST.params.max_tokens > MOST_TOKENS
+def test_what_does_not_begin_in_time_is_not_done(monkeypatch):
+    go_on, done = threading.Event(), list[str]()
+
+    async def both() -> tuple[dict[str, object], dict[str, object]]:
+        begun, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def first() -> dict[str, object]:
+            loop.call_soon_threadsafe(begun.set)
+            assert go_on.wait(60)
+            return {"first": True}
+
+        one = asyncio.create_task(in_turn(first))
+        await begun.wait()
+        monkeypatch.setattr("ui.host.measuring.PATIENCE_SECONDS", 0.0)  # now, as the first one must begin
+        other = await in_turn(lambda: {"second": done.append("second")})
+        go_on.set()
+        return await one, other
+
+    assert asyncio.run(both()) == ({"first": True}, {"reason": BUSY, "again": True})
+    assert done == []
+
+
+def test_the_page_s_functions_that_measure_do_not_block():
+    functions = {function.__name__: function for function in _server_functions(Runs())}
+    assert [name for name, function in functions.items() if asyncio.iscoroutinefunction(function)] == ["unguided", "speedup"]

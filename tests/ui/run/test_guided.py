@@ -13,11 +13,11 @@ from naive_speculate.events import EventKind
 from tests.ui.handmade import run
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.measuring import BUSY, NotMeasured
-from ui.run.guided import EXAMPLES, TITLES, UNREPEATED, Acceptance, acceptance, controls_of, guide, unguided
+from ui.run.guided import EXAMPLES, TITLES, controls_of, guide
 from ui.run.offline import offline_page
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, from_query, settings_of
-from ui.run.speedup import seeded
+from ui.run.speedup import UNREPEATED, acceptance, seeded, without_guide
 from ui.run.stage import _server_functions, template
 
 ASKED = Settings(prompt="Once upon a time there was a little fox who lived", max_tokens=60, seed=3)
@@ -85,42 +85,39 @@ def test_a_run_whose_guide_the_controls_cannot_say_is_not_repeated_without_it(ot
 
 
 def test_judged_are_those_that_were_kept_and_the_first_that_was_not():
-    assert acceptance(run([(3, 3), (3, 1), (2, 0), (0, 0)])) == Acceptance(4, 6)
+    assert acceptance(run([(3, 3), (3, 1), (2, 0), (0, 0)]).events) == {"accepted": 4, "judged": 6, "cut": False}
 
 
-def test_a_run_without_its_guide_that_took_too_long_is_described_as_cut(catalog, monkeypatch):
+def test_a_run_without_its_guide_is_cut_after_a_while_and_waits_while_others_decode(catalog, monkeypatch):
     monkeypatch.setattr("ui.host.measuring.MOST_SECONDS", 0.0)
-    assert acceptance(catalog.events("", ASKED.request())).cut
-
-
-def test_while_others_decode_nothing_is_said_of_speed(catalog, monkeypatch):
+    assert acceptance(catalog.events("", ASKED.request()))["cut"]
     monkeypatch.setattr("ui.host.catalog.Catalog._quiet", lambda self: False)
-    busy = Catalog(catalog.pairs)
     with pytest.raises(NotMeasured, match="only while nobody else"):
-        busy.events("", ASKED.request())
+        Catalog(catalog.pairs).events("", ASKED.request())
 
 
 def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted(catalog):
     asked = replace(ASKED, guided="regex", guided_text=EXAMPLES["regex"], seed=None)
     guided = decoded(catalog, asked)
     plain = seeded(asked.request(), guided.started.seed, guided_decoding=None)
-    assert acceptance(catalog.events("", plain)) == acceptance(decoded(catalog, replace(ASKED, seed=guided.started.seed)))
-    assert acceptance(guided).judged < acceptance(catalog.events("", plain)).judged  # the guide ends the text earlier
-    assert acceptance(guided).accepted == sum(event.kind == EventKind.ACCEPTED for event in guided)
+    without = acceptance(catalog.events("", plain))
+    assert without == acceptance(decoded(catalog, replace(ASKED, seed=guided.started.seed)).events)
+    with_guide = acceptance(guided.events)
+    assert with_guide["judged"] < without["judged"]  # the guide ends the text earlier
+    assert with_guide["accepted"] == sum(event.kind == EventKind.ACCEPTED for event in guided)
 
 
 def test_the_page_is_given_the_figure_or_why_there_is_none():
-    def busy() -> Acceptance:
+    def busy() -> dict:
         raise NotMeasured(BUSY)
 
-    assert unguided(lambda: Acceptance(3, 4)) == {"accepted": 3, "judged": 4, "cut": False}
-    assert unguided(busy) == {"reason": BUSY, "again": True}
-    assert unguided(None) == {"reason": UNREPEATED, "again": False}
-    runs = Runs()
-    mine = Run(run([(2, 1)]).events)
-    mine.unguided = lambda: Acceptance(3, 4)
+    runs, mine = Runs(), Run(run([(2, 1)]).events)
     runs.add("visitor", mine)
     tell = next(function for function in _server_functions(runs) if function.__name__ == "unguided")
+    assert without_guide(mine) == {"reason": UNREPEATED, "again": False}
+    mine.unguided = busy
+    assert without_guide(mine) == {"reason": BUSY, "again": True}
+    mine.unguided = lambda: {"accepted": 3, "judged": 4, "cut": False}
     assert json.loads(asyncio.run(tell(mine.id))) == {"accepted": 3, "judged": 4, "cut": False}
     assert asyncio.run(tell("another")) == asyncio.run(tell(None)) == ""
     assert mine.copy().unguided is mine.unguided

@@ -8,30 +8,21 @@ from ui.run.messages import batch
 from ui.run.runs import Run
 
 
-def sent(*events: Event, **fields: str) -> dict:
-    return json.loads(batch(Run(events, **fields)))
-
-
-def test_a_batch_holds_the_events_and_where_they_begin():
+def test_a_batch_holds_the_events_where_they_begin_and_whether_they_are_the_last():
     mine = Run(run([(3, 1)]), title="a title")
     message = json.loads(batch(mine, 2, 3))
     assert (message["run"], message["serial"], message["first"]) == (mine.id, mine.serial, 2)
     assert [event["kind"] for event in message["events"]] == [event.kind for event in mine.events[2:5]]
     assert (message["done"], message["live"], message["title"]) == (False, False, "a title")
-
-
-def test_the_last_event_comes_with_the_word_that_it_is_the_last():
-    mine = Run(run([(3, 1)]))
     assert json.loads(batch(mine, len(mine.events) - 1))["done"]
     mine.done.clear()
     assert not json.loads(batch(mine))["done"]
 
 
 def test_the_lists_of_most_probable_tokens_stay_on_the_server():
-    event = Event(
-        EventKind.REJECTED, text="a", target_prob=1 / 3, draft_top=[TokenProb(1, "b", 0.5)], target_top=[], residual_top=[]
-    )
-    assert sent(event)["events"] == [{"kind": "rejected", "row": 0, "time": 0.0, "text": "a", "target_prob": 1 / 3}]
+    lists = {"draft_top": [TokenProb(1, "b", 0.5)], "target_top": [], "residual_top": []}
+    sent = json.loads(batch(Run([Event(EventKind.REJECTED, text="a", target_prob=1 / 3, **lists)])))
+    assert sent["events"] == [{"kind": "rejected", "row": 0, "time": 0.0, "text": "a", "target_prob": 1 / 3}]
 
 
 def test_no_angle_bracket_reaches_the_wire_and_the_text_comes_back_unchanged():
@@ -41,11 +32,8 @@ def test_no_angle_bracket_reaches_the_wire_and_the_text_comes_back_unchanged():
     assert json.loads(batch(run))["events"][0]["text"] == text
 
 
-def test_broken_unicode_can_be_sent():
-    run = Run([Event(EventKind.STARTED, prompt="\ud800 \u202e \u0000")])
+def test_broken_unicode_and_a_number_too_large_for_a_processor_can_be_sent():
+    run = Run([Event(EventKind.STARTED, prompt="\ud800 \u202e \u0000", seed=2**70)])
     batch(run).encode("utf-8")
-    assert json.loads(batch(run))["events"][0]["prompt"] == "\ud800 \u202e \u0000"
-
-
-def test_a_number_too_large_for_a_processor_can_be_sent():
-    assert sent(Event(EventKind.STARTED, seed=2**70))["events"][0]["seed"] == 2**70
+    event = json.loads(batch(run))["events"][0]
+    assert (event["prompt"], event["seed"]) == ("\ud800 \u202e \u0000", 2**70)

@@ -4,6 +4,8 @@ import json
 import re
 from base64 import b64decode
 
+import pytest
+
 from naive_speculate import Trace
 from naive_speculate.events import TOKEN_KINDS
 from tests.ui.handmade import run
@@ -19,35 +21,37 @@ def page_of(made: Run) -> str:
     return offline_page(made, template())
 
 
+@pytest.fixture(scope="module")
+def recorded() -> Run:
+    return recorded_run()
+
+
+@pytest.fixture(scope="module")
+def page(recorded) -> str:
+    return page_of(recorded)
+
+
 def data_of(page: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="run">(.*?)</script>', page, re.S)[1])
 
 
-def test_every_script_that_is_imported_is_in_the_file():
-    page = page_of(recorded_run())
+def test_every_script_that_is_imported_is_in_the_file_and_nothing_is_loaded_from_elsewhere(page):
     imports = json.loads(re.search(r'<script type="importmap">(.*?)</script>', page)[1])["imports"]
     scripts = {name: b64decode(address.split(",")[1]).decode() for name, address in imports.items()}
     assert "ns/stage.js" in scripts
     for name, text in scripts.items():
         assert "./" not in "".join(re.findall(r"^(?:import|export) .*? from .*$", text, re.M)), name
-        for wanted in re.findall(r'from "(.+?)"', text):
-            assert wanted in scripts, (name, wanted)
-
-
-def test_nothing_is_loaded_from_elsewhere():
-    page = page_of(recorded_run())
+        assert set(re.findall(r'from "(.+?)"', text)) <= scripts.keys(), name
     assert "default-src 'none'" in page
-    assert not re.findall(r"<(?:link|img|iframe|script)[^>]*(?:src|href)=", page)
-    assert not re.findall(r"@import|url\(", page)
+    assert not re.findall(r"<(?:link|img|iframe|script)[^>]*(?:src|href)=|@import|url\(", page)
 
 
-def test_it_holds_the_run_and_why_each_token_was_kept_or_not():
-    made = recorded_run()
-    data = data_of(page_of(made))
+def test_it_holds_the_run_and_why_each_token_was_kept_or_not(recorded, page):
+    data = data_of(page)
     message = json.loads(data["message"])
-    assert [event["kind"] for event in message["events"]] == [event.kind.value for event in made.events]
+    assert [event["kind"] for event in message["events"]] == [event.kind.value for event in recorded.events]
     assert message["done"]
-    tokens = [str(n) for n, event in enumerate(made.events) if event.kind in TOKEN_KINDS]
+    tokens = [str(n) for n, event in enumerate(recorded.events) if event.kind in TOKEN_KINDS]
     assert sorted(data["words"], key=int) == tokens
     assert all(words["sentences"] for words in data["words"].values())
     assert any(words["redraw"] and words["redraw"]["bins"] for words in data["words"].values())
@@ -63,8 +67,7 @@ def test_words_of_a_model_do_not_end_the_script_or_open_another():
 
 
 def test_the_browser_gets_both_files_of_a_run_that_it_may_see():
-    runs = Runs()
-    mine = Run(run([(3, 1)]).events, title=EVIL)
+    runs, mine = Runs(), Run(run([(3, 1)]).events, title=EVIL)
     runs.add("visitor", mine)
     *_, file = _server_functions(runs)
     assert "importmap" in file([mine.id, "replay"])

@@ -32,24 +32,17 @@ def missing() -> Engine:
 
 def attributes(page: Any) -> dict[str, Any]:
     """The page's configuration, as it is sent to a browser: the attributes of each component by its id in the page."""
-    return {
-        one["props"]["elem_id"]: one["props"] for one in page.get_config_file()["components"] if one["props"].get("elem_id")
-    } | {
-        "examples": [one["props"] for one in page.config["components"] if "ns-examples" in one["props"].get("elem_classes", ())]
-    }
+    every = [one["props"] for one in page.get_config_file()["components"]]
+    return {props["elem_id"]: props for props in every if props.get("elem_id")}
 
 
-@pytest.fixture
-def examples() -> Callable[[Any], list[bool]]:
+def examples(page: Any) -> list[bool]:
     """Whether the rows of questions and of beginnings of stories are shown."""
-
-    def shown(page: Any) -> list[bool]:
-        return [row["visible"] for row in attributes(page)["examples"]]
-
-    return shown
+    every = [one["props"] for one in page.get_config_file()["components"]]
+    return [props["visible"] for props in every if "ns-examples" in props.get("elem_classes", ())]
 
 
-def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(tiny_engine, bundled_engine, examples):
+def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(tiny_engine, bundled_engine):
     catalog = awaiting(lambda: tiny_engine, bundled_engine)
     page = build_page(catalog, Runs())
     page.config = page.get_config_file()
@@ -70,9 +63,7 @@ def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(tiny_eng
     assert examples(page) == [False, True], "the tiny model does not chat"
 
 
-def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_and_health_say_why(
-    bundled_engine, examples, caplog
-):
+def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_and_health_say_why(bundled_engine, caplog):
     catalog = awaiting(missing, bundled_engine)
     page = build_page(catalog, Runs())
     catalog.load_later()

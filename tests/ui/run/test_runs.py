@@ -76,12 +76,6 @@ def visit():
     assert run.done.wait(60)
 
 
-def test_cancelling_ends_the_decoder(visit):
-    runs, run = visit
-    runs.cancel("visitor")
-    assert run.done.wait(60)
-
-
 def test_a_second_run_takes_the_first_one_s_place(visit):
     (runs, first), second = visit, Run()
     runs.add("visitor", second)
@@ -90,22 +84,16 @@ def test_a_second_run_takes_the_first_one_s_place(visit):
     assert runs.get(first.id) is first, "what is still on the screen can still be asked about"
 
 
-def test_a_visitor_does_not_end_another_s_run():
-    runs, mine, other = Runs(), Run(), Run()
-    runs.add("me", mine)
+def test_stop_or_leaving_ends_a_visitor_s_run_and_no_other(visit, monkeypatch):
+    (runs, run), other = visit, Run()
     runs.add("you", other)
-    runs.cancel("me")
-    runs._forget("me")
+    runs.cancel("visitor")
+    assert run.done.wait(60)
+    monkeypatch.setattr("ui.run.runs.LEFT_SECONDS", 0.0)
+    runs.leave("visitor")
+    assert runs.get(run.id) is None
     assert not other.cancel.is_set()
     assert runs.get(other.id) is other
-    assert runs.get(mine.id) is None
-
-
-def test_a_visitor_who_leaves_is_forgotten(visit):
-    runs, run = visit
-    runs._forget("visitor")
-    assert run.done.wait(60)
-    assert runs.get(run.id) is None
 
 
 def test_a_run_whose_visitor_s_connection_ends_goes_on_and_can_be_asked_about(visit):
@@ -115,28 +103,19 @@ def test_a_run_whose_visitor_s_connection_ends_goes_on_and_can_be_asked_about(vi
     assert runs.get(run.id) is run
 
 
-def test_a_visitor_who_does_not_come_back_is_forgotten_in_the_end(monkeypatch):
-    runs, mine, other = Runs(), Run(), Run()
-    runs.add("me", mine)
-    runs.leave("me")
-    runs.add("me", Run())  # back again
-    monkeypatch.setattr("ui.run.runs.LEFT_SECONDS", 0.0)
-    runs.add("you", other)
-    assert runs.get(mine.id) is mine
-    runs.leave("you")
-    assert runs.get(other.id) is None
-    assert other.cancel.is_set()
-
-
-def test_a_visitor_who_reads_on_is_not_forgotten(monkeypatch):
+@pytest.mark.parametrize("back", ["add", "read", None])
+def test_a_visitor_who_does_not_come_back_or_read_on_is_forgotten_in_the_end(monkeypatch, back):
     runs, mine = Runs(), Run()
     runs.add("me", mine)
     runs.leave("me")
-    assert runs.read(mine.id) is mine
+    if back == "add":
+        runs.add("me", Run())
+    elif back == "read":
+        assert runs.read(mine.id) is mine
     monkeypatch.setattr("ui.run.runs.LEFT_SECONDS", 0.0)
     runs.add("you", Run())
-    assert runs.get(mine.id) is mine
-    assert not mine.cancel.is_set()
+    assert runs.get(mine.id) is (mine if back else None)
+    assert mine.cancel.is_set() == (back != "read")  # a new run cancels the one before
 
 
 def test_a_run_no_one_reads_is_ended(monkeypatch):
@@ -147,12 +126,28 @@ def test_a_run_no_one_reads_is_ended(monkeypatch):
     assert run.cancel.is_set()
 
 
-def test_only_so_many_runs_are_kept_and_each_visitor_s_last_two():
-    runs = Runs(kept=3)
-    made = [Run() for _ in range(5)]
-    for n, run in enumerate(made):
-        runs.add(f"visitor {n}", run)
-    assert [runs.get(run.id) is not None for run in made] == [False, False, True, True, True]
+def events_of(count: int) -> list[Event]:
+    return [Event(EventKind.BONUS, text=f"token {number} ") for number in range(count)]
+
+
+def kept(runs: Runs, made: dict[str, Run]) -> list[bool]:
+    """Which runs are kept after each was added for the visitor named by the first letter of its key."""
+    for name, run in made.items():
+        runs.add(name[0], run)
+    return [runs.get(run.id) is run for run in made.values()]
+
+
+def test_only_so_many_runs_and_bytes_are_kept_and_a_pinned_run_stays():
+    runs, recorded = Runs(kept=3), Run(id="recorded")
+    runs.pin(recorded)
+    assert kept(runs, {name: Run() for name in "abcde"}) == [False, False, True, True, True]
+    assert runs.get("recorded") is recorded
+    assert kept(Runs(), {name: Run() for name in ("a1", "a2", "a3")}) == [False, True, True]  # each visitor's last two
+    few_long = {name: Run([Event(EventKind.BONUS, text="é" * 50_000 + name)]) for name in "abc"}
+    assert all(50_000 < run.size < 70_000 for run in few_long.values())
+    assert kept(Runs(total_bytes=150_000), few_long) == [False, True, True]
+    of_visitors = {name: Run(events_of(100)) for name in ("b", "a1", "a2")}
+    assert kept(Runs(visitor_bytes=of_visitors["b"].size * 3 // 2), of_visitors) == [True, False, True]
 
 
 def test_what_a_visitor_opens_ends_no_other_run_and_is_itself_forgotten():
@@ -174,48 +169,13 @@ def test_what_a_visitor_opens_ends_no_other_run_and_is_itself_forgotten():
     live.cancel.set()
 
 
-def test_a_dropped_run_leaves_the_one_before():
+def test_a_dropped_run_leaves_the_one_before_and_ids_that_are_no_ids_find_nothing():
     runs, before, broken = Runs(), Run(), Run()
     runs.add("visitor", before)
     runs.add("visitor", broken)
-    runs.drop("visitor", broken)
+    runs.drop(broken)
     assert runs.get(before.id) is before
-    assert runs.get(broken.id) is None
-
-
-def test_ids_that_are_no_ids_find_nothing():
-    runs = Runs()
-    assert [runs.get(odd) for odd in (None, 3, [], {}, "", "no such run")] == [None] * 6
-
-
-def test_a_pinned_run_stays():
-    runs, run = Runs(kept=1), Run(id="recorded")
-    runs.pin(run)
-    for n in range(3):
-        runs.add(str(n), Run())
-    assert runs.get("recorded") is run
-
-
-def events_of(count: int) -> list[Event]:
-    return [Event(EventKind.BONUS, text=f"token {number} ") for number in range(count)]
-
-
-def test_few_long_texts_push_out_old_runs_as_many_short_ones_do():
-    made = [Run([Event(EventKind.BONUS, text="é" * 50_000 + str(number))]) for number in range(3)]
-    assert all(50_000 < run.size < 70_000 for run in made)
-    runs = Runs(total_bytes=150_000)
-    for session, run in zip("abc", made, strict=True):
-        runs.add(session, run)
-    assert [runs.get(run.id) is not None for run in made] == [False, True, True]
-
-
-def test_a_visitor_has_so_many_bytes():
-    before, after, others = (Run(events_of(100)) for _ in range(3))
-    runs = Runs(visitor_bytes=before.size * 3 // 2)
-    runs.add("another", others)
-    runs.add("visitor", before)
-    runs.add("visitor", after)
-    assert [runs.get(run.id) is not None for run in (before, after, others)] == [False, True, True]
+    assert [runs.get(odd) for odd in (broken.id, None, 3, [], {}, "", "no such run")] == [None] * 7
 
 
 @pytest.mark.parametrize(("limits", "said"), [({"visitor_bytes": 2**21}, TOO_LARGE), ({"total_bytes": 2**21}, NO_ROOM)])

@@ -7,6 +7,7 @@ from markupsafe import escape
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from naive_speculate import Trace
 from naive_speculate.events import TOKEN_KINDS
 from naive_speculate.palette import STYLES
 from tests.ui.handmade import run
@@ -14,7 +15,7 @@ from ui.assets import mounting, scripts, styles, variables
 from ui.run.messages import batch
 from ui.run.replay import opened
 from ui.run.runs import Run, Runs
-from ui.run.stage import _server_functions, template
+from ui.run.stage import TILES, _server_functions, template
 
 
 def test_every_kind_has_a_key_with_its_mark_and_meaning():
@@ -24,7 +25,8 @@ def test_every_kind_has_a_key_with_its_mark_and_meaning():
         assert escape(STYLES[kind].meaning) in shown
 
 
-def test_the_markup_is_no_template_of_gradio_s():
+def test_the_markup_has_a_place_for_every_number_and_is_no_template_of_gradio_s():
+    assert all(f">{name}</a></dt>" in template() for name in TILES)
     assert not any(sign in template() for sign in ("`", "${", "{{"))
 
 
@@ -45,22 +47,23 @@ def test_scripts_are_served_as_modules_at_an_address_of_their_version():
         assert client.get(address.replace("stage.js", module)).status_code == 200
 
 
-def test_the_browser_gets_what_it_missed():
-    runs = Runs()
-    mine = Run(run([(3, 1), (3, 3)]).events)
+def kept(trace: Trace, **fields: str) -> tuple[Runs, Run]:
+    """A visitor's run, among the runs."""
+    runs, mine = Runs(), Run(trace.events, **fields)
     runs.add("visitor", mine)
+    return runs, mine
+
+
+def test_the_browser_gets_what_it_missed():
+    runs, mine = kept(run([(3, 1), (3, 3)]))
     resync, _, trace, *_ = _server_functions(runs)
     answer = json.loads(resync([mine.id, 4]))
-    assert answer["first"] == 4
-    assert len(answer["events"]) == len(mine.events) - 4
-    assert answer["done"]
+    assert (answer["first"], len(answer["events"]), answer["done"]) == (4, len(mine.events) - 4, True)
     assert trace(mine.id) == mine.trace.to_jsonl()
 
 
 def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
-    runs = Runs()
-    mine = Run(run([(3, 1), (3, 3)]).events)
-    runs.add("visitor", mine)
+    runs, mine = kept(run([(3, 1), (3, 3)]))
     _, _, _, explain, *_ = _server_functions(runs)
     kinds = [event.kind for event in mine.events]
     drafted, refused, replaced = kinds.index("proposed") + 1, kinds.index("rejected"), kinds.index("resampled")
@@ -80,8 +83,7 @@ def test_odd_questions_get_an_empty_answer():
     every = _server_functions(Runs())
     for odd in (None, [], ["x"], ["no run", 0], ["no run", 1, 2], [None, None], [None, None, None], {"run": 1}, "text"):
         assert [function(odd) for function in (*every[:4], *every[6:])] == [""] * 7
-    runs, mine = Runs(), Run(run([(1, 1)]).events)
-    runs.add("visitor", mine)
+    runs, mine = kept(run([(1, 1)]))
     resync, _, _, explain, *_ = _server_functions(runs)
     for odd in ([mine.id, 0, 3], [mine.id, 2, 2], [mine.id, -1, 3], [mine.id, 1, 10**9], [mine.id, "1", 3], [mine.id, 1.0, 3]):
         assert explain(odd) == ""

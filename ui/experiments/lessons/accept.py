@@ -18,7 +18,6 @@ SHOWN = 5
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Decode, run after run, until a draft token is rejected that could have been accepted."""
     yield Progress("Decoding until a close rejection …")
     for seed in trial.seeds(TRIES):
         # With this top-k, every list in an event is the whole distribution.

@@ -1,12 +1,13 @@
 """Lesson 8: many texts at once use the idle compute themselves, so drafting stops paying off."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from naive_speculate.theory import expected_tokens, speedup
 from ui.charts.figures import INK, TARGET, Figure, figure, line
 from ui.charts.waterfall import ALPHA, GPU
-from ui.experiments.batches import BatchSample, batch_speedups, sizes_for, sweep_batches
+from ui.experiments.batches import batch_speedups, sizes_for, sweep_batches
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
 from ui.experiments.lessons.roofline import MODEL, PRESET, roofline, simple_bars
 from ui.experiments.sweep import prompts_for
@@ -19,22 +20,16 @@ TURNS, TOKENS, TEMPERATURE = 2, 48, 0.7
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Decode batches of every size that this host takes, plainly and with drafts."""
     sizes = sizes_for(trial.catalog, trial.settings.pair)
     if not sizes:
         yield Progress("This host does not decode batches in one process, so there is nothing to measure.")
         return
-    settings = trial.variant(max_tokens=TOKENS, temperature=TEMPERATURE, drafter=trial.drafter)
+    settings = replace(trial.settings, max_tokens=TOKENS, temperature=TEMPERATURE, drafter=trial.drafter)
     target = trial.catalog.of(trial.settings.pair).engine.about.models.get("target")
     prompts = [trial.settings.prompt, *prompts_for(target)]
     for state in sweep_batches(trial.catalog, settings, prompts, [K], sizes, trial.cancel, turns=TURNS):
-        yield Progress(f"{state.running} …" if state.running else "Done.", data_of(state.samples))
-
-
-def data_of(samples: Sequence[BatchSample]) -> Data | None:
-    """The speedup by batch size; None before the first comparison."""
-    found = {str(size): value.mean for (size, k), value in batch_speedups(samples).items() if k == K}
-    return {"speedups": found} if found else None
+        found = {str(size): value.mean for (size, _), value in batch_speedups(state.samples).items()}
+        yield Progress(f"{state.running} …" if state.running else "Done.", {"speedups": found} if found else None)
 
 
 def calculated(texts: int) -> float:
@@ -57,7 +52,6 @@ def words(data: Data) -> dict[str, str]:
 
 
 def _by_texts(data: Data) -> str:
-    """The measured speedups in a sentence."""
     (size, value), *others = data["speedups"].items()
     return ", ".join([f"{value:.2f}× with {count(int(size), 'text')}", *(f"{more:.2f}× with {n}" for n, more in others)])
 

@@ -6,23 +6,11 @@ from typing import Any
 from markupsafe import Markup
 
 from ui.assets import ROOT, render, styles
-from ui.experiments.lessons import (
-    accept,
-    batch,
-    drafters,
-    overlap,
-    slow,
-    slower,
-    temperature,
-    ties,
-    unchanged,
-    verify,
-    window_length,
-)
+from ui.experiments.lessons import accept, batch, drafters, overlap, slow, slower, temperature, ties, unchanged, verify, window
 from ui.experiments.lessons.lesson import Data, Lesson
-from ui.experiments.lessons.text import filled, inline, read_steps, to_html
+from ui.experiments.lessons.text import filled, read_steps, to_html
 
-_IN_ORDER = (slow, verify, accept, unchanged, overlap, window_length, temperature, batch, slower, drafters, ties)
+_IN_ORDER = (slow, verify, accept, unchanged, overlap, window, temperature, batch, slower, drafters, ties)
 HERE, RECORDING = "this machine", "the recording machine"
 LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _IN_ORDER)
 
@@ -30,12 +18,6 @@ LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _IN_ORDER)
 def titles() -> list[str]:
     """The titles of all lessons."""
     return [read_steps(lesson.number)[0].title for lesson in LESSONS]
-
-
-def answers_to(number: int) -> str:
-    """The answers to a lesson's exercises, as HTML."""
-    sections = re.split(r"^## .*$", _answers(), flags=re.MULTILINE)
-    return to_html(sections[number], {})
 
 
 def _answers() -> str:
@@ -60,7 +42,7 @@ def content(lesson: Lesson, data: Data, source: str, machine: str = HERE) -> dic
     for number, (step, view) in enumerate(zip(steps, views, strict=True)):
         asked = step.question
         question = asked and {
-            "ask": inline(asked.ask, words),
+            "ask": to_html(asked.ask, words, one_line=True),
             "choices": [filled(choice, words) for choice in asked.choices],
             "right": next(answers),
         }
@@ -73,7 +55,7 @@ def content(lesson: Lesson, data: Data, source: str, machine: str = HERE) -> dic
     return {
         "lesson": lesson.number,
         "steps": contents,
-        "answers": answers_to(lesson.number),
+        "answers": to_html(re.split(r"^## .*$", _answers(), flags=re.MULTILINE)[lesson.number], {}),
         "markup": lesson.markup(data) if lesson.markup else "",
         "source": source,
         "settings": lesson.settings,

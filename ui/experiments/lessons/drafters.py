@@ -38,25 +38,19 @@ ENGINES = {
 COPYING = ("suffix", "prompt_lookup")  # the drafters without a model; every pair has them
 
 
-def drafters(trial: Trial) -> list[str]:
-    """The drafters of the pair."""
-    return [name for name in NAMES if name in trial.catalog.of(trial.settings.pair).drafters]
-
-
 def _name(drafter: str, text: str) -> str:
     return f"{drafter}@{text}"
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Run every drafter on both texts, and plainly to compare."""
     prompts = {"new": trial.settings.prompt, "repeating": REPEATING}
+    offered = trial.catalog.of(trial.settings.pair).drafters
     cases: dict[str, dict[str, Any]] = {}
     for text, prompt in prompts.items():
         cases[_name("plain", text)] = {"prompt": prompt, "num_draft_tokens": 0}
-        for drafter in drafters(trial):
+        for drafter in (name for name in NAMES if name in offered):
             cases[_name(drafter, text)] = {"prompt": prompt, "num_draft_tokens": K, "drafter": drafter}
-    common = {"auto": False, "verify_strategy": "speculative_sampling", "temperature": 0.0, "ignore_eos": True, "chat": False}
-    for name, known in run_all(trial, cases, **common, max_tokens=TOKENS):
+    for name, known in run_all(trial, cases, temperature=0.0, ignore_eos=True, chat=False, max_tokens=TOKENS):
         drafter, _, text = name.partition("@")
         yield progress_of(name, known, cases, f"Running {NAMES.get(drafter, drafter)} on {TEXTS.get(text)} …")
 
@@ -86,7 +80,6 @@ def _gains(data: Data, text: str, names: Iterable[str]) -> dict[str, float]:
 
 
 def _fastest(gains: Mapping[str, float]) -> str:
-    """The fastest; several if the difference is a draw."""
     most = max(gains.values())
     return " or ".join(name for name in sorted(gains, key=lambda name: -gains[name]) if gains[name] > most / (1 + DRAW))
 
@@ -119,7 +112,6 @@ def _copying(data: Data) -> str:
 
 
 def _slow_head(data: Data) -> str:
-    """That the head was slower than plain decoding, if it was."""
     if "head" not in measured(data) or _gain(data, "head", "new") >= 1 - DRAW:
         return ""
     times = f"{_gain(data, 'head', 'new'):.2f}× on the new text"
@@ -178,18 +170,15 @@ def views(data: Data) -> list[View]:
 def markup(data: Data) -> str:
     """The table of all kinds, with this page's figures where the pair has such a drafter."""
     kinds = tomllib.loads((ROOT / "lessons" / "drafters.toml").read_text(encoding="utf-8"))["kind"]
+    here = {}
+    for name in measured(data):
+        tokens = pace(data, name, "new")
+        here[name] = f"{tokens:.1f} tokens, {tokens / _gain(data, name, 'new'):.1f} passes"
     rows = [
-        kind
-        | {"engines": {name: ENGINES[name] for name in kind["engines"]}}
-        | {"here": _here(data, kind["own"]) if kind["own"] in measured(data) else ""}
+        kind | {"engines": {name: ENGINES[name] for name in kind["engines"]}, "here": here.get(kind["own"], "")}
         for kind in kinds
     ]
     return render("lesson_drafters", rows=rows)
-
-
-def _here(data: Data, drafter: str) -> str:
-    cost = pace(data, drafter, "new") / _gain(data, drafter, "new")
-    return f"{pace(data, drafter, 'new'):.1f} tokens, {cost:.1f} passes"
 
 
 def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
+from ui.explain.case import JUDGED
 
 OPEN = (0.3, 0.7)  # range of p/q in which a verdict is close
 SEEN = 0.03  # least probability whose bar is visible
@@ -61,7 +62,7 @@ def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
     added: Event | None = None
     before = 0
     for event in trace:
-        if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED):
+        if event.kind in JUDGED:
             drafts.append(event)
         elif event.kind in (EventKind.RESAMPLED, EventKind.BONUS):
             added = event
@@ -85,43 +86,36 @@ def close_rejection(trace: Trace, seen: Collection[str] = ()) -> DraftedStep | N
     return max(close, key=lambda pair: pair[0], default=(0, None))[1]
 
 
-def full_step(trace: Trace, followed_by: int = 2) -> DraftedStep | None:
+def full_step(trace: Trace, followed_by: int) -> DraftedStep | None:
     """The most instructive step: at least two draft tokens accepted, one rejected and resampled, preferably one discarded,
     and so many steps after it."""
     every = list(drafted_steps(trace))
-
-    def shows(found: DraftedStep) -> tuple[bool, int]:
-        return len(found.drafts) > found.num_accepted + 1, found.num_accepted
-
     candidates = every[: max(0, len(every) - followed_by)]
     whole = (found for found in candidates if found.rejected and found.num_accepted >= KEPT and found.added)
-    return max(whole, key=shows, default=None)
+    return max(whole, key=lambda found: (len(found.drafts) > found.num_accepted + 1, found.num_accepted), default=None)
 
 
 def sampling_position(trace: Trace) -> SamplingPosition | None:
     """The position of a run where the resampled share is closest to a third, and several tokens are likely. The run's
     top-k must not exceed the lists of likely tokens in its events."""
-    forks = [
-        place
-        for place, draft in judged_positions(trace)
-        if draft.target_top and draft.draft_top and max(draft.target_top[0].prob, draft.draft_top[0].prob) <= SURE
-        if sum(entry.prob >= SEEN for entry in draft.target_top) >= CHOICES and _overrated(draft.target_top, draft.draft_top)
-    ]
+    forks = []
+    for place, target, draft in judged_positions(trace):
+        q = {entry.token_id: entry.prob for entry in draft}
+        open_choice = max(target[0].prob, draft[0].prob) <= SURE and sum(entry.prob >= SEEN for entry in target) >= CHOICES
+        if open_choice and any(q.get(entry.token_id, 0.0) > entry.prob for entry in target):  # the draft overrates a token
+            forks.append(place)
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
 
 
-def judged_positions(trace: Trace) -> Iterator[tuple[SamplingPosition, Event]]:
-    """The position of every judged draft token, with the event of its proposal."""
+def judged_positions(trace: Trace) -> Iterator[tuple[SamplingPosition, Sequence[TokenProb], Sequence[TokenProb]]]:
+    """The position of every judged draft token, with the target's and the draft's most probable tokens there."""
     prompt = (trace.started and trace.started.prompt_token_ids) or []
-    for at, draft in _judged(trace):
-        share = resampled_share(draft.target_top or [], draft.draft_top or [])
-        yield SamplingPosition([*prompt, *trace.token_ids[:at]], text_before(trace, at, prompt=False), share), draft
-
-
-def _overrated(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> bool:
-    """Whether q > p for one of the target's tokens."""
-    q = {entry.token_id: entry.prob for entry in draft}
-    return any(q.get(entry.token_id, 0.0) > entry.prob for entry in target)
+    for step in drafted_steps(trace):
+        for at, event in enumerate(step.drafts, start=step.before):
+            if event.kind != EventKind.DISCARDED and event.target_top and event.draft_top:
+                share = resampled_share(event.target_top, event.draft_top)
+                before = SamplingPosition([*prompt, *trace.token_ids[:at]], _output(trace, at), share)
+                yield before, event.target_top, event.draft_top
 
 
 def resampled_share(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> float:
@@ -130,26 +124,13 @@ def resampled_share(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> 
     return max(0.0, 1.0 - sum(min(entry.prob, q.get(entry.token_id, 0.0)) for entry in target))
 
 
-def _judged(trace: Trace) -> Iterator[tuple[int, Event]]:
-    """The judged draft tokens, each with the number of output tokens before it."""
-    drafts: dict[int | None, Event] = {}
-    at = 0
-    for event in trace:
-        if event.kind == EventKind.PROPOSED:
-            drafts[event.index] = event
-        elif event.kind in (EventKind.ACCEPTED, EventKind.REJECTED):
-            yield at, drafts.get(event.index, event)
-            at += event.kind == EventKind.ACCEPTED
-        elif event.kind in (EventKind.RESAMPLED, EventKind.BONUS):
-            at += 1
-        elif event.kind == EventKind.STEP:
-            drafts.clear()
+def text_before(trace: Trace, tokens: int) -> str:
+    """The prompt and a run's first so many output tokens as text."""
+    return joined((trace.started and trace.started.prompt) or "", _output(trace, tokens))
 
 
-def text_before(trace: Trace, tokens: int, *, prompt: bool = True) -> str:
-    """A run's first so many output tokens as text, with or without the prompt."""
-    output = "".join([event.text or "" for event in trace if event.kind in OUTPUT_KINDS][:tokens])
-    return joined((trace.started and trace.started.prompt) or "", output) if prompt else output
+def _output(trace: Trace, tokens: int) -> str:
+    return "".join([event.text or "" for event in trace if event.kind in OUTPUT_KINDS][:tokens])
 
 
 def joined(prompt: str, output: str) -> str:

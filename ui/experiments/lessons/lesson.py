@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from naive_speculate.events import Event
 from naive_speculate.events.trace import Trace
 from naive_speculate.speculate.sequence import Detail
 from ui.charts.figures import Figure
@@ -26,8 +25,8 @@ CONTEXT = 70
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of an experiment with the visitor's prompt and pair; all other settings are the lesson's. `seen` contains the
-    keys of results that this visitor has seen."""
+    """One run of an experiment with the visitor's prompt and pair; all other settings are the lesson's or the defaults. `seen`
+    contains the keys of results that this visitor has seen."""
 
     catalog: Catalog
     settings: Settings
@@ -44,23 +43,14 @@ class Trial:
         first = self.settings.seed or 0
         return range(first, first + most)
 
-    def stream(self, detail: Detail = "none", **changes: Any) -> Iterator[Event]:
-        """Decode with the visitor's prompt and pair and the lesson's settings; a ValueError names the invalid setting."""
-        chosen = self.variant(**changes)
-        return self.catalog.stream(chosen.pair, chosen.request(detail), self.cancel)
-
-    def variant(self, **changes: Any) -> Settings:
-        """The visitor's settings with these changes."""
-        return replace(self.settings, **changes)
-
     def run(self, detail: Detail = "none", **changes: Any) -> Trace:
-        """The whole trace of such a run."""
-        return Trace(self.stream(detail, **changes))
+        """Decode with the visitor's prompt and pair and the lesson's settings; a ValueError names the invalid setting."""
+        chosen = replace(self.settings, **changes)
+        return Trace(self.catalog.stream(chosen.pair, chosen.request(detail), self.cancel))
 
     def sampled(self, seed: int, at: float = 1.0, **changes: Any) -> Trace:
         """A run with speculative sampling and full details; `at` is its temperature."""
-        judged = {"auto": False, "drafter": self.drafter, "verify_strategy": "speculative_sampling", "temperature": at}
-        return self.run("full", seed=seed, **judged, **changes)
+        return self.run("full", seed=seed, drafter=self.drafter, temperature=at, **changes)
 
 
 class Progress(NamedTuple):

@@ -12,7 +12,6 @@ TOKENS = 150
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Decode the prompt, and compare the mean Σ min(p, q) with the accepted share."""
     yield Progress("Decoding …")
     trace = trial.sampled(trial.settings.seed or 0, num_draft_tokens=K, max_tokens=TOKENS, ignore_eos=True)
     found = expected_acceptance(trace)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from ui.charts.figures import ACCEPTED, DRAFT, TARGET, Figure, above, bars, category_axis, figure, inside, line, plain_line
 from ui.charts.waterfall import GPU, PRESETS
 from ui.experiments.lessons.lesson import asking
-from ui.labels import milliseconds
 
 PRESET = PRESETS[0]
 MODEL = PRESET.target  # Llama 3.1 70B in FP8, on an H100
@@ -63,11 +62,6 @@ def kv_cache() -> Figure:
     said, y = "What one pass over one text reads, with a 70B model", {"range": [0, 85], "ticksuffix": " GB"}
     x = category_axis(names, title={"text": "KV cache, by tokens of context"}, tickangle=0)
     return figure([drawn], takeaway=said, x=x, y=y, height=300)
-
-
-def speed_words(seconds: float, size: float) -> str:
-    """A pass's bandwidth in a sentence."""
-    return f"Measured: {size / 1e6:.0f} MB in {milliseconds(seconds)}, {size / seconds / 1e9:.0f} GB per second."
 
 
 def simple_bars(names: Sequence[str], values: Sequence[float], said: str) -> Figure:

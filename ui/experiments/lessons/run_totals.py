@@ -1,10 +1,12 @@
 """Totals over several runs with the same settings: tokens per pass, acceptance and speed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate, zip_longest
 from typing import Any
 
-from naive_speculate.events import Event, EventKind
+from naive_speculate.events import EventKind
+from naive_speculate.events.trace import Trace
 from ui.experiments.lessons.lesson import Data, Progress, Trial
 from ui.experiments.measured import undisturbed
 
@@ -24,47 +26,37 @@ class RunTotals:
     times: list[float] = field(default_factory=list)  # seconds per step, without each run's first, which includes the warm-up
     speeds: list[float] = field(default_factory=list)  # tokens per second of each run, computed as in `result`
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, trace: Trace) -> None:
         """Count a run."""
-        own = RunTotals()
-        steps = [event for event in events if event.kind == EventKind.STEP]
-        for event in steps:
-            drafted, kept = event.num_draft or 0, event.num_accepted or 0
-            self.drafted += drafted
-            self.judged += kept + (kept < drafted)
-            self.kept_at += [0] * (drafted - len(self.kept_at))
-            for index in range(kept):
-                self.kept_at[index] += 1
-            own.kept += kept
-        own.rounds = len(steps)
-        own.times = [event.total_seconds for event in steps if event.step and event.total_seconds]
-        self.rounds += own.rounds
-        self.kept += own.kept
-        self.times += own.times
-        self.speeds += [own.speed] if own.speed else []
-
-    @property
-    def speed(self) -> float | None:
-        """Tokens per second if all steps were undisturbed."""
-        return (1 + self.kept / self.rounds) / undisturbed(self.times) if self.times else None
+        m = trace.metrics
+        times = [event.total_seconds for event in trace if event.kind == EventKind.STEP and event.step and event.total_seconds]
+        self.rounds += m.num_spec_steps
+        self.drafted += m.num_draft_tokens
+        self.kept += m.num_accepted_draft_tokens
+        self.judged += m.num_accepted_draft_tokens + m.num_rejected_draft_tokens
+        kept_at = list(accumulate(m.acceptance_histogram[:0:-1]))[::-1]
+        self.kept_at = [sum(both) for both in zip_longest(self.kept_at, kept_at, fillvalue=0)]
+        self.times += times
+        self.speeds += [(m.mean_acceptance_length or 0.0) / undisturbed(times)] if times else []
 
     def result(self) -> dict[str, Any]:
-        """The numbers for a picture, in JSON types; empty before the first step."""
+        """The numbers for a picture, in JSON types; empty before the first step. The speed is that of undisturbed steps."""
         if not self.rounds:
             return {}
+        tokens_per_pass = 1 + self.kept / self.rounds
         found = asdict(self)
         del found["times"]
         return found | {
-            "tokens_a_pass": 1 + self.kept / self.rounds,
+            "tokens_a_pass": tokens_per_pass,
             "kept_share": self.kept / self.drafted if self.drafted else None,
             "alpha": self.kept / self.judged if self.judged else None,
-            "speed": self.speed,
+            "speed": tokens_per_pass / undisturbed(self.times) if self.times else None,
         }
 
 
 def run_all(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Run every case with several seeds, alternating, so that a disturbance affects all cases. Yields the current case and the
-    results so far; the last item has an empty case. A ValueError names the invalid setting."""
+    """Run every case with several seeds, alternating, so that a disturbance affects all cases. Yields the current case, empty
+    at the end, and the results so far."""
     known = {name: RunTotals() for name in cases}
     for seed in SEEDS:
         for name, changes in cases.items():

@@ -19,13 +19,11 @@ def _name(k: int, temperature: float) -> str:
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Run few and many draft tokens per step at a low and a high temperature, each with a plain run to compare."""
     cases = {
         _name(k, temperature): {"num_draft_tokens": k, "temperature": temperature}
         for k, temperature in ((0, CALM), (0, WILD), *CASES)
     }
-    common = {"auto": False, "drafter": trial.drafter, "verify_strategy": "speculative_sampling", "ignore_eos": True}
-    for name, known in run_all(trial, cases, **common, max_tokens=TOKENS):
+    for name, known in run_all(trial, cases, drafter=trial.drafter, ignore_eos=True, max_tokens=TOKENS):
         k, _, temperature = name.partition("@")
         yield progress_of(name, known, cases, f"Running k = {k} at temperature {temperature} …")
 
@@ -60,7 +58,6 @@ def views(data: Data) -> list[View]:
 
 
 def _chart(data: Data, shown: int) -> Figure:
-    """The first cases; question marks stand for the others."""
     times = [_gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature<br>{temperature:g}" for k, temperature in CASES]
     colors = [ACCEPTED if value >= 1 else REJECTED for value in times[:shown]]

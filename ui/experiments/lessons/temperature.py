@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from naive_speculate.events import EventKind
 from naive_speculate.events.expected import expected_acceptance
@@ -18,7 +19,6 @@ BOTH = "mean over the text"
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Find one position of each kind, and measure α there and on whole texts at every temperature."""
     yield Progress("Searching for two positions …")
     found = _positions(trial)
     if found is None:
@@ -41,11 +41,9 @@ def _positions(trial: Trial) -> dict[str, SamplingPosition] | None:
     """A position where the favourites agree but neither model is sure, and one where they differ."""
     found: dict[str, SamplingPosition] = {}
     for seed in trial.seeds(TRIES):
-        for place, draft in judged_positions(trial.sampled(seed, num_draft_tokens=K, max_tokens=TOKENS)):
-            if not draft.target_top or not draft.draft_top or max(draft.target_top[0].prob, draft.draft_top[0].prob) > SURE:
-                continue
-            same = draft.target_top[0].token_id == draft.draft_top[0].token_id
-            found.setdefault("agree" if same else "differ", place)
+        for place, target, draft in judged_positions(trial.sampled(seed, num_draft_tokens=K, max_tokens=TOKENS)):
+            if max(target[0].prob, draft[0].prob) <= SURE:
+                found.setdefault("agree" if target[0].token_id == draft[0].token_id else "differ", place)
         if len(found) == 2:
             return found
         if trial.cancel.is_set():
@@ -55,8 +53,8 @@ def _positions(trial: Trial) -> dict[str, SamplingPosition] | None:
 
 def _alpha_at(trial: Trial, place: SamplingPosition, temperature: float) -> float:
     """Σ min(p, q) at a position, over the whole vocabulary: of the first draft token there."""
-    changes = {"num_draft_tokens": 1, "auto": False, "drafter": trial.drafter, "max_tokens": 2, "ignore_eos": True}
-    settings = trial.variant(temperature=temperature, **changes)
+    changes: dict[str, Any] = {"num_draft_tokens": 1, "drafter": trial.drafter, "max_tokens": 2, "ignore_eos": True}
+    settings = replace(trial.settings, temperature=temperature, **changes)
     request = replace(settings.request(), prompt=place.token_ids, chat=False)
     events = list(trial.catalog.stream(settings.pair, request, trial.cancel))
     return next((event.expected_accept or 0.0 for event in events if event.kind == EventKind.PROPOSED), 0.0)
@@ -76,14 +74,10 @@ def words(data: Data) -> dict[str, str]:
 
 def _stronger(*means: float) -> str:
     """Which effect is stronger between the temperatures 0, 1 and 2, in a sentence."""
-    first, second = (_change(before, after) for before, after in pairwise(means))
+    effects = {-1: "the loss is larger", 0: "the two effects cancel out", 1: "the gain is larger"}
+    changes = [after - before for before, after in pairwise(means)]
+    first, second = (effects[0 if abs(change) < DRAW else 1 if change > 0 else -1] for change in changes)
     return f"Here {first} from 0 to 2." if first == second else f"Here {first} from 0 to 1, and {second} from 1 to 2."
-
-
-def _change(before: float, after: float) -> str:
-    if abs(after - before) < DRAW:
-        return "the two effects cancel out"
-    return "the gain is larger" if after > before else "the loss is larger"
 
 
 def views(data: Data) -> list[View]:

@@ -58,15 +58,11 @@ def _step(title: str, text: str) -> Step:
     return Step(title, text[: asked.start()].strip(), Question(" ".join(asked[1].split()), choices))
 
 
-def to_html(text: str, words: Mapping[str, str]) -> str:
-    """Markdown as HTML. The `{names}` are replaced by escaped text, which a model may have written. Raises KeyError if a name
-    has no value."""
-    return _NAME.sub(lambda name: html.escape(words[name[1]]), _MARKDOWN.render(text))
-
-
-def inline(text: str, words: Mapping[str, str]) -> str:
-    """One line of Markdown as HTML, without a paragraph."""
-    return _NAME.sub(lambda name: html.escape(words[name[1]]), _MARKDOWN.renderInline(text))
+def to_html(text: str, words: Mapping[str, str], *, one_line: bool = False) -> str:
+    """Markdown as HTML, one line without a paragraph. The `{names}` are replaced by escaped text, which a model may have
+    written. Raises KeyError if a name has no value."""
+    rendered = _MARKDOWN.renderInline(text) if one_line else _MARKDOWN.render(text)
+    return filled(rendered, {name: html.escape(word) for name, word in words.items()})
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:

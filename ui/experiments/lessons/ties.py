@@ -1,10 +1,9 @@
 """Lesson 11: a tie that flips, because bfloat16 rounds a pass over several rows differently from a pass over one."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from naive_speculate.differing import find_flip
-from ui.charts.figures import ACCEPTED, REJECTED, Figure, above, bars, category_axis, figure
+from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, above, bars, category_axis, figure
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, end_of, spoken
 from ui.host.scores import scores_of
 
@@ -14,13 +13,11 @@ TEMPERATURE = 0.9  # sampled texts have more positions at which two tokens are n
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Compute texts in float32 and in bfloat16 until a tie flips."""
     yield Progress("Loading the target in float32 and in bfloat16 …")
     full, half = scores_of(trial.catalog, trial.settings.pair)
     for number, seed in enumerate(trial.seeds(TRIES), start=1):
         yield Progress(f"Searching text {number} of {TRIES} for a tie that flips …")
-        plain: dict[str, Any] = {"num_draft_tokens": 0, "auto": False, "temperature": TEMPERATURE, "ignore_eos": True}
-        trace = trial.run(seed=seed, max_tokens=TOKENS, **plain)
+        trace = trial.run(seed=seed, num_draft_tokens=0, temperature=TEMPERATURE, max_tokens=TOKENS, ignore_eos=True)
         if trial.cancel.is_set():
             return
         prompt = (trace.started and trace.started.prompt_token_ids) or []
@@ -68,12 +65,7 @@ def _chart(data: Data, shown: int) -> Figure:
     said = f"How much “{a}” leads “{b}”, in nats" if shown else "Which token leads?"
     if shown > 3:
         said = f"The lead changes sides: “{a}” with one row, “{b}” with {data['num_rows']}"
-    y = {
-        "range": [-reach, reach],
-        "zeroline": True,
-        "zerolinecolor": "var(--ns-ink)",
-        "title": {"text": f"← “{b}” leads · “{a}” leads →"},
-    }
+    y = {"range": [-reach, reach], "zeroline": True, "zerolinecolor": INK, "title": {"text": f"← “{b}” leads · “{a}” leads →"}}
     made = figure([drawn], takeaway=said, x=category_axis(names), y=y, height=340)
     return asking(made, range(shown, 4), said, yref="y")
 

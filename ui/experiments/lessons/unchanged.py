@@ -1,11 +1,12 @@
 """Lesson 4: one token drawn many times with the real decoder, at a position where a third of the draws are resampled."""
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
+
+from pydantic import TypeAdapter
 
 from naive_speculate.events import TokenProb
-from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, joined, sampling_position
+from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, joined, resampled_share, sampling_position
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, showing, spoken
 from ui.experiments.lossless import OTHERS, TOP_K, Census, conclusion, convergence, draw, shares
 from ui.labels import number, percent
@@ -14,10 +15,10 @@ DRAWS = 1500
 TOKENS = 60
 TRIES = 12
 K = 4
+CENSUS = TypeAdapter(Census)  # reads and writes its JSON
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Find a suitable position, then draw there; see `draw`."""
     yield Progress("Searching for a position where the two models disagree moderately …")
     fork = find_position(trial)
     if trial.cancel.is_set():
@@ -36,8 +37,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def find_position(trial: Trial) -> SamplingPosition | None:
-    """The first position after the prompt where about a third of the draws are resampled, else the closest; None if there is
-    none."""
+    """The first position after the prompt where about a third of the draws are resampled, else the closest."""
     found: list[SamplingPosition] = []
     for seed in trial.seeds(TRIES):
         position = sampling_position(trial.sampled(seed, num_draft_tokens=K, top_k=TOP_K, max_tokens=TOKENS))
@@ -48,31 +48,14 @@ def find_position(trial: Trial) -> SamplingPosition | None:
 
 
 def _data(trial: Trial, fork: SamplingPosition, census: Census) -> Data:
-    return {
-        "before": end_of(joined(trial.settings.prompt, fork.before)),
-        # not the run's: a head drafts a window's first token with another distribution than a later one
-        "share": 1 - sum(min(entry.prob, census.draft.get(entry.token_id, 0.0)) for entry in census.target),
-        "target": [asdict(entry) for entry in census.target],
-        "draft": {str(token): prob for token, prob in census.draft.items()},
-        "kept": {str(token): amount for token, amount in census.kept.items()},
-        "replaced": {str(token): amount for token, amount in census.replaced.items()},
-        "distances": [list(pair) for pair in census.distances],
-    }
-
-
-def census_of(data: Data) -> Census:
-    """The saved census."""
-    return Census(
-        [TokenProb(**entry) for entry in data["target"]],
-        {int(token): prob for token, prob in data["draft"].items()},
-        Counter({int(token): amount for token, amount in data["kept"].items()}),
-        Counter({int(token): amount for token, amount in data["replaced"].items()}),
-        [(draws, distance) for draws, distance in data["distances"]],
-    )
+    # The share is not the run's: a head drafts a window's first token with another distribution than a later one.
+    share = resampled_share(census.target, [TokenProb(token, "", prob) for token, prob in census.draft.items()])
+    before = end_of(joined(trial.settings.prompt, fork.before))
+    return {"before": before, "share": share, **CENSUS.dump_python(census, mode="json")}
 
 
 def words(data: Data) -> dict[str, str]:
-    census = census_of(data)
+    census = CENSUS.validate_python(data)
     most, _ = _most_overrated(census)
     q = census.draft.get(most.token_id, 0.0)
     return {
@@ -111,7 +94,7 @@ def _overrates(census: Census) -> str:
 
 
 def views(data: Data) -> list[View]:
-    census = census_of(data)
+    census = CENSUS.validate_python(data)
     whole = shares(census)
     marks = ("target, p", "draft, q")
     rest = f"; {OTHERS}: the rest of the vocabulary" if any(census.others) else ""

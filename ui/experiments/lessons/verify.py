@@ -17,7 +17,6 @@ FOLLOWING = 3
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Decode until a step shows every verdict."""
     yield Progress("Decoding …")
     for seed in trial.seeds(TRIES):
         trace = trial.sampled(seed, 0.7, num_draft_tokens=K, max_tokens=TOKENS)

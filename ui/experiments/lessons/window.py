@@ -15,23 +15,22 @@ BAR = 0.8  # width of a bar, in units of k
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
-    """Run plainly and with every k, with several seeds each."""
     cases = {str(k): {"num_draft_tokens": k} for k in (0, *KS)}
-    common = {"auto": False, "drafter": trial.drafter, "verify_strategy": "speculative_sampling", "temperature": TEMPERATURE}
-    for name, known in run_all(trial, cases, **common, max_tokens=TOKENS):
+    for name, known in run_all(trial, cases, drafter=trial.drafter, temperature=TEMPERATURE, max_tokens=TOKENS):
         data = {"known": known} if known.get("0") and len(known) > 2 else None
         yield Progress(f"Running k = {name} …" if name else "Done.", data)
 
 
+def _runs(data: Data) -> dict[int, Data]:
+    return {int(k): run for k, run in data["known"].items() if k != "0"}
+
+
 def gains(data: Data) -> dict[int, float]:
     """The speedup over plain decoding, by k."""
-    known = data["known"]
-    plain = known["0"]["speed"]
-    return {int(k): run["speed"] / plain for k, run in known.items() if k != "0" and run["speed"]}
+    return {k: run["speed"] / data["known"]["0"]["speed"] for k, run in _runs(data).items() if run["speed"]}
 
 
 def best(data: Data) -> int:
-    """The k with the highest speed."""
     found = gains(data)
     return max(found, key=lambda k: found[k])
 
@@ -44,33 +43,26 @@ def alike(data: Data) -> list[int]:
 
 def spread(data: Data, k: int) -> tuple[float, float]:
     """The speedups of the slowest and the fastest run with a k."""
-    plain, speeds = data["known"]["0"]["speed"], data["known"][str(k)]["speeds"]
+    plain, speeds = data["known"]["0"]["speed"], _runs(data)[k]["speeds"]
     return min(speeds) / plain, max(speeds) / plain
 
 
-def _widest(data: Data) -> dict[str, Any]:
-    known = data["known"]
-    found: dict[str, Any] = known[str(max(map(int, known)))]
-    return found
-
-
 def alpha(data: Data) -> float:
-    """Accepted ÷ judged draft tokens of all runs, rounded to the two digits shown, so that readers can verify what follows
-    from it."""
-    drafting = [run for k, run in data["known"].items() if k != "0"]
+    """Accepted ÷ judged draft tokens of all runs, rounded as shown, so that readers can verify what follows from it."""
+    drafting = _runs(data).values()
     return round(sum(run["kept"] for run in drafting) / max(1, sum(run["judged"] for run in drafting)), 2)
 
 
 def _accepted_at(data: Data) -> list[float]:
     """By position, the share of the steps with the largest k that accepted the draft token there."""
-    run = _widest(data)
+    run = _runs(data)[max(_runs(data))]
     return [accepted / run["rounds"] for accepted in run["kept_at"]]
 
 
 def _line(data: Data) -> str:
     """Why the bars are not as high as αⁿ."""
-    run, a, found = _widest(data), alpha(data), _accepted_at(data)
-    full = max(gains(data)) * run["rounds"]
+    many, run = max(_runs(data).items(), key=lambda item: item[0])
+    a, found, full = alpha(data), _accepted_at(data), many * run["rounds"]
     missing = full - run["drafted"]
     below = sum(share < a**place for place, share in enumerate(found, start=1))
     said = f"{below} of {len(found)} bars lie below the line."
@@ -84,10 +76,9 @@ def _line(data: Data) -> str:
 
 def _by_chance(data: Data) -> str:
     """Why the bars fall, if they do: a larger k never gives fewer tokens per pass of the same text."""
-    known = data["known"]
-    ks = sorted(int(k) for k in known if k != "0")
-    top = max(ks, key=lambda k: known[str(k)]["tokens_a_pass"])
-    return "" if top == ks[-1] else f" Beyond k = {top} the bars vary by chance: each k drew its own texts."
+    runs = _runs(data)
+    top = max(runs, key=lambda k: runs[k]["tokens_a_pass"])
+    return "" if top == max(runs) else f" Beyond k = {top} the bars vary by chance: each k drew its own texts."
 
 
 def words(data: Data) -> dict[str, str]:
@@ -95,7 +86,7 @@ def words(data: Data) -> dict[str, str]:
     few, many = min(found), max(found)
     others = [str(k) for k in alike(data) if k != top]
     tie = f"k = {', '.join(others)} {'is' if len(others) == 1 else 'are'} a statistical tie: some runs were as fast."
-    pace = {int(k): f"{run['tokens_a_pass']:.1f}" for k, run in data["known"].items()}
+    pace = {k: f"{run['tokens_a_pass']:.1f}" for k, run in _runs(data).items()}
     return {
         "alpha": number(a, 2),
         "third": percent(a**3),
@@ -117,26 +108,23 @@ def words(data: Data) -> dict[str, str]:
 
 
 def right(data: Data) -> list[int]:
-    found, known, top = gains(data), data["known"], best(data)
-    many, half = max(found), str(max(found) // 2)
-    twice = known[str(many)]["tokens_a_pass"] / known[half]["tokens_a_pass"] if half in known else 0.0
-    return [0 if top == many else 2 if top == min(found) else 1, 0 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 1]
+    runs, top = _runs(data), best(data)
+    many, half = max(runs), max(runs) // 2
+    twice = runs[many]["tokens_a_pass"] / runs[half]["tokens_a_pass"] if half in runs else 0.0
+    return [0 if top == many else 2 if top == min(runs) else 1, 0 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 1]
 
 
 def views(data: Data) -> list[View]:
     found = gains(data)
     few = min(found)
     speeds = _speeds(data)
-    first = {**speeds, "data": [_only_first(speeds["data"][0], len(found)), *speeds["data"][1:]]}
+    drawn, plain = speeds["data"]
+    # Not yet marked as the best.
+    unmarked = {"text": [drawn["text"][0].removeprefix("★ ")], "marker": {"color": ACCEPTED}, "error_y": None}
+    first = {**speeds, "data": [only_first(drawn | unmarked, len(found)), plain]}
     question = f"k = {few}: {found[few]:.2f} times as fast as plain decoding. And with more?"
     opening = asking(first, sorted(found)[1:], question)
     return [{"figure": opening, "finished": speeds}, _survival(data), _pace(data), {"figure": speeds}]
-
-
-def _only_first(speeds: dict[str, Any], places: int) -> dict[str, Any]:
-    """Only the first bar, not yet marked as the best."""
-    plain = {"text": [speeds["text"][0].removeprefix("★ ")], "marker": {"color": ACCEPTED}, "error_y": None}
-    return only_first(speeds | plain, places)
 
 
 def _axis(ks: list[int]) -> dict[str, Any]:
@@ -159,9 +147,9 @@ def _survival(data: Data) -> View:
 
 def _pace(data: Data) -> View:
     a = alpha(data)
-    ks = sorted(int(k) for k in data["known"] if k != "0")
+    ks = list(_runs(data))
     every = list(range(min(ks), max(ks) + 1))
-    pace = [data["known"][str(k)]["tokens_a_pass"] for k in ks]
+    pace = [run["tokens_a_pass"] for run in _runs(data).values()]
     formula = [expected_tokens(a, k) for k in every]
     texts, geometric = [f"{value:.1f}" for value in pace], "(1 − αᵏ⁺¹) ÷ (1 − α)"
     traces = [
