@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 from starlette.routing import BaseRoute
 
-from ui.assets import component, mounting, render, scripts, styles
+from ui.assets import component, render, scripts, styles
 from ui.experiments.compare_texts import build_compare_texts
 from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
@@ -50,10 +50,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
             runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
-        mounted = mounting("theme") + mounting("tabs") + mounting("views", "linked")
-        header = gr.HTML(
-            render("header", tagline=TAGLINE), html_template="${value}", js_on_load=mounted, apply_default_css=False
-        )
+        header = component("header", value=render("header", tagline=TAGLINE), events=["linked"])
         component("glossary", value=glossary())
         notice = build_notice(catalog)
         with gr.Tabs(elem_id="tabs"):
@@ -77,7 +74,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
 
 
 def _check_link(event: gr.EventData) -> None:
-    """Warn if a link names an unknown lesson, room or tab. Scripts open them: `tabs.js`, `learn.js` and `room.js`."""
+    """Warn if a link names an unknown lesson, room or tab. Scripts open them: `header.js`, `learn.js` and `room.js`."""
     query = linked(event)
     for name, found in (("lesson", lesson_in(query)), ("room", room_in(query)), ("tab", query.get("tab") in TABS)):
         if query.get(name) and not found:

@@ -1,12 +1,10 @@
 // The five charts of a run, live, finished or loaded: functions from a summary (see summary.js) to a Plotly figure. For a run
 // without draft tokens or finished steps, each chart is a sentence.
 
-import { follow } from "./cursor.js";
 import { inLanguage } from "./dom.js";
-import { count, milliseconds, percent, two } from "./format.js";
-import { luckByPlace, luckOf, otherWay } from "./luck.js";
+import { count, mean, milliseconds, percent, two, whole } from "./format.js";
 import { plot } from "./plot.js";
-import { tokensPerPass } from "./summary.js";
+import { follow, luckByPlace, luckOf, otherWay, tokensPerPass } from "./summary.js";
 import { checkOf, gain, windows } from "./theory.js";
 
 const WAITING = "No step is finished yet.";
@@ -16,6 +14,7 @@ const MANY = 64; // steps: more are drawn as one outline, because browsers are s
 const SHARES = { range: [0, 1.08], tickformat: ".0%", tickvals: [0, 0.25, 0.5, 0.75, 1] };
 export const [ACCEPTED, REJECTED, RESAMPLED, DRAFT, TARGET, INK, MUTED, PAGE] =
   ["accepted", "rejected", "resampled", "proposed", "bonus", "ink", "muted", "page"].map((name) => `var(--ns-${name})`);
+const SPREAD = { type: "data", color: INK, thickness: 1.5 };
 
 export function mount({ element }) {
   follow((run) => {
@@ -47,13 +46,14 @@ export const figure = (takeaway, xaxis, yaxis, data, layout) => ({ data, layout:
 export const line = (name, x, y, color, dash, more) =>
   ({ type: "scatter", mode: "lines", name, x, y, line: { color, width: 2, dash }, ...more });
 
+const markers = (name, x, y, more) => ({ type: "scatter", mode: "markers", name, x, y, ...more });
+
 export function note(text) {
   const hidden = { visible: false, range: [0, 1] };
   const lines = inLanguage(text).replace(/(.{30,44}) |(.{16,24}[，。：；])(?=.)/g, "$1$2<br>");
   return following(text, hidden, hidden, [], { annotations: [{ text: lines, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] });
 }
 
-const sum = (values) => values.reduce((total, value) => total + value, 0);
 const upTo = (most) => Array.from({ length: most + 1 }, (_, n) => n);
 
 // Acceptance rate of each step, and the mean so far.
@@ -63,31 +63,30 @@ export function acceptance({ rounds, sums }) {
   const judged = all.filter(({ drafted }) => drafted);
   const shown = rounds.length > MANY ? all : judged; // an outline must drop to 0 at steps without draft tokens
   const none = judged.filter(({ accepted }) => !accepted);
-  const x = judged.map(({ number }) => number);
-  const shares = {
-    x: shown.map(({ number }) => number), y: shown.map((round) => round.drafted && round.accepted / round.drafted),
-    customdata: shown.map((round) => [round.accepted, round.drafted]),
-  };
+  const x = shown.map(({ number }) => number);
   let [accepted, drafted] = [0, 0];
-  const mean = judged.map((round) => (accepted += round.accepted) / (drafted += round.drafted));
+  const means = judged.map((round) => (accepted += round.accepted) / (drafted += round.drafted));
   return following(
-    `${accepted.toLocaleString("en")} of ${count(drafted, "draft token")} accepted: ${percent(accepted / drafted)}`,
+    `${whole(accepted)} of ${count(drafted, "draft token")} accepted: ${percent(accepted / drafted)}`,
     { title: { text: "step" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
     { range: [0, 1.02], tickformat: ".0%" },
     [
       perRound(rounds.length, {
-        name: "this step", ...shares, hovertemplate: "step %{x}: %{customdata[0]} of %{customdata[1]} accepted<extra></extra>",
+        name: "this step", x, y: shown.map((round) => round.drafted && round.accepted / round.drafted),
+        customdata: shown.map((round) => [round.accepted, round.drafted]),
+        hovertemplate: "step %{x}: %{customdata[0]} of %{customdata[1]} accepted<extra></extra>",
       }, { color: ACCEPTED, opacity: 0.45 }),
-      line("mean so far", x, mean, INK, "solid", { text: mean.map(percent), hovertemplate: "up to step %{x}: %{text}<extra></extra>" }),
+      line("mean so far", judged.map(({ number }) => number), means, INK, "solid", {
+        text: means.map(percent), hovertemplate: "up to step %{x}: %{text}<extra></extra>",
+      }),
       rounds.length > MANY
         ? perRound(rounds.length, {
-          showlegend: false, x: shares.x, y: shown.map(({ drafted, accepted }) => drafted && !accepted ? 0.025 : 0), hoverinfo: "skip",
+          showlegend: false, x, y: shown.map((round) => round.drafted && !round.accepted ? 0.025 : 0), hoverinfo: "skip",
         }, { color: REJECTED })
-        : {
-          type: "scatter", mode: "markers", showlegend: false, x: none.map(({ number }) => number), y: none.map(() => 0.025),
-          hovertemplate: "step %{x}: none accepted<extra></extra>",
+        : markers("", none.map(({ number }) => number), none.map(() => 0.025), {
+          showlegend: false, hovertemplate: "step %{x}: none accepted<extra></extra>",
           marker: { color: REJECTED, symbol: "x-thin-open", size: rounds.length <= 50 ? 6 : 3, line: { width: 1.5 } },
-        },
+        }),
     ],
   );
 }
@@ -104,13 +103,12 @@ export function positions({ rounds, sums, started }) {
     const kept = rounds.filter(({ accepted }) => accepted >= place).length;
     return [kept, reached(place), percent(kept / reached(place)), percent(kept / windows)];
   });
-  const last = shares[shares.length - 1];
   const alpha = sums.accepted / sums.judged;
   const luck = luckOf({ sums, started });
   const other = otherWay({ rounds, started });
   const said = luck?.sentence ?? `Accepted when reached: α = ${two(alpha)} over all positions`;
   return following(
-    `${said}. ${other ? `${other.sentence}. ` : ""}Position ${x[x.length - 1]} is accepted in ${last[3]} of all windows`,
+    `${said}. ${other ? `${other.sentence}. ` : ""}Position ${x.at(-1)} is accepted in ${shares.at(-1)[3]} of all windows`,
     { title: { text: "position in the window" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
     SHARES,
     [
@@ -132,21 +130,22 @@ export function positions({ rounds, sums, started }) {
 }
 
 // The exact α at each position, had the draft tokens been chosen the other way.
-const instead = ({ name, shares }) => ({
-  type: "scatter", mode: "markers", name: `exact α of ${name} drafts`, x: shares.map((_, n) => n + 1), y: shares, customdata: shares.map((share) => share.toFixed(3)),
+const instead = ({ name, shares }) => markers(`exact α of ${name} drafts`, shares.map((_, n) => n + 1), shares, {
+  customdata: shares.map((share) => share.toFixed(3)),
   hovertemplate: `position %{x}, exact α of ${name} drafts: %{customdata}<extra></extra>`,
   marker: { color: DRAFT, size: 9, symbol: "x-thin-open", line: { width: 2 } },
 });
 
 // The exact α at each position, with one standard deviation of the observed rate.
-function exactly(places, whole) {
-  const spread = { type: "data", array: places.map(({ deviation }) => deviation), color: INK, thickness: 1.5, width: 5 };
-  return {
-    type: "scatter", mode: "markers", name: whole ? "α, judged one by one" : places.some(({ deviation }) => deviation) ? "exact α ± luck" : "exact α", x: places.map(({ place }) => place), y: places.map(({ alpha }) => alpha),
-    error_y: whole ? undefined : spread, customdata: places.map(({ alpha, deviation, count: all }) => [alpha.toFixed(3), deviation.toFixed(3), all]),
-    hovertemplate: `position %{x}, exact α of the %{customdata[2]} draft tokens: %{customdata[0]}${whole ? "" : " ± %{customdata[1]}"}<extra></extra>`,
+function exactly(places, byWindow) {
+  const exact = places.some(({ deviation }) => deviation) ? "exact α ± luck" : "exact α";
+  return markers(byWindow ? "α, judged one by one" : exact, places.map((_, n) => n + 1), places.map(({ alpha }) => alpha), {
+    error_y: byWindow ? undefined : { ...SPREAD, array: places.map(({ deviation }) => deviation), width: 5 },
+    customdata: places.map(({ alpha, deviation, count: all }) => [alpha.toFixed(3), deviation.toFixed(3), all]),
+    hovertemplate: "position %{x}, exact α of the %{customdata[2]} draft tokens: %{customdata[0]}" +
+      `${byWindow ? "" : " ± %{customdata[1]}"}<extra></extra>`,
     marker: { color: PAGE, size: 8, symbol: "circle", line: { color: INK, width: 2 } },
-  };
+  });
 }
 
 // Accepted draft tokens per step: the share of steps with none, one, two …
@@ -154,7 +153,7 @@ export function lengths({ rounds, sums }) {
   if (!sums.drafted) return note(rounds.length ? NO_DRAFTS : WAITING);
   const x = upTo(Math.max(...rounds.map(({ drafted }) => drafted)));
   const amounts = x.map((length) => rounds.filter(({ accepted }) => accepted === length).length);
-  const longest = x.length - 1;
+  const longest = x.at(-1);
   return following(
     `${tokensPerPass({ sums, rounds }).toFixed(2)} tokens per target pass: the accepted draft tokens and one more`,
     { title: { text: "accepted draft tokens" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
@@ -180,7 +179,7 @@ export function timing({ rounds, sums }) {
   const share = sums.drafted ? `${percent(sums.draft / sums.seconds)} of it drafting` : "and nothing spent on drafts";
   // One slow step, such as the first, exceeds the axis instead of flattening all others.
   const times = rounds.map(({ seconds }) => seconds).sort((a, b) => a - b);
-  const [usual, longest] = [times[Math.floor((times.length - 1) * 0.95)], times[times.length - 1]];
+  const [usual, longest] = [times[Math.floor((times.length - 1) * 0.95)], times.at(-1)];
   return following(
     `${milliseconds(sums.seconds / rounds.length)} per step, ${share}`,
     { title: { text: "step" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
@@ -196,10 +195,10 @@ export function timing({ rounds, sums }) {
 
 // Speedup against k: Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192) and this run.
 //
-// The theorem needs α, from the run's events, and c, the cost of a draft token in target passes. It assumes that verifying k tokens
-// costs as much as one token: nearly true on a GPU, less so on a CPU. After the measurement (see stage.js), c, the cost of verifying
-// and the run's own point are measured; before that, c is estimated. Both curves assume independent acceptances; the run's own point
-// does not, so it need not lie on either.
+// The theorem needs α, from the run's events, and c, the cost of a draft token in target passes. It assumes that verifying k
+// tokens costs as much as one token: nearly true on a GPU, less so on a CPU. After the measurement (see stage.js), c, the cost
+// of verifying and the run's own point are measured; before that, c is estimated. Both curves assume independent acceptances;
+// the run's own point does not, so it need not lie on either.
 export function speedup({ rounds, sums, started, speedup: found }) {
   const luck = luckOf({ sums, started });
   const exact = luck && !luck.whole ? luck.alpha : null;
@@ -222,14 +221,11 @@ export function speedup({ rounds, sums, started, speedup: found }) {
   );
 }
 
-function ownPoint(drafts, { value, low, high }) {
-  return {
-    type: "scatter", mode: "markers", name: "this run, measured", x: [drafts], y: [value],
-    error_y: { type: "data", symmetric: false, array: [high - value], arrayminus: [value - low], color: INK, thickness: 1.5 },
-    hovertemplate: `this run: ${value.toFixed(2)} × (${low.toFixed(2)} to ${high.toFixed(2)})<extra></extra>`,
-    marker: { color: INK, size: 12, symbol: "diamond" },
-  };
-}
+const ownPoint = (drafts, { value, low, high }) => markers("this run, measured", [drafts], [value], {
+  error_y: { ...SPREAD, symmetric: false, array: [high - value], arrayminus: [value - low] },
+  hovertemplate: `this run: ${value.toFixed(2)} × (${low.toFixed(2)} to ${high.toFixed(2)})<extra></extra>`,
+  marker: { color: INK, size: 12, symbol: "diamond" },
+});
 
 function curve(name, x, y, color, dash) {
   const best = y.indexOf(Math.max(...y));
@@ -238,26 +234,24 @@ function curve(name, x, y, color, dash) {
   });
 }
 
-// The theorem's numbers, in target passes over one token; without a measurement, a verification pass stands for that. Null if the
-// run has no draft tokens, verdicts or times.
+// The theorem's numbers, in target passes over one token; without a measurement, a verification pass stands for that. Null if
+// the run has no draft tokens, verdicts or times.
 function costsOf(drafting, found, exact) {
-  const total = (name) => sum(drafting.map((round) => round[name]));
-  const drafts = total("drafted") / drafting.length;
-  const estimate = total("draft") / total("drafted") / (total("verify") / drafting.length);
-  const draftCost = found?.draft_cost ?? estimate;
-  if (!total("judged") || !Number.isFinite(draftCost)) return null;
+  const average = (name) => mean(drafting.map((round) => round[name]));
+  const draftCost = found?.draft_cost ?? average("draft") / average("drafted") / average("verify");
+  if (!average("judged") || !Number.isFinite(draftCost)) return null;
   return {
-    alpha: exact ?? total("accepted") / total("judged"),
+    alpha: exact ?? average("accepted") / average("judged"),
     draftCost: Math.max(1e-6, draftCost), // must be positive
     verifyCost: Math.max(1e-6, found?.verify_cost ?? 1),
-    drafts: found?.num_draft_tokens || drafts,
+    drafts: found?.num_draft_tokens || average("drafted"),
   };
 }
 
 // Axes rarely change during a run: they grow to powers of two, and to 1, 2 or 5 times a power of ten.
-export const roundsShown = (amount) => Math.max(16, 2 ** Math.ceil(Math.log2(Math.max(1, amount))));
+const roundsShown = (amount) => Math.max(16, 2 ** Math.ceil(Math.log2(Math.max(1, amount))));
 
-export function niceCeiling(value) {
+function niceCeiling(value) {
   if (!Number.isFinite(value) || value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].map((step) => step * power).find((ceiling) => ceiling >= value * (1 - 1e-9));

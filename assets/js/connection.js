@@ -1,16 +1,19 @@
-// The connection to the server: when it breaks, the page says so and waits. Gradio would ask every two seconds, show an error each
-// time, and finally reload the page without its run and settings (see ui/gradio_gaps.py).
+// The connection to the server: when it breaks, the page says so and waits. Gradio would ask every two seconds, show an error
+// each time, and finally reload the page without its run and settings (see ui/gradio_gaps.py).
 //
-// Gradio's calls use `fetch`. A broken stream of results is ended properly here, so its call fails. The run on the stage continues on
-// the server, and the stage requests the rest (see stage.js).
+// Gradio's calls use `fetch`. A broken stream of results is ended properly here, so its call fails. The run on the stage
+// continues on the server, and the stage requests the rest (see stage.js).
 
-import { button, hold, make } from "./dom.js";
+import { button, make } from "./dom.js";
 
 const SOONEST_MS = 2000, LATEST_MS = 30000; // between requests to a silent server; the interval doubles each time
 const LATER_MS = 50;
 const OFFLINE = "You are offline. The page keeps its content and continues when the connection is back.";
 const SILENT = "The server does not answer. The page keeps its content and tries again from time to time.";
-const CUT = { msg: "process_completed", success: false, output: { error: "The connection was lost.", visible: false } };
+const CUT = [
+  { msg: "process_completed", success: false, output: { error: "The connection was lost.", visible: false } },
+  { msg: "close_stream" },
+];
 const OLDER = "The server has a newer version of this page.";
 const CALL = /\/gradio_api\/(queue\/join|run\/)/; // calls of the page's events
 const SERVER = /\/gradio_api\/component_server/; // calls of server functions; without an answer they return `undefined`
@@ -27,8 +30,7 @@ let leaving = false;
 
 export function mount() {
   if (box || !window.gradio_config) return; // a run saved as a file has no server
-  box = hold("div", "ns-connection", status = make("span"), offer = make("span"));
-  box.setAttribute("role", "status");
+  box = make("div", { class: "ns-connection", role: "status" }, status = make("span"), offer = make("span"));
   document.body.append(box);
   window.fetch = fetchOrWait;
   window.addEventListener("offline", () => lost());
@@ -63,10 +65,11 @@ export function say(text, name, act) {
   if (name) offer.append(button("", name, () => { say(""); act(); }));
 }
 
-// The server's answer; undefined without a connection.
+// The server's answer, of which text is JSON; undefined without a connection, null if it is empty.
 export async function answerTo(ask) {
   try {
-    return await ask();
+    const answer = await ask();
+    return typeof answer === "string" ? JSON.parse(answer || "null") : answer;
   } catch {
     return undefined;
   }
@@ -109,35 +112,26 @@ async function fetchOrWait(input, init) {
   }
 }
 
-// A stream of results that ends properly if it breaks.
+// A stream of results that ends properly if it breaks, or if the server, perhaps another one, does not know it.
 async function results(input, init) {
-  const signal = input.signal ?? init?.signal;
-  let answer, reader;
-  const cut = (controller) => {
-    if (signal?.aborted) return controller.close();
-    lost();
-    setTimeout(() => { // after earlier messages, which Gradio handles one turn later
-      for (const message of [CUT, { msg: "close_stream" }]) controller.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(message)}\n\n`));
-      controller.close();
-    }, LATER_MS);
-  };
-  try {
-    answer = await ask(input, init);
-    if (!answer.ok) throw new Error("unknown to the server"); // perhaps another server
-    reader = answer.body.getReader();
-  } catch {
-    return new Response(new ReadableStream({ start: cut }));
-  }
+  const answer = await ask(input, init).catch(() => null);
+  const known = answer?.ok ? answer : undefined;
+  const reader = known?.body.getReader();
   const body = new ReadableStream({
     async pull(controller) {
       try {
         const { done, value } = await reader.read();
         if (done) controller.close(); else controller.enqueue(value);
       } catch {
-        cut(controller);
+        if ((input.signal ?? init?.signal)?.aborted) return controller.close();
+        lost();
+        await new Promise((done) => setTimeout(done, LATER_MS)); // after earlier messages, which Gradio handles one turn later
+        const ending = CUT.map((message) => `data: ${JSON.stringify(message)}\n\n`).join("");
+        controller.enqueue(new TextEncoder().encode(ending));
+        controller.close();
       }
     },
-    cancel: (reason) => reader.cancel(reason),
-  });
-  return new Response(body, answer);
+    cancel: (reason) => reader?.cancel(reason),
+  }, { highWaterMark: 0 });
+  return new Response(body, known);
 }

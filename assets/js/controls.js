@@ -1,7 +1,7 @@
 // Replay bar, and saving or opening a trace.
 
 import { answerTo } from "./connection.js";
-import { finder } from "./dom.js";
+import { finder, write } from "./dom.js";
 import { nameOf } from "./verdict_words.js";
 import { download } from "./downloads.js";
 
@@ -29,15 +29,16 @@ export class Controls {
 
   act(name) {
     const { player } = this;
-    if (name === "play") {
-      if (player.playing || (player.following && !player.done)) player.pause(); else player.play();
-    }
-    if (name === "back") player.step(-1);
-    if (name === "forward") player.step(1);
-    if (name === "start") player.seek(1);
-    if (name === "end") player.end();
-    if (name === "save") this.save();
-    if (name === "open") this.find(".ns-file").click();
+    const acts = {
+      play: () => (player.going ? player.pause() : player.play()),
+      back: () => player.step(-1),
+      forward: () => player.step(1),
+      start: () => player.seek(1),
+      end: () => player.end(),
+      save: () => this.save(),
+      open: () => this.find(".ns-file").click(),
+    };
+    acts[name]?.();
     this.wake();
   }
 
@@ -48,21 +49,16 @@ export class Controls {
 
   draw(live) {
     const { player } = this;
-    const going = player.playing || (player.following && !player.done);
-    const label = going ? "Pause" : "Play";
-    if (this.toggle.getAttribute("aria-label") !== label) {
-      this.toggle.setAttribute("aria-label", label);
-      this.toggle.title = label;
-      this.toggle.dataset.going = String(going);
+    const label = player.going ? "Pause" : "Play";
+    if (this.toggle.title !== label) {
+      this.toggle.title = this.toggle.ariaLabel = label;
+      this.toggle.dataset.going = String(player.going);
     }
-    const at = player.round(player.cursor);
-    const last = player.cursor > 0 ? player.events[player.cursor - 1] : undefined;
-    const text = `step ${at} of ${player.ends.length} · ${((last && last.time) || 0).toFixed(2)} s`;
+    const { time = 0 } = player.events[player.cursor - 1] ?? {};
+    const text = `step ${player.round(player.cursor)} of ${player.ends.length} · ${time.toFixed(2)} s`;
     this.root.dataset.cursor = player.cursor;
-    if (this.clock.textContent !== text) {
-      this.clock.textContent = text;
-      this.slider.setAttribute("aria-valuetext", text);
-    }
+    write(this.clock, text);
+    if (this.slider.ariaValueText !== text) this.slider.ariaValueText = text;
     this.slider.max = player.length;
     this.slider.value = player.cursor;
     this.find(".ns-badge").textContent = live && !player.done ? "live" : live ? "your run" : "recorded";

@@ -1,5 +1,6 @@
 // The room that explains why two texts differ. `explain` opens it from anywhere, with texts or empty.
 
+import { onLink } from "./dom.js";
 import { Question, reveal, room } from "./room.js";
 
 const PATIENCE_MS = 600000; // others may measure before
@@ -13,11 +14,7 @@ export function explain(texts = {}) {
   view?.take(); // if the tab was never open, once it is mounted
 }
 
-document.addEventListener("click", (event) => {
-  if (!event.target.closest?.("a[href='?room=differ']") || event.ctrlKey || event.metaKey) return;
-  event.preventDefault();
-  explain();
-});
+onLink(document, "a[href='?room=differ']", () => explain());
 
 export function mount(component) {
   view = new Comparison(component);

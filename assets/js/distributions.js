@@ -1,24 +1,20 @@
 // The inspector's chart: the most probable tokens of draft, target and residual, as a table with bars. It changes with every
 // inspected token, for which Plotly is too slow.
 
-import { hold, make } from "./dom.js";
+import { make } from "./dom.js";
 import { number } from "./format.js";
 import { Tip } from "./tip.js";
 
 const OTHERS = "all others"; // the rest of each distribution
-const TICKS = ["0", "0.25", "0.5", "0.75", "1"];
 
 export class Distributions {
   constructor(place) {
     this.place = place;
-    [this.caption, this.table] = place.querySelectorAll("figcaption, table");
-    [this.title, this.takeaway] = this.caption.childNodes;
-    this.tip = new Tip(place.appendChild(make("div", "ns-tip")));
-    this.tip.hide();
-    this.table.setAttribute("aria-label", this.title.textContent);
+    this.table = place.querySelector("table");
+    this.tip = new Tip(place.querySelector(".ns-tip"));
     for (const name of ["pointerover", "click"]) this.table.addEventListener(name, ({ target }) => this.point(target.closest("tbody tr")));
-    for (const [name, on] of [["pointerout", this.table], ["pointerdown", document], ["scroll", document]]) {
-      on.addEventListener(name, () => this.tip.hide(), { capture: true, passive: true });
+    for (const name of ["pointerout", "pointerdown", "scroll"]) {
+      document.addEventListener(name, () => this.tip.hide(), { capture: true, passive: true });
     }
   }
 
@@ -26,26 +22,23 @@ export class Distributions {
   show(shown) {
     this.place.hidden = !shown;
     if (!shown) return;
-    this.shown = shown;
-    this.rows = shown.rest.length ? [...shown.tokens, { text: OTHERS, name: `${OTHERS}, together`, probs: shown.rest }] : shown.tokens;
+    const { tokens, series, rest, takeaway } = shown;
+    const others = { text: OTHERS, name: `${OTHERS}, together`, probs: rest, others: true };
+    this.series = series;
+    this.rows = rest.length ? [...tokens, others] : tokens;
     this.tip.hide();
-    this.takeaway.textContent = shown.takeaway;
-    this.table.hidden = !shown.tokens.length;
-    const heads = shown.series.map((series) => part("th", "columnheader", bar(series), series));
-    for (const head of heads) head.className = "ns-odds-key";
-    const foot = part("tfoot", "rowgroup", row(hold("td", "", ...TICKS.map((tick) => make("span", "", tick)))));
-    foot.setAttribute("aria-hidden", "true");
-    this.table.replaceChildren(
-      part("thead", "rowgroup", row(part("th", "columnheader", make("span", "ns-said", "token")), ...heads)),
-      part("tbody", "rowgroup", ...this.rows.map((token) => this.token(token))), foot,
-    );
+    this.place.querySelector("figcaption span").textContent = takeaway;
+    this.table.hidden = !tokens.length;
+    const heads = series.map((name) => make("th", { class: "ns-odds-key", role: "columnheader" }, bar(name), name));
+    this.table.tHead.rows[0].replaceChildren(part("th", "columnheader", make("span", "ns-said", "token")), ...heads);
+    this.table.tBodies[0].replaceChildren(...this.rows.map((token) => this.row(token)));
   }
 
-  token({ text, chosen, probs }) {
-    return row(part("th", "rowheader", make(chosen ? "b" : probs === this.shown.rest ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`)), ...probs.map((prob, n) => {
-      if (prob !== null) return part("td", "cell", bar(this.shown.series[n], prob), make("span", "", briefly(prob)));
-      const none = make("span", "ns-odds-none", "–");
-      none.setAttribute("aria-hidden", "true");
+  row({ text, chosen, others, probs }) {
+    const name = make(chosen ? "b" : others ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`);
+    return part("tr", "row", part("th", "rowheader", name), ...probs.map((prob, n) => {
+      if (prob !== null) return part("td", "cell", bar(this.series[n], prob), make("span", "", briefly(prob)));
+      const none = make("span", { class: "ns-odds-none", "aria-hidden": true }, "–");
       return part("td", "cell", none, make("span", "ns-said", "not recorded"));
     }));
   }
@@ -53,25 +46,18 @@ export class Distributions {
   // All digits of the token under the pointer.
   point(pointed) {
     if (!pointed) return;
-    const { name, probs } = this.rows[[...this.table.tBodies[0].rows].indexOf(pointed)];
-    const lines = probs.map((prob, n) => [this.shown.series[n], prob === null ? "not recorded" : prob.toFixed(6)]);
-    this.tip.show(pointed, [[probs === this.shown.rest ? name : `“${name}”`, ""], ...lines]);
+    const { name, others, probs } = this.rows[pointed.sectionRowIndex];
+    const lines = probs.map((prob, n) => [this.series[n], prob === null ? "not recorded" : prob.toFixed(6)]);
+    this.tip.show(pointed, [[others ? name : `“${name}”`, ""], ...lines]);
   }
 }
 
 // With an explicit role: a table with another layout loses its own.
-function part(tag, role, ...children) {
-  const made = hold(tag, "", ...children);
-  made.setAttribute("role", role);
-  return made;
-}
-
-const row = (...cells) => part("tr", "row", ...cells);
+const part = (tag, role, ...contents) => make(tag, { role }, ...contents);
 
 // Without a probability: a sample for the legend.
 function bar(series, prob) {
-  const made = make("i", "ns-odds-bar");
-  made.dataset.series = series;
+  const made = make("i", { class: "ns-odds-bar", "data-series": series });
   if (prob !== undefined) made.style.setProperty("--prob", Math.min(1, Math.max(0, prob)));
   return made;
 }

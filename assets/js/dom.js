@@ -1,36 +1,38 @@
+// Finding, making and changing the page's elements.
+
+export const finder = (root) => (selector) => root.querySelector(selector);
+
 // A text in the page's language, for drawings; what enters the page as text is translated there (see language.js).
 export const inLanguage = (text) => window.translated?.(text) ?? text;
 
-// Text from a prompt or a model enters the page only through this function: as text, never as markup.
-export function make(tag, className, text) {
-  const node = document.createElement(tag);
-  if (className) node.className = className;
-  if (text !== undefined) node.textContent = text;
-  return node;
+export const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+
+// An element with a class, or with attributes by their names, of which those that are undefined are left out. Text from a
+// prompt or a model enters the page only through this function: as text, never as markup.
+export function make(tag, attributes, ...contents) {
+  const named = typeof attributes === "string" ? { class: attributes || undefined } : attributes;
+  return filled(document.createElement(tag), named, contents);
 }
 
-// An element that contains other nodes or texts.
-export function hold(tag, className, ...children) {
-  const node = make(tag, className);
-  node.append(...children);
-  return node;
-}
+export const svg = (tag, attributes, ...contents) =>
+  filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, contents);
 
-export function button(className, text, act) {
-  const node = make("button", className, text);
+export function button(attributes, text, act) {
+  const node = make("button", attributes, text);
   node.type = "button";
   node.addEventListener("click", act);
   return node;
 }
 
-export function svg(tag, attributes, ...children) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
+function filled(node, attributes = {}, contents) {
+  change(node, attributes);
+  node.append(...contents);
   return node;
 }
 
-export const write = (node, text) => { if (node.textContent !== text) node.textContent = text; };
+export function change(node, attributes) {
+  for (const [name, value] of Object.entries(attributes)) if (value !== undefined) node.setAttribute(name, value);
+}
 
 // A dialog outside the page's layout, closed by a click outside it or on [data-close].
 export function modal(dialog) {
@@ -39,7 +41,24 @@ export function modal(dialog) {
   return dialog;
 }
 
-export const finder = (root) => (selector) => root.querySelector(selector);
+// Whether the reader wants less movement.
+export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+export const lecturing = () => document.body.classList.contains("ns-lecture");
+
+export function onEscape(act) {
+  document.addEventListener("keydown", ({ key }) => { if (key === "Escape") act(); });
+}
+
+// A link that a script opens on this page, unless in another tab.
+export function onLink(root, selector, open) {
+  root.addEventListener("click", (event) => {
+    const link = event.target.closest?.(selector);
+    if (!link || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    open(link);
+  });
+}
 
 // Uses the browser's storage; null if that is forbidden.
 export function storage(use) {

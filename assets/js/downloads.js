@@ -1,11 +1,11 @@
 // Downloads: charts as PNG and SVG, the coloured text as SVG, and files from the server.
 
-import { button, hold, svg } from "./dom.js";
+import { svg } from "./dom.js";
 
 const WIDTH = 720; // minimum, for a picture's legend in one row
 const NAME = "naive-speculate";
 const SHARP = 2;   // pixels of a picture per pixel of the page
-const DASHES = { dotted: "1.5 2.5", dashed: "5 3", solid: "" };
+const DASHES = { dotted: "1.5 2.5", dashed: "5 3" };
 
 export function download(name, content, type) {
   const link = document.createElement("a");
@@ -24,15 +24,17 @@ export function offerFiles(stage) {
     html: () => save(stage, `${NAME}-text.html`, "text/html", "html"),
     replay: () => save(stage, `${NAME}-replay.html`, "text/html", "replay"),
   };
-  for (const offer of menu.querySelectorAll("[data-take]")) {
-    offer.addEventListener("click", () => { menu.open = false; takes[offer.dataset.take](); });
-  }
   const round = menu.querySelector("[data-take='round']");
   menu.addEventListener("toggle", () => { round.disabled = !stage.player.round(stage.player.cursor); });
-  document.addEventListener("click", (event) => { if (!menu.contains(event.target)) menu.open = false; });
+  document.addEventListener("click", ({ target }) => {
+    const take = menu.contains(target) && target.dataset.take;
+    if (take) takes[take]();
+    if (take || !menu.contains(target)) menu.open = false;
+  });
 }
 
-// A file of the run from the server; nothing if it does not answer, which the page reports. A page has the language of this one.
+// A file of the run from the server; nothing if it does not answer, which the page reports. A page has the language of this
+// one.
 async function save(stage, name, type, ...what) {
   let text = await stage.server.file([stage.run.id, ...what]);
   const speaking = document.querySelector("script[data-language]");
@@ -50,18 +52,8 @@ export function drawRound(stage) {
   save(stage, `${NAME}-round-${round + 1}.svg`, "image/svg+xml", "round", round, cursor);
 }
 
-// Buttons below a Plotly chart that save it with its title and background; `drawn` gives Plotly once the chart is drawn.
-export function offerPicture(place, drawn) {
-  const offers = ["png", "svg"].map((format) => {
-    const offer = button("", format.toUpperCase(), async () => savePicture(await drawn(), place, format));
-    offer.title = `Save this chart as ${format.toUpperCase()}`;
-    offer.setAttribute("aria-label", `${offer.title}: ${place.getAttribute("aria-label")}`);
-    return offer;
-  });
-  place.after(hold("div", "ns-pictures", ...offers));
-}
-
-function savePicture(plotly, place, format) {
+// A Plotly chart with its title and background.
+export function savePicture(plotly, place, format) {
   const { data, layout } = place;
   const caption = place.previousElementSibling; // title and takeaway
   const [name, takeaway] = [caption.firstChild.textContent, caption.lastElementChild.textContent]; // the title is text or a link
@@ -83,7 +75,7 @@ function savePicture(plotly, place, format) {
 const color = (name) => getComputedStyle(document.body).getPropertyValue(name).trim();
 
 // The coloured text of the page, including the scrolled part: background, text and lines for each piece of a token on one line.
-export function asSvg(box) {
+function asSvg(box) {
   const frame = box.getBoundingClientRect();
   const [dx, dy] = [frame.left + box.clientLeft - box.scrollLeft, frame.top + box.clientTop - box.scrollTop];
   const [width, height] = [box.clientWidth, box.scrollHeight];
@@ -101,24 +93,20 @@ function piece(text, rect, looks, dx, dy) {
   const [x, y] = [rect.left - dx, rect.top - dy];
   const size = parseFloat(looks.fontSize);
   const base = y + rect.height * 0.78;
-  const parts = [];
-  if (!/^rgba\(.*, 0\)$|^transparent$/.test(looks.backgroundColor)) {
-    parts.push(svg("rect", { x, y, width: rect.width, height: rect.height, rx: 3, fill: looks.backgroundColor }));
-  }
-  parts.push(svg("text", {
-    x, y: base, "font-size": size, "font-weight": looks.fontWeight, fill: looks.color, textLength: rect.width, lengthAdjust: "spacingAndGlyphs",
-    "xml:space": "preserve",
-  }, text));
+  const clear = /^rgba\(.*, 0\)$|^transparent$/.test(looks.backgroundColor);
+  const ground = { x, y, width: rect.width, height: rect.height, rx: 3, fill: looks.backgroundColor };
+  const words = {
+    x, y: base, "font-size": size, "font-weight": looks.fontWeight, fill: looks.color,
+    textLength: rect.width, lengthAdjust: "spacingAndGlyphs", "xml:space": "preserve",
+  };
   const [line, style] = [looks.textDecorationLine, looks.textDecorationStyle];
-  if (!line || line === "none") return parts;
   const through = line.includes("line-through");
-  const rows = style === "double" ? [base + 4, base + 7] : [through ? base - size * 0.28 : base + 5];
-  for (const row of rows) {
-    const drawn = { x1: x, y1: row, x2: x + rect.width, y2: row, stroke: looks.color, "stroke-width": through ? 1.2 : 1.8 };
-    const dashes = DASHES[style] || "";
-    parts.push(svg("line", dashes ? { ...drawn, "stroke-dasharray": dashes } : drawn));
-  }
-  return parts;
+  const rows = line === "none" ? [] : style === "double" ? [base + 4, base + 7] : [through ? base - size * 0.28 : base + 5];
+  const drawn = rows.map((row) => svg("line", {
+    x1: x, y1: row, x2: x + rect.width, y2: row,
+    stroke: looks.color, "stroke-width": through ? 1.2 : 1.8, "stroke-dasharray": DASHES[style],
+  }));
+  return [...(clear ? [] : [svg("rect", ground)]), svg("text", words, text), ...drawn];
 }
 
 // The pieces of a text that lie on one line each, with their rectangles; line breaks and empty pieces are omitted.
@@ -130,11 +118,14 @@ function lines(text) {
     range.setEnd(text, n + 1);
     const rect = range.getClientRects()[0];
     if (!rect || !rect.width || text.data[n] === "\n") continue;
-    const last = found[found.length - 1];
-    if (last && Math.abs(last.top - rect.top) < 2) Object.assign(last, { end: n + 1, right: rect.right });
-    else found.push({ from: n, end: n + 1, left: rect.left, right: rect.right, top: rect.top, height: rect.height });
+    const last = found.at(-1);
+    const { left, right, top, height, width } = rect;
+    if (last && Math.abs(last.rect.top - top) < 2) {
+      last.text += text.data[n];
+      last.rect.width = right - last.rect.left;
+    } else {
+      found.push({ text: text.data[n], rect: { left, top, width, height } });
+    }
   }
-  return found.map(({ from, end, left, right, top, height }) => ({
-    text: text.data.slice(from, end), rect: { left, top, width: right - left, height },
-  }));
+  return found;
 }

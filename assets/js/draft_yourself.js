@@ -1,15 +1,15 @@
 // The visitor as the drafter: each word goes to the server with the text so far, which only this page stores.
 
 import { copyBy } from "./plain_text.js";
-import { button, finder, hold, make } from "./dom.js";
-import { count, number, percent } from "./format.js";
+import { finder, make } from "./dom.js";
+import { count, mean, number } from "./format.js";
 import { Question, room } from "./room.js";
 import { expectedTokens } from "./theory.js";
 import { chipText } from "./tokens.js";
 
 const AHEAD = 4; // window for which the expected tokens are shown
-const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const shown = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
+const named = (token) => chipText(token).trim() || "␣";
 const whole = (text, most) => (/^\d{1,10}$/.test(text ?? "") && Number(text) < most ? Number(text) : null);
 
 export function mount(component) {
@@ -22,6 +22,10 @@ class DraftYourself {
     this.find = finder(room(component));
     [this.start, this.game, this.form, this.status, this.rows, this.end] =
       [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-room-status", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
+    [this.verdict, this.die, this.next] = ["", " .ns-die", " button"].map((part) => this.find(`.ns-your-verdict${part}`));
+    this.row = this.rows.firstElementChild; // empty, to be copied
+    this.row.hidden = false;
+    this.next.addEventListener("click", () => this.take(this.against));
     this.asked = 0; // the number of questions
     this.question = new Question(this.form.querySelector("button"), this.status, () => { this.waiting = null; });
     this.most = Number(this.find(".ns-yourself").dataset.words);
@@ -61,11 +65,9 @@ class DraftYourself {
     this.seed = link?.seed ?? Math.floor(Math.random() * 2 ** 31);
     this.other = link?.alpha ?? null;
     [this.text, this.tokens, this.words] = [this.beginning, [], []];
-    this.start.hidden = true;
-    this.game.hidden = false;
-    this.form.hidden = false;
+    this.start.hidden = this.end.hidden = this.find(".ns-your-words").hidden = this.verdict.hidden = true;
+    this.game.hidden = this.form.hidden = false;
     this.rows.replaceChildren();
-    for (const part of [this.end, this.find(".ns-your-words"), this.find(".ns-your-verdict")]) part.hidden = true;
     this.tell();
     this.find(".ns-your-text").replaceChildren(make("span", "", this.beginning));
     this.form.elements.word.focus();
@@ -108,14 +110,21 @@ class DraftYourself {
 
   // The draw went against the visitor's word: they read that before they see another one.
   announce(word) {
-    const { sure, word: yours } = word;
-    const said = `The draw went against your word “${yours}”, which had a ${sure}% chance. So it is not drafted: the draft model draws another word.`;
-    const next = button("ns-room-go", "Show its word", () => this.take(word));
-    this.question.end("");
+    this.against = word;
     this.form.hidden = true;
-    this.find(".ns-your-verdict").replaceChildren(make("p", "", said), next);
-    this.find(".ns-your-verdict").hidden = false;
-    next.focus();
+    this.question.end("");
+    this.judge(`The draw went against your word “${word.word}”, which had a ${word.sure}% chance. ` +
+      "So it is not drafted: the draft model draws another word.");
+    this.next.focus();
+  }
+
+  // The verdict's words. Without a judgement, a button continues; with one, its `odds` are drawn.
+  judge(said, judged = "", odds = null) {
+    [this.verdict.children[0].textContent, this.verdict.children[1].textContent] = [said, judged];
+    this.verdict.hidden = false;
+    this.next.hidden = Boolean(odds);
+    this.die.hidden = !odds;
+    if (odds) drawDie(this.die, odds);
   }
 
   take(word) {
@@ -132,44 +141,25 @@ class DraftYourself {
 
   show(word) {
     const story = this.find(".ns-your-text");
-    for (const draft of word.drafts) story.append(this.token(draft, draft.kind === "rejected" ? "del" : "span"));
-    story.append(this.token(word.next));
-    story.scrollTop = story.scrollHeight;
-    this.verdict(word);
-    const row = make("tr");
-    const fate = word.drafts.map((draft) => `${chipText(draft).trim() || "␣"} ${draft.kind}`).join(", ");
-    for (const [name, cell] of [["Your word", word.word], ["Sure", `${word.sure}%`], ["Drafted", word.drafted.trim()], ["Verdict", fate], ["Your α", shown(word.alpha)], ["Draft’s α", shown(word.draft_alpha)]]) {
-      const node = make(row.children.length ? "td" : "th", "", cell);
-      if (!row.children.length) node.scope = "row";
-      node.dataset.name = name;
-      row.append(node);
+    for (const { kind, text } of [...word.drafts, word.next]) {
+      const looks = { class: "ns-token", "data-kind": kind, "data-step": this.words.length };
+      story.append(make(kind === "rejected" ? "del" : "span", looks, text));
     }
-    this.rows.append(row);
-    this.find(".ns-your-words").hidden = false;
-  }
-
-  token(event, tag = "span") {
-    const node = make(tag, "ns-token", event.text);
-    Object.assign(node.dataset, { kind: event.kind, step: this.words.length });
-    return node;
-  }
-
-  // The last judged draft token, with its draw.
-  verdict(word) {
-    const place = this.find(".ns-your-verdict");
-    const last = word.drafts[word.drafts.length - 1];
-    const [drafted, name] = [word.drafted.trim(), chipText(last).trim() || "␣"];
+    story.scrollTop = story.scrollHeight;
+    const last = word.drafts.at(-1);
+    const drafted = word.drafted.trim();
     const yours = drafted === word.word ? `Your word was used (${word.sure}% chance), or the draft model had the same: “${drafted}”.`
       : `Your word was not used: the draft model drew “${drafted}”.`;
-    const judged = `“${name}” is ${last.kind}`;
+    const judged = `“${named(last)}” is ${last.kind}`;
     const sum = `p/q = ${number(last.p)} ÷ ${number(last.q)}${last.p > last.q ? ", more than 1" : ` = ${number(last.keep)}`}`;
-    const after = `${word.next.kind === "resampled" ? "Resampled" : "The target adds"}: “${chipText(word.next).trim() || "␣"}”.`;
-    place.replaceChildren(
-      make("p", "", yours),
-      make("p", "", `${judged}: ${sum}, and the draw was ${number(last.u)}. ${after}`),
-      die(last.keep, last.u),
-    );
-    place.hidden = false;
+    const after = `${word.next.kind === "resampled" ? "Resampled" : "The target adds"}: “${named(word.next)}”.`;
+    this.judge(yours, `${judged}: ${sum}, and the draw was ${number(last.u)}. ${after}`, last);
+    const fate = word.drafts.map((draft) => `${named(draft)} ${draft.kind}`).join(", ");
+    const cells = [word.word, `${word.sure}%`, drafted, fate, shown(word.alpha), shown(word.draft_alpha)];
+    const row = this.row.cloneNode(true);
+    cells.forEach((cell, n) => { row.cells[n].textContent = cell; });
+    this.rows.append(row);
+    this.find(".ns-your-words").hidden = false;
   }
 
   finish() {
@@ -180,18 +170,16 @@ class DraftYourself {
     const kept = this.words.filter(({ drafts }) => drafts[0].kind === "accepted").length;
     this.alpha = alpha;
     const bars = [["You", alpha], ["The draft model, at the same positions", theirs], ["The sender of the link", this.other]];
-    const list = hold("dl", "ns-your-bars", ...bars.filter(([, value]) => value !== null).flatMap(([name, value]) => {
-      const bar = make("dd", "", shown(value));
-      bar.style.setProperty("--share", value.toFixed(4));
-      return [make("dt", "", name), bar];
-    }));
+    const list = make("dl", "ns-your-bars", ...bars.filter(([, value]) => value !== null).flatMap(([name, value]) =>
+      [make("dt", "", name), make("dd", { style: `--share: ${value.toFixed(4)}` }, shown(value))]));
     const luck = `Of your ${count(this.words.length, "first draft token")}, ${kept} were accepted; α predicts ${(alpha * this.words.length).toFixed(1)}.`;
     const verdict = Math.abs(alpha - theirs) < 0.005 ? "You drafted as well as the draft model."
       : alpha > theirs ? "You drafted better than the draft model." : "The draft model drafted better than you.";
     const batch = `With ${AHEAD} draft tokens per step, your α would give ${expectedTokens(alpha, AHEAD).toFixed(2)} tokens per target pass, ` +
       `the draft model's ${expectedTokens(theirs, AHEAD).toFixed(2)}, and plain decoding 1, if you wrote as fast as the draft model.`;
     const doubt = this.words.some(({ sure }) => sure === 0) ? "" : " If you are unsure, say so: at 0% the draft model drafts alone.";
-    this.end.replaceChildren(make("h3", "", verdict), list, make("p", "", `${luck} ${batch}`), make("p", "", `α is Σ min(p, q) at the first token of each word, over the whole vocabulary.${doubt}`));
+    const meaning = `α is Σ min(p, q) at the first token of each word, over the whole vocabulary.${doubt}`;
+    this.end.replaceChildren(make("h3", "", verdict), list, make("p", "", `${luck} ${batch}`), make("p", "", meaning));
     this.end.hidden = false;
     this.end.focus({ preventScroll: true });
     this.end.scrollIntoView({ block: "nearest" });
@@ -208,15 +196,13 @@ class DraftYourself {
 }
 
 // The inspector's bar: green up to the acceptance probability, the draw as a needle.
-function die(keep, u) {
-  const node = make("div", `ns-die${u > 0.5 ? " ns-die-right" : ""}`);
-  node.style.setProperty("--keep", keep.toFixed(4));
-  node.style.setProperty("--die", u.toFixed(4));
-  const top = hold("div", "ns-die-top", make("span", "ns-die-u", `u = ${number(u)}`));
-  const bar = hold("div", "ns-die-bar", make("i", "ns-die-keep", keep > 0.12 ? "✓ accept" : ""), make("i", "ns-die-refuse", keep < 0.88 ? "✗ reject" : ""), make("b", "ns-die-needle"));
-  top.setAttribute("aria-hidden", "true");
-  bar.setAttribute("role", "img");
-  bar.setAttribute("aria-label", `Accepted with probability ${number(keep)}. The draw u was ${number(u)}.`);
-  node.append(top, bar);
-  return node;
+function drawDie(bar, { keep, u }) {
+  const part = finder(bar);
+  bar.style.setProperty("--keep", keep.toFixed(4));
+  bar.style.setProperty("--die", u.toFixed(4));
+  bar.classList.toggle("ns-die-right", u > 0.5);
+  part(".ns-die-u").textContent = `u = ${number(u)}`;
+  part(".ns-die-keep").textContent = keep > 0.12 ? "✓ accept" : "";
+  part(".ns-die-refuse").textContent = keep < 0.88 ? "✗ reject" : "";
+  part(".ns-die-bar").ariaLabel = `Accepted with probability ${number(keep)}. The draw u was ${number(u)}.`;
 }

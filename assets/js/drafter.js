@@ -1,11 +1,13 @@
-// A run's drafter: a description, a picture of the layers that a head reads, the overlap of two vocabularies, and, if it copies, the
-// source of each copied token.
+// A run's drafter: a description, a picture of the layers that a head reads, the overlap of two vocabularies, and, if it
+// copies, the source of each copied token.
 
-import { hold, make, svg } from "./dom.js";
-import { percent } from "./format.js";
+import { make, svg } from "./dom.js";
+import { percent, whole } from "./format.js";
 
-export const COPYING = new Set(["suffix", "suffix+head", "prompt_lookup"]);
+const COPIED = "Choose a draft token: a bar marks the text from which its step was copied.";
+const COPYING = new Set(["suffix", "suffix+head", "prompt_lookup"]);
 const MOST_LAYERS = 512; // a loaded trace may claim what it likes
+const LIST = new Intl.ListFormat("en-GB"); // a, b and c
 
 export class Drafter {
   constructor(place) {
@@ -24,16 +26,15 @@ export class Drafter {
   // Reads the run's first event; `prompt` are the elements of the prompt's tokens.
   begin(started, prompt) {
     this.prompt = prompt;
-    const settings = started.settings || {};
-    const [title, about] = Object.hasOwn(this.names, settings.drafter) ? this.names[settings.drafter] : ["", ""];
-    const more = [];
-    if (COPYING.has(settings.drafter)) more.push(make("p", "", "Choose a draft token: a bar marks the text from which its step was copied."));
-    if (started.head_layers?.length) more.push(...layersRead(started));
-    if (started.vocabularies) more.push(shared(started.vocabularies));
-    const line = make("p");
-    if (title) line.append(make("b", "", title), `: ${about}`);
-    this.place.replaceChildren(line, ...more);
-    this.place.hidden = !more.length || settings.num_draft_tokens === 0;
+    const { drafter, num_draft_tokens: k } = started.settings || {};
+    const [title, about] = Object.hasOwn(this.names, drafter) ? this.names[drafter] : [];
+    const more = [
+      ...(COPYING.has(drafter) ? [make("p", "", COPIED)] : []),
+      ...(started.head_layers?.length ? layersRead(started) : []),
+      ...(started.vocabularies ? [shared(started.vocabularies)] : []),
+    ];
+    this.place.replaceChildren(make("p", "", ...(title ? [make("b", "", title), `: ${about}`] : [])), ...more);
+    this.place.hidden = !more.length || k === 0;
   }
 
   addOutput(event, token) {
@@ -57,7 +58,6 @@ export class Drafter {
 
 // The target's layers from left to right, embeddings first; the head reads the filled ones.
 function layersRead({ head_layers: layers, target_layers: known, settings }) {
-  const block = settings?.drafter === "block";
   const depth = Math.min(MOST_LAYERS, Math.max(known || 0, ...layers));
   const [width, gap] = [Math.max(3, Math.min(16, 300 / (depth + 1) - 2)), 2];
   const at = (layer) => layer * (width + gap);
@@ -70,16 +70,12 @@ function layersRead({ head_layers: layers, target_layers: known, settings }) {
   }
   const box = Math.min(all, 60);
   picture.append(svg("rect", { x: (all - box) / 2, y: 44, width: box, height: 20, rx: 4, class: "ns-layer-head" }));
-  picture.append(svg("text", { x: all / 2, y: 58, class: "ns-layer-name" }, block ? "block" : "head"));
-  return [picture, make("p", "", `It reads the target after ${listed(layers)} of its ${depth} layers.`)];
-}
-
-function listed(numbers) {
-  const last = numbers[numbers.length - 1];
-  return numbers.length > 1 ? `${numbers.slice(0, -1).join(", ")} and ${last}` : `${last}`;
+  picture.append(svg("text", { x: all / 2, y: 58, class: "ns-layer-name" }, settings?.drafter === "block" ? "block" : "head"));
+  return [picture, make("p", "", `It reads the target after ${LIST.format(layers.map(String))} of its ${depth} layers.`)];
 }
 
 function shared({ shared: both, target }) {
-  return hold("p", "", `Draft and target have different tokenizers: the draft knows ${percent(both / target)} of the target's ` +
-    `${Number(target).toLocaleString("en")} tokens. The others are marked `, make("b", "ns-unknown-key", "∉"), ".");
+  const said = `Draft and target have different tokenizers: the draft knows ${percent(both / target)} of the target's ` +
+    `${whole(Number(target))} tokens. The others are marked `;
+  return make("p", "", said, make("b", "ns-unknown-key", "∉"), ".");
 }

@@ -1,4 +1,4 @@
-// Number formats, the same as in ui/labels.py.
+// Number formats, the same as in ui/labels.py, and sums.
 
 // A share as whole percents; 0% and 100% only if it is exactly that.
 export function percent(share) {
@@ -24,4 +24,11 @@ export function milliseconds(seconds) {
   return `${value.toFixed(value >= 100 ? 0 : value >= 1 ? 1 : 2)} ms`;
 }
 
-export const count = (amount, noun, plural = `${noun}s`) => `${amount.toLocaleString("en")} ${amount === 1 ? noun : plural}`;
+// A whole number, with a comma between thousands.
+export const whole = (amount) => amount.toLocaleString("en");
+
+export const count = (amount, noun, plural = `${noun}s`) => `${whole(amount)} ${amount === 1 ? noun : plural}`;
+
+export const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+export const mean = (values) => sum(values) / values.length;

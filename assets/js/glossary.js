@@ -22,10 +22,8 @@ export function mount({ element }) {
   };
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.(`${LINKS}, [data-glossary]`);
-    if (!link) {
-      if (!card.node.contains(event.target)) card.hide();
-      return;
-    }
+    if (!link && !card.node.contains(event.target)) card.hide();
+    if (!link) return;
     event.preventDefault();
     event.stopPropagation();
     if (link.dataset.glossary !== undefined) open();
@@ -36,9 +34,9 @@ export function mount({ element }) {
 
 class Card {
   constructor() {
-    this.node = document.body.appendChild(make("div", "ns-card"));
     // A popover is above everything, open dialogs included.
-    Object.assign(this.node, { id: "term-card", role: "tooltip", popover: "manual" });
+    this.node = make("div", { class: "ns-card", id: "term-card", role: "tooltip", popover: "manual" });
+    document.body.append(this.node);
     this.gone = new MutationObserver(() => { if (!this.link?.isConnected) this.hide(); });
     const on = (name, act) => document.addEventListener(name, act, { capture: true, passive: name === "scroll" });
     on("pointerover", ({ target, pointerType }) => {

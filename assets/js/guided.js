@@ -2,7 +2,7 @@
 // afterwards while nobody else does.
 
 import { answerTo } from "./connection.js";
-import { percent } from "./format.js";
+import { percent, whole } from "./format.js";
 
 const MOST_SHOWN = 60; // characters of a guide
 
@@ -47,14 +47,14 @@ export class Guided {
   async ask(run) {
     this.answer = { run, asked: true, reason: "Decoding it now" };
     this.tell();
-    const answer = await answerTo(async () => JSON.parse(await this.stage.server.unguided(run) || "null"));
+    const answer = await answerTo(() => this.stage.server.unguided(run));
     if (this.answer.run !== run) return;
     this.answer = { run, asked: true, ...(answer ?? { reason: "The server does not answer.", again: true }) };
     this.tell();
   }
 }
 
-const of = (accepted, judged) => `${accepted.toLocaleString("en")} of ${judged.toLocaleString("en")}`;
+const of = (accepted, judged) => `${whole(accepted)} of ${whole(judged)}`;
 
 function named({ choice, regex, json, grammar }) {
   if (Array.isArray(choice)) return `${choice.length} allowed ${choice.length === 1 ? "text" : "texts"}`;

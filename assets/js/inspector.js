@@ -1,9 +1,9 @@
-// The inspector of one token. Its bar is drawn at once from the stage's events. Words, numbers and distributions are requested when
-// playback rests, and shown only if they still belong to the same token.
+// The inspector of one token. Its bar is drawn at once from the stage's events. Words, numbers and distributions are requested
+// when playback rests, and shown only if they still belong to the same token.
 
 import { answerTo } from "./connection.js";
 import { Distributions } from "./distributions.js";
-import { finder, hold, inLanguage, make } from "./dom.js";
+import { finder, inLanguage, make, onEscape } from "./dom.js";
 import { nameOf, chance, edge } from "./verdict_words.js";
 import { number } from "./format.js";
 import { Redraw } from "./redraw.js";
@@ -36,7 +36,7 @@ class Inspector {
     this.distributions = new Distributions(this.find("#distributions"));
     this.find(".ns-die").addEventListener("click", () => { if (!last?.pinned) last?.choose(); });
     this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
-    document.addEventListener("keydown", ({ key }) => { if (key === "Escape") this.open(false); });
+    onEscape(() => this.open(false));
   }
 
   // On a narrow page it is a sheet that opens when the reader chooses a token.
@@ -69,8 +69,7 @@ class Inspector {
 
   draw({ run, number: n, event }) {
     const box = this.find(".ns-why");
-    box.dataset.run = run;
-    box.dataset.event = n;
+    Object.assign(box.dataset, { run, event: n });
     const head = this.find(".inspector-headline");
     head.dataset.kind = event.kind;
     head.textContent = `${this.marks[event.kind]} “${visible(event)}” ${nameOf(event)}`;
@@ -102,9 +101,8 @@ class Inspector {
     const answer = await answerTo(() => ask([run, n, upto]));
     if (!answer) return; // the next look asks again
     if (this.answers.size >= KEPT) this.answers.delete(this.answers.keys().next().value);
-    const explained = JSON.parse(answer);
-    this.answers.set(key, explained);
-    if (key === this.key) this.tell(key, explained);
+    this.answers.set(key, answer);
+    if (key === this.key) this.tell(key, answer);
   }
 
   tell(key, { words, distributions, redraw }) {
@@ -114,7 +112,8 @@ class Inspector {
     box.dataset.key = key;
     box.classList.remove("ns-stale");
     this.find(".inspector-why").replaceChildren(...words.sentences.map((pieces) => linked("p", pieces)));
-    this.find(".inspector-details").replaceChildren(...words.details.map(([name, value]) => hold("div", "", linked("dt", name), make("dd", "", value))));
+    const details = words.details.map(([name, value]) => make("div", "", linked("dt", name), make("dd", "", value)));
+    this.find(".inspector-details").replaceChildren(...details);
     this.distributions.show(distributions);
   }
 }
@@ -128,11 +127,8 @@ function linked(tag, pieces) {
     const forms = [...terms.keys()].sort((a, b) => b.length - a.length).map((form) => form.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
     pieces = (forms.length ? said.split(new RegExp(`(“[^”]*”|${forms.join("|")})`, "u")) : [said]).map((text) => [text, terms.get(text)]).filter(([text]) => text);
   }
-  return hold(tag, "", ...pieces.map(([text, term]) => {
-    const piece = make(term ? "a" : "span", term ? "ns-term" : "", text);
-    if (term) piece.href = `#term-${term}`;
-    return piece;
-  }));
+  return make(tag, "", ...pieces.map(([text, term]) =>
+    (term ? make("a", { class: "ns-term", href: `#term-${term}` }, text) : make("span", "", text))));
 }
 
 // Identifies an explanation: the run, the event, and the number of shown events.

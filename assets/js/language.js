@@ -1,6 +1,7 @@
-// The page in a language other than English, which alone loads this file, followed by the call of `speak` with the language's table.
-// A classic script, because it must run before anything is drawn. Its observer translates each text as it enters the page, before the
-// browser draws it. The table's keys are the page's English texts: {name} stands for what varies, <0>…</0> for an element.
+// The page in a language other than English, which alone loads this file, followed by the call of `speak` with the language's
+// table. A classic script, because it must run before anything is drawn. Its observer translates each text as it enters the
+// page, before the browser draws it. The table's keys are the page's English texts: {name} stands for what varies, <0>…</0> for
+// an element.
 
 window.speak = (table) => {
   // Texts of models and visitors, and figures, whose words are translated before they are drawn.
@@ -13,8 +14,8 @@ window.speak = (table) => {
   const known = new Map(); // translations by English text; undefined where there is none
   const patterns = Object.keys(table).filter((key) => key.match(NAME)).map(pattern).sort((a, b) => b.weight - a.weight);
 
-  // A key with names as a regular expression. {n}, {n1} … are numbers. Quotes contain a model's text, except for {said} … In a key of one
-  // sentence, a name stands for less than a sentence, except at the end.
+  // A key with names as a regular expression. {n}, {n1} … are numbers. Quotes contain a model's text, except for {said} … In a
+  // key of one sentence, a name stands for less than a sentence, except at the end.
   function pattern(key) {
     const literals = key.split(/(?<!%)\{\w+\}/);
     const names = [...key.matchAll(NAME)].map(([, name]) => name);
@@ -39,8 +40,8 @@ window.speak = (table) => {
     return text.endsWith(".") ? find(text.slice(0, -1))?.concat(table["."]) : undefined;
   }
 
-  // The same for a text of several lines, sentences, clauses or items, of which neighbours may be one key. Of clauses and items, all must be
-  // keys. The separators keep their places.
+  // The same for a text of several lines, sentences, clauses or items, of which neighbours may be one key. Of clauses and
+  // items, all must be keys. The separators keep their places.
   const SEPARATORS = [/(\n)/, /((?<=[.!?…]”?)\s+)/, /(; )/, /(, | and | or | · |: )/];
   function findParts(text, level = 0) {
     if (level === SEPARATORS.length) return undefined;

@@ -1,8 +1,8 @@
-// The lessons, one step at a time. Each step shows and highlights part of a picture. A lesson is fetched when it is opened, as it was
-// recorded; a live run sends the same content with other numbers.
+// The lessons, one step at a time. Each step shows and highlights part of a picture. A lesson is fetched when it is opened, as
+// it was recorded; a live run sends the same content with other numbers.
 
 import { answerTo } from "./connection.js";
-import { button, finder, hold, make, readdress } from "./dom.js";
+import { button, finder, lecturing, make, onLink, readdress } from "./dom.js";
 import { mountOverlap } from "./overlap.js";
 import { copyBy } from "./plain_text.js";
 import { plot } from "./plot.js";
@@ -14,7 +14,6 @@ const TYPED_INTO = "input, textarea, select, [contenteditable], [role=slider], [
 const CALCULATED = "Calculated from the data sheets.";
 const EXERCISES = "Exercises";
 const [LARGEST, SMALLEST] = [30, 18]; // pixels of type in lecture mode
-const lecturing = () => document.body.classList.contains("ns-lecture");
 
 export function mount(component) {
   new Learn(component).open();
@@ -39,7 +38,7 @@ class Learn {
     this.find("#learn-run").addEventListener("click", () => this.run());
     this.find("#learn-stop").addEventListener("click", () => this.stop(STOPPED));
     document.addEventListener("keydown", (event) => this.key(event));
-    this.root.addEventListener("click", (event) => this.follow(event));
+    onLink(this.root, "a[href^='?lesson=']", (link) => this.go(Number(new URLSearchParams(link.search).get("lesson")), 0));
     const resized = new ResizeObserver(() => { this.address(); this.fit(); });
     for (const part of [this.root, this.find(".ns-lesson-view")]) resized.observe(part); // its tab was opened, or a chart drawn
     window.addEventListener("resize", () => this.fit());
@@ -69,7 +68,7 @@ class Learn {
     if (!this.contents.has(lesson)) {
       const content = await answerTo(() => this.server.recorded(lesson));
       if (!content) return; // opening the lesson asks again
-      if (!this.contents.has(lesson)) this.learn(JSON.parse(content));
+      if (!this.contents.has(lesson)) this.learn(content);
       if (this.lesson !== lesson) return;
     }
     this.draw();
@@ -104,12 +103,11 @@ class Learn {
     this.step = Math.min(this.step, steps.length - 1);
     const { title, html, question, view } = steps[this.step];
     Object.assign(this.root.dataset, { lesson: this.lesson, step: this.step });
-    for (const item of this.courses) {
-      if (Number(item.dataset.lesson) === this.lesson) item.setAttribute("aria-current", "page"); else item.removeAttribute("aria-current");
-    }
+    for (const item of this.courses) item.ariaCurrent = Number(item.dataset.lesson) === this.lesson ? "page" : null;
     const here = this.courses[this.lesson - 1].parentElement;
     here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - 40; // on narrow pages the list is a row
-    this.find(".ns-where").textContent = this.step ? `Lesson ${this.lesson}, step ${this.step} of ${steps.length - 1}` : `Lesson ${this.lesson}`;
+    this.find(".ns-where").textContent = this.step
+      ? `Lesson ${this.lesson}, step ${this.step} of ${steps.length - 1}` : `Lesson ${this.lesson}`;
     this.find(".ns-lesson-title").textContent = title;
     this.find(".ns-lesson-text").innerHTML = html; // from the lesson's file; model text in it is escaped on the server
     const solved = this.find(".ns-to-answers");
@@ -134,11 +132,12 @@ class Learn {
     const { steps } = this.content;
     const given = steps[this.step].resolves.filter((step) => this.answers.has(`${this.lesson}:${step}`));
     this.find(".ns-answers").replaceChildren(...given.map((step) => {
-      const [{ choices, right }, said] = [steps[step].question, this.answers.get(`${this.lesson}:${step}`)];
+      const { choices, right } = steps[step].question;
+      const said = this.answers.get(`${this.lesson}:${step}`);
       const before = step ? "" : "The first question. ";
-      const line = make("p", "ns-answer", before + (said === right ? `✓ Correct: “${choices[said]}”.` : `✗ You said “${choices[said]}”. In fact “${choices[right]}”.`));
-      line.dataset.right = said === right;
-      return line;
+      const verdict = said === right
+        ? `✓ Correct: “${choices[said]}”.` : `✗ You said “${choices[said]}”. In fact “${choices[right]}”.`;
+      return make("p", { class: "ns-answer", "data-right": said === right }, before + verdict);
     }));
     if (this.step === 1 && this.answers.has(`${this.lesson}:0`) && !given.includes(0)) {
       const last = steps.findIndex(({ resolves }) => resolves.includes(0));
@@ -161,28 +160,18 @@ class Learn {
     }
   }
 
-  // A link to a lesson opens it here.
-  follow(event) {
-    const link = event.target.closest?.("a[href^='?lesson=']");
-    if (!link || event.ctrlKey || event.metaKey) return;
-    event.preventDefault();
-    this.go(Number(new URLSearchParams(link.getAttribute("href")).get("lesson")), 0);
-  }
-
   ask(question) {
     this.find(".ns-ask").hidden = !question;
     if (!question) return;
     this.find(".ns-question").innerHTML = question.ask; // as the text above
     const said = this.answers.get(`${this.lesson}:${this.step}`);
-    this.find(".ns-choices").replaceChildren(...question.choices.map((choice, number) => {
-      const made = button("", choice, () => {
-        this.answers.set(`${this.lesson}:${this.step}`, number);
-        this.move(1);
-        this.find(".ns-next").focus({ preventScroll: true }); // the choice itself is gone
-      });
-      made.setAttribute("aria-pressed", String(number === said));
-      return made;
-    }));
+    const choose = (number) => {
+      this.answers.set(`${this.lesson}:${this.step}`, number);
+      this.move(1);
+      this.find(".ns-next").focus({ preventScroll: true }); // the choice itself is gone
+    };
+    this.find(".ns-choices").replaceChildren(...question.choices.map((choice, number) =>
+      button({ "aria-pressed": number === said }, choice, () => choose(number))));
   }
 
   // The opening's chart hides the answer, unless the reader has measured it.
@@ -212,14 +201,12 @@ class Learn {
     next.disabled = last && this.lesson === this.courses.length;
     next.textContent = last ? (next.disabled ? "The end" : "Next lesson →") : this.step ? "Next →" : "Begin →";
     this.find(".ns-dots").replaceChildren(...steps.map(({ title }, number) => {
-      const dot = button("", undefined, () => {
+      const label = number ? `Step ${number}: ${title}` : `Question: ${title}`;
+      const looks = { title, "aria-label": label, "aria-current": number === this.step ? "step" : undefined };
+      return make("li", "", button(looks, "", () => {
         this.go(this.lesson, number);
         this.find(".ns-dots").children[number].firstChild.focus();
-      });
-      dot.title = title;
-      dot.setAttribute("aria-label", number ? `Step ${number}: ${title}` : `Question: ${title}`);
-      if (number === this.step) dot.setAttribute("aria-current", "step");
-      return hold("li", "", dot);
+      }));
     }));
   }
 
@@ -245,7 +232,9 @@ class Learn {
   run() {
     this.going = this.lesson;
     this.state(WAITING);
-    this.trigger(this.content.timed ? "measure" : "sample", { lesson: this.lesson, seen: this.seen.get(this.lesson) || [], prompt: this.find("#learn-prompt").value.trim() || null });
+    const prompt = this.find("#learn-prompt").value.trim() || null;
+    const asked = { lesson: this.lesson, seen: this.seen.get(this.lesson) || [], prompt };
+    this.trigger(this.content.timed ? "measure" : "sample", asked);
   }
 
   stop(said) {

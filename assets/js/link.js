@@ -1,5 +1,5 @@
-// A link that restores a view: the run, its settings to repeat it, a digest of its tokens, the position of playback, and the inspected
-// token. The settings come from the server (ui/run/settings.py).
+// A link that restores a view: the run, its settings to repeat it, a digest of its tokens, the position of playback, and the
+// inspected token. The settings come from the server (ui/run/settings.py).
 
 import { copyBy } from "./plain_text.js";
 import { count } from "./format.js";
@@ -8,18 +8,15 @@ import { OUTPUT } from "./tokens.js";
 const VIEW = ["run", "round", "at", "token", "digest"];
 
 // The number of a run's tokens and a hash of their ids (FNV-1a, 32 bits), to detect a different rerun.
-export function digest(events, most = Infinity) {
-  let hash = 0x811c9dc5, amount = 0;
-  for (const event of events) {
-    if (!OUTPUT.has(event.kind) || amount >= most) continue;
-    for (const byte of new TextEncoder().encode(`${event.token_id} `)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
-    amount += 1;
-  }
-  return `${amount}-${hash.toString(16).padStart(8, "0")}`;
+function digest(events, most = Infinity) {
+  const ids = events.filter(({ kind }) => OUTPUT.has(kind)).slice(0, most).map(({ token_id: id }) => `${id} `);
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(ids.join(""))) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+  return `${ids.length}-${hash.toString(16).padStart(8, "0")}`;
 }
 
 // The view in the page's address; null if it names no run.
-export function asked(search) {
+function asked(search) {
   const query = new URLSearchParams(search);
   if (!query.get("run")) return null;
   const whole = (name) => (/^\d{1,7}$/.test(query.get(name) ?? "") ? Number(query.get(name)) : null);
@@ -44,15 +41,12 @@ export class Link {
     this.run = run;
     this.tell("");
     if (!this.wanted) return;
-    if (this.wanted.run === run) this.rerun = false;
-    else if (first) {
-      this.rerun = true;
-      this.tell("Opening the linked run…");
-      // Once the page listens.
-      setTimeout(() => this.stage.trigger("follow", { run: this.wanted.run, query: location.search.slice(1) }));
-      return;
-    }
-    this.here = true;
+    this.here = !first || this.wanted.run === run;
+    this.rerun = this.wanted.run !== run;
+    if (this.here) return;
+    this.tell("Opening the linked run…");
+    // Once the page listens.
+    setTimeout(() => this.stage.trigger("follow", { run: this.wanted.run, query: location.search.slice(1) }));
   }
 
   // More events arrived: go to the linked position once it exists, and check at the end whether this is the linked run.

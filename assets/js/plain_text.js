@@ -4,11 +4,14 @@ import { write } from "./dom.js";
 
 export class PlainText {
   constructor(root) {
-    this.root = root;
     this.box = root.querySelector(".ns-clean");
     [this.prompt, this.text] = this.box.children;
-    this.toggle = root.querySelector("[data-act='clean']");
-    this.toggle.addEventListener("click", () => this.turn(this.toggle.getAttribute("aria-checked") !== "true"));
+    const toggle = root.querySelector("[data-act='clean']");
+    toggle.addEventListener("click", () => {
+      const on = root.classList.toggle("ns-is-clean");
+      toggle.ariaChecked = on;
+      if (on) this.box.tabIndex = 0; else this.box.removeAttribute("tabindex");
+    });
     const copier = root.querySelector("[data-act='copy']");
     copier.addEventListener("click", () => copyBy(copier, this.prompt.textContent + this.text.textContent));
   }
@@ -18,15 +21,8 @@ export class PlainText {
   }
 
   draw(text, started) {
-    const prompt = started.prompt || (started.prompt_texts || []).join("");
-    write(this.prompt, prompt);
+    write(this.prompt, started.prompt || (started.prompt_texts || []).join(""));
     write(this.text, text);
-  }
-
-  turn(on) {
-    this.toggle.setAttribute("aria-checked", String(on));
-    this.root.classList.toggle("ns-is-clean", on);
-    if (on) this.box.tabIndex = 0; else this.box.removeAttribute("tabindex");
   }
 }
 

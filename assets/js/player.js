@@ -1,6 +1,7 @@
-// The position of playback: `cursor` events are shown. Live, the cursor follows new events; in a replay it follows a clock; otherwise it
-// stays where the reader put it. The clock is the run's time, possibly slower, or one second per step. All events of a step have the
-// time of its end. Its start and drafting time come from the step event, and draft tokens are spread evenly over the latter.
+// The position of playback: `cursor` events are shown. Live, the cursor follows new events; in a replay it follows a clock;
+// otherwise it stays where the reader put it. The clock is the run's time, possibly slower, or one second per step. All events
+// of a step have the time of its end. Its start and drafting time come from the step event, and draft tokens are spread evenly
+// over the latter.
 
 export class Player {
   constructor(now) {
@@ -27,24 +28,21 @@ export class Player {
       this.times.push([event.time || 0, this.ends.length]);
       if (event.kind === "step") this.finish(event);
       // The end of the run belongs to the last step: there is nothing to step to after it.
-      if (event.kind === "finished" && this.ends[this.ends.length - 1] === this.length - 1) this.ends[this.ends.length - 1] += 1;
+      if (event.kind === "finished" && this.ends.at(-1) === this.length - 1) this.ends.push(this.ends.pop() + 1);
     }
   }
 
   finish(step) {
-    const begin = this.ends.length ? this.ends[this.ends.length - 1] : 1;
-    const drafts = Math.max(1, step.num_draft || 0);
-    const started = (step.time || 0) - (step.total_seconds || 0);
-    const verdicts = Math.max(1, this.length - begin - (step.num_draft || 0));
+    const { time: end = 0, num_draft: drafts = 0, draft_seconds: seconds = 0, total_seconds: total = 0 } = step;
+    const begin = this.ends.at(-1) ?? 1;
+    const verdicts = Math.max(1, this.length - begin - drafts);
     let drafted = 0, judged = 0;
     for (let n = begin; n < this.length; n += 1) {
-      if (this.events[n].kind === "proposed") {
-        drafted += 1;
-        this.times[n] = [started + (step.draft_seconds || 0) * drafted / drafts, this.ends.length + 0.4 * drafted / drafts];
-      } else {
-        judged += 1;
-        this.times[n] = [step.time || 0, this.ends.length + 0.5 + 0.3 * judged / verdicts];
-      }
+      const proposed = this.events[n].kind === "proposed";
+      const share = proposed ? (drafted += 1) / Math.max(1, drafts) : (judged += 1) / verdicts;
+      this.times[n] = proposed
+        ? [end - total + seconds * share, this.ends.length + 0.4 * share]
+        : [end, this.ends.length + 0.5 + 0.3 * share];
     }
     this.ends.push(this.length);
   }
@@ -55,12 +53,13 @@ export class Player {
 
   // The number of completely shown steps.
   round(cursor) {
-    let low = 0, high = this.ends.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.ends[middle] <= cursor) low = middle + 1; else high = middle;
-    }
-    return low;
+    return this.ends.findLastIndex((end) => end <= cursor) + 1;
+  }
+
+  // The shown events of the step of event number n: from one number up to another.
+  stepOf(n) {
+    const round = this.round(n);
+    return [this.ends[round - 1] ?? 0, Math.min(this.cursor, this.ends[round] ?? this.cursor)];
   }
 
   // When event number n is due, in seconds on the clock.
@@ -92,11 +91,8 @@ export class Player {
   // To the end of the next or previous step, relative to the cursor's target, which it may not have reached yet.
   step(direction) {
     const from = this.following ? this.length : this.target;
-    const round = this.round(from);
-    if (direction > 0) return this.seek(round < this.ends.length ? this.ends[round] : this.length);
-    const inside = round === 0 || this.ends[round - 1] < from;
-    const before = inside ? round : round - 1;
-    return this.seek(before === 0 ? 1 : this.ends[before - 1]);
+    if (direction > 0) return this.seek(this.ends.find((end) => end > from) ?? this.length);
+    return this.seek(this.ends.findLast((end) => end < from) ?? 1);
   }
 
   end() {
@@ -127,6 +123,11 @@ export class Player {
       }
     }
     return this.target;
+  }
+
+  // Whether events are shown as they come, or as time passes.
+  get going() {
+    return this.playing || (this.following && !this.done);
   }
 
   get busy() {

@@ -1,10 +1,10 @@
-// Draws all Plotly figures, in the theme's colours and as wide as their containers. A chart is drawn in idle time when it is on or near
-// the screen, one at a time, and using at most a tenth of the time. Figures name colours as CSS variables of the palette; their common
-// layout is in the template.
+// Draws all Plotly figures, in the theme's colours and as wide as their containers. A chart is drawn in idle time when it is on
+// or near the screen, one at a time, and using at most a tenth of the time. Figures name colours as CSS variables of the
+// palette; their common layout is in the template.
 
 import { missed } from "./connection.js";
-import { inLanguage, write } from "./dom.js";
-import { offerPicture } from "./downloads.js";
+import { inLanguage, lecturing, make, write } from "./dom.js";
+import { savePicture } from "./downloads.js";
 
 const SETTINGS = { displayModeBar: false, responsive: false };
 const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
@@ -13,15 +13,13 @@ const NEAR = "300px";      // charts are drawn this far outside the screen
 const REST = 9;            // after drawing, a chart rests so many times as long
 const LOOK_MS = 50;        // between checks whether a chart is due
 const IDLE_MS = 1000;      // draw after this time even if the page is never idle
-const plots = new Map();   // by container: figure, title, drawn width, whether it is stale, and until when it rests
+const plots = new Map();   // by container: figure, title, drawn width, whether it is near and stale, and until when it rests
 const waiting = new Set(); // containers to draw
-const colors = new Map();  // the theme's colours by name
 const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
 const whenIdle = (act) => idle(act, { timeout: IDLE_MS });
 const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url);
 const EXTRA = "<extra></extra>"; // the end of a hover text without the trace's name
 const LECTURE = { type: 18, taller: 1.1, legend: 16 }; // in pixels, but for the height's factor
-const lecturing = () => document.body.classList.contains("ns-lecture");
 let busy = false, loading = null;
 
 export function plot(place, figure) {
@@ -29,7 +27,6 @@ export function plot(place, figure) {
     plots.set(place, { title: place.getAttribute("aria-label"), width: 0, near: false, stale: true, until: 0 });
     widths.observe(place);
     nearness.observe(place);
-    offerPicture(place, () => drawn(place));
   }
   const state = plots.get(place);
   state.figure = translated(figure);
@@ -60,13 +57,12 @@ function enqueue(...places) {
   if (!busy) next();
 }
 
-// Loads Plotly, which is larger than the rest of the page. After a failure, the next call tries again. An empty figure first does
-// Plotly's one-time work.
+// Loads Plotly, which is larger than the rest of the page. After a failure, the next call tries again. An empty figure first
+// does Plotly's one-time work.
 function loadPlotly() {
   loading ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = plotlyFile();
-    script.onload = () => whenIdle(() => window.Plotly.newPlot(document.createElement("div"), []).then(resolve, reject));
+    const script = make("script", { src: plotlyFile() });
+    script.onload = () => whenIdle(() => window.Plotly.newPlot(make("div"), []).then(resolve, reject));
     script.onerror = () => {
       loading = null;
       script.remove();
@@ -103,8 +99,8 @@ function draw(place) {
   state.stale = false;
   place.classList.remove("ns-late");
   const began = performance.now();
-  const { data, layout } = colored(state.figure);
-  const template = colored(TEMPLATE);
+  const { data, layout } = themed(state.figure);
+  const template = themed(TEMPLATE);
   const larger = lecturing() && {
     height: Math.round((layout.height ?? template.layout.height) * LECTURE.taller),
     ...(layout.margin && { margin: { ...layout.margin, t: layout.margin.t + LECTURE.legend } }),
@@ -114,12 +110,14 @@ function draw(place) {
   state.until = ended + REST * (ended - began);
 }
 
-// Draw now, to save a picture.
-async function drawn(place) {
+document.addEventListener("click", async ({ target }) => {
+  const { picture } = target.dataset ?? {};
+  if (!picture) return;
+  const place = target.parentElement.previousElementSibling;
   await loadPlotly();
   if (waiting.delete(place) || !place.layout) draw(place);
-  return window.Plotly;
-}
+  savePicture(window.Plotly, place, picture);
+});
 
 // A copy of a figure in which each text is replaced, and each number by its path's last two names.
 function mapped(value, text, number = (size) => size, ...path) {
@@ -134,12 +132,10 @@ function mapped(value, text, number = (size) => size, ...path) {
 const translated = (figure) => mapped(figure, (text) => text.split(EXTRA).map(inLanguage).join(EXTRA));
 
 // A figure with the theme's colours, and in lecture mode with larger type.
-const colored = (figure) => mapped(figure, (text) => COLOR.test(text) ? color(COLOR.exec(text)[1]) : text,
-  (size, name, outer = "") => name === "size" && /font$/.test(outer) && lecturing() ? Math.max(size, LECTURE.type) : size);
-
-function color(name) {
-  if (!colors.has(name)) colors.set(name, getComputedStyle(document.body).getPropertyValue(name));
-  return colors.get(name);
+function themed(figure) {
+  const theme = getComputedStyle(document.body);
+  return mapped(figure, (text) => text.replace(COLOR, (_, name) => theme.getPropertyValue(name)),
+    (size, name, outer = "") => name === "size" && /font$/.test(outer) && lecturing() ? Math.max(size, LECTURE.type) : size);
 }
 
 const widths = new ResizeObserver((entries) => {
@@ -153,10 +149,7 @@ const nearness = new IntersectionObserver((entries) => {
     else if (state.stale) enqueue(target);
   }
 }, { rootMargin: NEAR });
-new MutationObserver(() => {
-  colors.clear();
-  enqueue(...plots.keys());
-}).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+new MutationObserver(() => enqueue(...plots.keys())).observe(document.body, { attributeFilter: ["class"] });
 
 const AXIS = {
   gridcolor: "var(--ns-rule)", linecolor: "var(--ns-rule)", zeroline: false, ticks: "", automargin: true, fixedrange: true,

@@ -1,8 +1,9 @@
-// The race: the target alone and the target with drafts, on one clock. A live run is shown as it is decoded, then the same prompt without
-// drafts; once both are known they are replayed together, at true speed or slower, and the result appears between them.
+// The race: the target alone and the target with drafts, on one clock. A live run is shown as it is decoded, then the same
+// prompt without drafts; once both are known they are replayed together, at true speed or slower, and the result appears
+// between them.
 
 import { explain } from "./differ.js";
-import { finder, make, write } from "./dom.js";
+import { finder, make, still, write } from "./dom.js";
 import { count } from "./format.js";
 import { Player } from "./player.js";
 import { OUTPUT } from "./tokens.js";
@@ -16,8 +17,8 @@ const AFTER = 4;            // compared tokens after the texts part
 let view = null;
 let last = null;
 
-// The stage's run: its `events` and whether it is `done`, `live` and `crowded`; the `plain` run's rows of [time, token id, text], and whether
-// that is `compared`, which means complete; or the `reason` why there is none.
+// The stage's run: its `events` and whether it is `done`, `live` and `crowded`; the `plain` run's rows of [time, token id,
+// text], and whether that is `compared`, which means complete; or the `reason` why there is none.
 export function show(run) {
   last = run;
   view?.take(run);
@@ -33,15 +34,12 @@ class Race {
     this.root = root;
     this.find = finder(root);
     this.now = 0;
-    [this.plain, this.drafts] = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`), () => this.now));
+    this.lanes = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`), () => this.now));
+    [this.plain, this.drafts] = this.lanes;
     this.again = this.find(".ns-again");
     this.parted = this.find(".ns-parted");
     this.parted.addEventListener("click", () => this.explain());
     this.again.addEventListener("click", () => { if (this.replaying) this.end(); else this.replay(); });
-  }
-
-  get lanes() {
-    return [this.plain, this.drafts];
   }
 
   take(run) {
@@ -69,7 +67,7 @@ class Race {
     const pace = this.plain.seconds / Math.max(1, this.plain.tokens);
     this.speed = pace < FAST_SECONDS ? pace / SHOWN_SECONDS : 1;
     for (const lane of this.lanes) lane.replay(this.speed);
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.end(); else this.draw(this.now);
+    if (still()) this.end(); else this.draw(this.now);
   }
 
   end() {
@@ -83,7 +81,7 @@ class Race {
     const { run } = this;
     const known = run.done && run.compared;
     // The bars end at the longer text, which is not known before.
-    const whole = known ? Math.max(...this.lanes.map(({ tokens }) => tokens)) : run.done ? Math.max(this.drafts.tokens, this.plain.tokens) : run.settings.max_tokens;
+    const whole = run.done ? Math.max(this.drafts.tokens, this.plain.tokens) : run.settings.max_tokens;
     this.root.style.setProperty("--tokens", Math.max(1, whole || this.drafts.tokens));
     for (const lane of this.lanes) lane.draw();
     const moving = this.lanes.some(({ player }) => player.playing);
@@ -124,21 +122,22 @@ class Race {
   }
 }
 
-// The result in large type, and what stands next to it. A lane has `tokens`, their `ids`, `seconds` and `passes`, and the first two of
-// its `first` pass.
+// The result in large type, and what stands next to it. A lane has `tokens`, their `ids`, `seconds` and `passes`, and the first
+// two of its `first` pass.
 export function verdict({ settings, crowded }, plain, drafts, speed) {
-  const parts = [`${count(drafts.passes, "target pass", "target passes")} instead of ${drafts.tokens}`, sameness(settings, plain, drafts)];
-  if (speed < 1) parts.push(slower(speed));
+  const passes = `${count(drafts.passes, "target pass", "target passes")} instead of ${drafts.tokens}`;
+  const parts = [passes, sameness(settings, plain, drafts), ...(speed < 1 ? [slower(speed)] : [])];
   return [crowded ? "Others were decoding, so the times say little" : faster(plain, drafts), parts.join(" · ")];
 }
 
 const slower = (speed) => `slowed down ${(1 / speed).toFixed(0)}×`;
 
-// Texts of different lengths are compared per token after the first pass, which also processes the prompt. No speedup exceeds the tokens
-// per target pass.
+// Texts of different lengths are compared per token after the first pass, which also processes the prompt. No speedup exceeds
+// the tokens per target pass.
 function faster(plain, drafts) {
   const same = plain.tokens === drafts.tokens;
-  const pace = ({ tokens, seconds, first }) => same ? seconds / Math.max(1, tokens) : (seconds - first?.seconds) / (tokens - first?.tokens);
+  const pace = ({ tokens, seconds, first }) =>
+    same ? seconds / Math.max(1, tokens) : (seconds - first?.seconds) / (tokens - first?.tokens);
   const times = pace(plain) / pace(drafts);
   if (!(times > 0)) return "The text is too short to be timed.";
   const most = same ? drafts.tokens / drafts.passes : (drafts.tokens - drafts.first.tokens) / (drafts.passes - 1);
@@ -150,7 +149,8 @@ function faster(plain, drafts) {
 
 function sameness(settings, plain, drafts) {
   if (settings.lossy) return "not the target's distribution";
-  if (!isGreedy(settings)) return plain.tokens === drafts.tokens ? "same distribution" : `same distribution; the target alone wrote ${count(plain.tokens, "token")}`;
+  if (!isGreedy(settings) && plain.tokens === drafts.tokens) return "same distribution";
+  if (!isGreedy(settings)) return `same distribution; the target alone wrote ${count(plain.tokens, "token")}`;
   const parts = partedAt(settings, plain, drafts);
   if (parts >= 0) return `same text up to token ${parts}`;
   return plain.tokens < drafts.tokens ? `same text up to token ${plain.tokens}, where the target alone was stopped` : "same text";
@@ -188,7 +188,7 @@ class Lane {
   }
 
   wipe() {
-    this.player.cursor = this.shown = this.ofPass = this.passes = 0;
+    this.player.cursor = this.ofPass = this.passes = 0;
     this.track.replaceChildren();
     this.text.replaceChildren();
   }
@@ -222,15 +222,13 @@ class Lane {
         this.text.append((event.text || "").replaceAll("\n", " "));
         this.ofPass += 1;
       } else if (event.kind === "step") {
-        const pass = make("i");
-        pass.style.setProperty("--n", this.ofPass);
-        this.track.append(pass);
+        this.track.append(make("i", { style: `--n: ${this.ofPass}` }));
         this.passes += 1;
         this.ofPass = 0;
       }
     }
     this.end();
     const time = player.playing ? player.clock : player.cursor ? this.seconds : 0;
-    write(this.numbers, player.length ? `${this.passes} ${this.passes === 1 ? "pass" : "passes"} · ${time.toFixed(2)} s` : "");
+    write(this.numbers, player.length ? `${count(this.passes, "pass", "passes")} · ${time.toFixed(2)} s` : "");
   }
 }

@@ -1,8 +1,8 @@
-// Lets the reader move a judged draft token's draw u, and redraws its position a thousand times from the recorded numbers: a draft
-// token from q, then u, then a resampled token if rejected. The output follows p.
+// Lets the reader move a judged draft token's draw u, and redraws its position a thousand times from the recorded numbers: a
+// draft token from q, then u, then a resampled token if rejected. The output follows p.
 
-import { hold, make } from "./dom.js";
-import { number, two } from "./format.js";
+import { make, still } from "./dom.js";
+import { number, sum, two, whole } from "./format.js";
 import { edge } from "./verdict_words.js";
 
 const AT_ONCE = 1000;
@@ -20,19 +20,13 @@ export function dice(seed) {
 }
 
 function drawFrom(weights, random) {
-  let left = random() * weights.reduce((total, weight) => total + weight, 0);
-  let last = 0;
-  for (let n = 0; n < weights.length; n += 1) {
-    if (!(weights[n] > 0)) continue;
-    last = n;
-    if (left < weights[n]) return n;
-    left -= weights[n];
-  }
-  return last; // rounding
+  let left = random() * sum(weights);
+  const found = weights.findIndex((weight) => (left -= weight) < 0);
+  return found < 0 ? weights.findLastIndex((weight) => weight > 0) : found; // rounding
 }
 
 // One draw over bins of [text, p, q, Σ min(p, q)]: the drafted bin, the output bin, and whether the draft token was accepted.
-export function rollOnce(bins, random) {
+function rollOnce(bins, random) {
   const draft = drawFrom(bins.map(([, , q]) => q), random);
   const [, , q, shared] = bins[draft];
   if (random() < shared / q) return { draft, out: draft, kept: true };
@@ -67,18 +61,16 @@ export class Redraw {
   // A token of the stage; `odds` is its bar (see `chance`), or null.
   begin({ event, pinned, settings, draws }, odds) {
     cancelAnimationFrame(this.frame);
-    const judged = event.kind === "accepted" || event.kind === "rejected";
     this.odds = odds;
     this.draws = draws;
     this.bins = null;
     this.seed = (event.step ?? 0) * 64 + (event.index ?? 0);
     this.box.hidden = !pinned;
-    const loose = odds?.die !== undefined && judged && settings.verify_strategy !== "block_verification";
-    this.slider.hidden = !pinned || !loose;
+    const judged = ["accepted", "rejected"].includes(event.kind) && settings.verify_strategy !== "block_verification";
+    this.slider.hidden = !pinned || !judged || odds?.die === undefined;
     this.slider.value = odds?.die ?? 0;
-    this.verdict.textContent = this.why.textContent = this.said.textContent = "";
-    this.verdict.hidden = true;
-    this.button.hidden = this.table.hidden = true;
+    this.why.textContent = this.said.textContent = "";
+    this.verdict.hidden = this.button.hidden = this.table.hidden = true;
     this.die.style.setProperty("--fell", odds?.die ?? 0);
     this.die.classList.remove("ns-moved");
     this.name();
@@ -105,7 +97,8 @@ export class Redraw {
     const kept = u < this.odds.keep;
     this.verdict.hidden = false;
     this.verdict.dataset.kind = kept ? "accepted" : "rejected";
-    this.verdict.textContent = `u = ${number(u)} ${kept ? "is below" : "is not below"} the edge, ${edge(this.odds)}: ${kept ? "✓ accepted" : "✗ rejected"}. The recorded u is ${number(this.odds.die)}.`;
+    this.verdict.textContent = `u = ${number(u)} ${kept ? "is below" : "is not below"} the edge, ${edge(this.odds)}: ` +
+      `${kept ? "✓ accepted" : "✗ rejected"}. The recorded u is ${number(this.odds.die)}.`;
     this.name();
   }
 
@@ -120,7 +113,7 @@ export class Redraw {
     const before = this.counts.map((count) => ({ ...count }));
     rollMany(this.bins, AT_ONCE, this.random, this.counts);
     cancelAnimationFrame(this.frame);
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return this.draw(this.counts, this.rolled, true);
+    if (still()) return this.draw(this.counts, this.rolled, true);
     const began = performance.now();
     const fill = (now) => {
       const share = Math.min(1, Math.max(0, (now - began) / FILL_MS));
@@ -132,31 +125,32 @@ export class Redraw {
     this.frame = requestAnimationFrame(fill);
   }
 
-  draw(counts, rolled, whole) {
+  draw(counts, rolled, final) {
     const widest = Math.max(...this.bins.map(([, p], n) => Math.max(p, (counts[n].kept + counts[n].replaced) / rolled)), 0.01);
-    const rows = this.bins.map(([text, p], n) => ({ text: text || "other", other: !text, p, ...counts[n] }));
+    const rows = this.bins.map(([text, p], n) => ({ text, p, ...counts[n] })); // the one without a text is all other tokens
+    const seen = rows.filter(({ text, p, kept, replaced }) => text || p > 1e-6 || kept + replaced);
     this.table.hidden = false;
-    this.table.tBodies[0].replaceChildren(...rows.filter(({ p, kept, replaced, other }) => !other || p > 1e-6 || kept + replaced).map((row) => {
-      const bar = hold("div", "ns-roll-bar", make("i", "ns-roll-kept"), make("i", "ns-roll-replaced"), make("b"));
-      ["kept", "replaced"].forEach((kind, n) => { bar.children[n].style.width = `${(100 * row[kind]) / rolled / widest}%`; });
-      bar.lastChild.style.left = `${(100 * row.p) / widest}%`;
-      const share = (row.kept + row.replaced) / rolled;
-      const came = make("td", "", points(share));
-      came.title = `${row.kept} accepted, ${row.replaced} resampled`;
-      const name = make("th", row.other ? "ns-roll-other" : "", row.text);
-      const line = hold("tr", "", name, hold("td", "", bar), came, make("td", "", points(row.p)));
-      name.scope = "row";
-      line.dataset.kept = row.kept;
-      line.dataset.replaced = row.replaced;
-      return line;
-    }));
-    if (!whole) return;
-    const kept = counts.reduce((total, count) => total + count.kept, 0);
-    const alpha = this.bins.reduce((total, [, , , shared]) => total + shared, 0);
+    const wide = (share) => `${(100 * share) / widest}%`;
+    this.table.tBodies[0].replaceChildren(...seen.map(({ text, p, kept, replaced }) => make(
+      "tr", { "data-kept": kept, "data-replaced": replaced },
+      make("th", { scope: "row", class: text ? undefined : "ns-roll-other" }, text || "other"),
+      make("td", "", make(
+        "div", "ns-roll-bar",
+        make("i", { class: "ns-roll-kept", style: `width: ${wide(kept / rolled)}` }),
+        make("i", { class: "ns-roll-replaced", style: `width: ${wide(replaced / rolled)}` }),
+        make("b", { style: `left: ${wide(p)}` }),
+      )),
+      make("td", { title: `${kept} accepted, ${replaced} resampled` }, points((kept + replaced) / rolled)),
+      make("td", "", points(p)),
+    )));
+    if (!final) return;
+    const kept = sum(counts.map((count) => count.kept));
+    const alpha = sum(this.bins.map(([, , , shared]) => shared));
     const [[text, p, q], { drafted, kept: own }] = [this.bins[0], counts[0]];
-    this.said.textContent = `${rolled.toLocaleString("en")} new draws at this position: ${kept.toLocaleString("en")} draft tokens accepted, ` +
-      `${(rolled - kept).toLocaleString("en")} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
-      `${drafted.toLocaleString("en")} times, and ${own.toLocaleString("en")} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). The output follows the target's p.`;
+    this.said.textContent = `${whole(rolled)} new draws at this position: ${whole(kept)} draft tokens accepted, ` +
+      `${whole(rolled - kept)} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
+      `${whole(drafted)} times, and ${whole(own)} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). ` +
+      "The output follows the target's p.";
   }
 }
 

@@ -7,7 +7,8 @@ const PATIENCE_MS = 60000;
 export const LINKED = ["room", "text", "dice", "alpha"]; // parameters of links to rooms
 export const NO_ANSWER = "No answer. Try again.";
 
-// A form's question to the server. Its button is disabled meanwhile. Without an answer, the status says so, and `given` is called.
+// A form's question to the server. Its button is disabled meanwhile. Without an answer, the status says so, and `given` is
+// called.
 export class Question {
   constructor(button, status, given = () => {}) {
     Object.assign(this, { button, status, given, timer: 0 });

@@ -1,11 +1,13 @@
 // On a phone this button opens the settings as a sheet. Run folds them away, and brings the run to the top.
 
+import { onEscape } from "./dom.js";
+
 export function mount({ element }) {
   const button = element.querySelector("button");
   const sheet = document.querySelector(".ns-settings");
   const turn = (on) => {
     sheet.classList.toggle("ns-open", on);
-    button.setAttribute("aria-expanded", String(on));
+    button.ariaExpanded = on;
     button.textContent = on ? "Close settings" : "Settings";
   };
   button.addEventListener("click", () => turn(!sheet.classList.contains("ns-open")));
@@ -14,5 +16,5 @@ export function mount({ element }) {
     turn(false);
     if (button.checkVisibility()) document.querySelector(".ns-show").scrollIntoView();
   });
-  document.addEventListener("keydown", ({ key }) => { if (key === "Escape") turn(false); });
+  onEscape(() => turn(false));
 }

@@ -3,23 +3,21 @@
 import { Controls } from "./controls.js";
 import { PlainText } from "./plain_text.js";
 import { answerTo, isLost, mount as watchConnection, say, whenBack } from "./connection.js";
-import { tell } from "./cursor.js";
-import { finder } from "./dom.js";
+import { finder, onEscape } from "./dom.js";
 import { Drafter } from "./drafter.js";
 import { percent } from "./format.js";
 import { Guided } from "./guided.js";
 import { inspect } from "./inspector.js";
 import { ending } from "./verdict_words.js";
-import { focusToken, moveByKey } from "./keys.js";
 import { Link } from "./link.js";
 import { Player } from "./player.js";
 import { show as race } from "./race.js";
 import { Rounds } from "./rounds.js";
 import { mount as mountStats } from "./stats.js";
-import { Sums } from "./summary.js";
+import { Sums, tell } from "./summary.js";
 import { drawRound, offerFiles } from "./downloads.js";
 import { Tip, describe, spoken } from "./tip.js";
-import { Flow, OUTPUT, TOKEN, VERDICT, hush, repaint } from "./tokens.js";
+import { Flow, OUTPUT, TOKEN, VERDICT, chipText, focusToken, hush, moveByKey, repaint } from "./tokens.js";
 import { show as enlarge } from "./zoom.js";
 
 const FRAME_MS = 8;   // of our work per frame; the rest belongs to the browser
@@ -28,6 +26,7 @@ const AGAIN_MS = 300; // between requests for a live run whose stream of message
 const GONE = "The server no longer has this run, so the rest is missing. The server may have restarted.";
 const PLAIN_MS = 100; // between requests for the run without drafts, while it is decoded
 const STILL_FRAMES = 10;
+const NO_ANSWER = "The server does not answer.";
 const QUIET_MS = 3000; // after so much silence, a live run is requested
 
 export function mount(component) {
@@ -56,7 +55,7 @@ class Stage {
     this.timer = 0;
     for (const box of [this.flow.box, this.rounds.box]) this.listen(box);
     window.addEventListener("resize", () => this.tip.hide(), { passive: true });
-    document.addEventListener("keydown", ({ key }) => { if (key === "Escape") this.tip.hide(); });
+    onEscape(() => this.tip.hide());
     watch("value", () => this.receive());
     watchConnection();
     window.addEventListener("pagehide", () => { if (this.run.live && !this.player.done) this.server.leave(this.run.id); });
@@ -64,12 +63,7 @@ class Stage {
   }
 
   receive() {
-    let message;
-    try {
-      message = JSON.parse(this.props.value);
-    } catch {
-      return;
-    }
+    const message = JSON.parse(this.props.value || "null");
     if (!message || message.serial < this.run.serial) return;
     if (message.lost) return this.link.tell("");
     if (message.serial > this.run.serial) this.begin(message);
@@ -102,8 +96,7 @@ class Stage {
     this.told.upto = this.root.dataset.told = -1;
     this.find(".ns-title").textContent = title;
     this.plain = { rows: [], compared: false, reason: "" };
-    this.root.dataset.run = run;
-    this.root.dataset.state = "running";
+    Object.assign(this.root.dataset, { run, state: "running" });
     this.link.begin(run);
   }
 
@@ -132,9 +125,9 @@ class Stage {
   }
 
   race() {
-    const { player, plain, run } = this;
-    const settings = this.sums.started.settings || {};
-    race({ ...run, settings, events: player.events, done: player.done, plain: plain.rows, compared: plain.compared, reason: plain.reason });
+    const { events, done } = this.player;
+    const { rows: plain, ...comparison } = this.plain;
+    race({ ...this.run, settings: this.sums.started.settings || {}, events, done, plain, ...comparison });
   }
 
   // The server measures the speedup after the run, while nobody decodes.
@@ -148,21 +141,22 @@ class Stage {
     };
     know({ measuring: live });
     const watched = live && !this.plain.compared ? setInterval(() => this.watchPlain(serial), PLAIN_MS) : 0;
-    const answer = await answerTo(async () => JSON.parse(await this.server.speedup([id, asked]) || "null"));
+    const answer = await answerTo(() => this.server.speedup([id, asked]));
     clearInterval(watched);
     if (finished && answer?.speedup) finished.speedup = answer.speedup;
     if (watched) await this.watchPlain(serial, answer ?? {});
-    know(answer ?? { reason: "The server does not answer.", again: true });
+    know(answer ?? { reason: NO_ANSWER, again: true });
   }
 
-  // The run without drafts is decoded as the first part of the measurement, and followed meanwhile. With the measurement's answer it is
-  // complete, unless it was interrupted.
+  // The run without drafts is decoded as the first part of the measurement, and followed meanwhile. With the measurement's
+  // answer it is complete, unless it was interrupted.
   async watchPlain(serial, answer) {
     const have = this.plain.rows.length;
-    const rows = await answerTo(async () => JSON.parse(await this.server.plain([this.run.id, answer ? 0 : have]) || "[]"));
+    const rows = await answerTo(() => this.server.plain([this.run.id, answer ? 0 : have])) ?? [];
     if (serial !== this.run.serial || (!answer && have !== this.plain.rows.length)) return;
-    if (answer) this.plain = { rows: rows ?? [], compared: Boolean(rows?.length), reason: rows?.length ? "" : answer.reason ?? "The server does not answer." };
-    else this.plain.rows.push(...(rows ?? []));
+    const compared = rows.length > 0;
+    if (answer) this.plain = { rows, compared, reason: compared ? "" : answer.reason ?? NO_ANSWER };
+    else this.plain.rows.push(...rows);
     this.race();
   }
 
@@ -172,23 +166,17 @@ class Stage {
     this.resyncing = true;
     const asked = this.run.serial;
     const again = () => { if (asked === this.run.serial && !this.player.done) this.resync(); };
-    let had;
-    try {
-      do {
-        had = this.player.length;
-        const answer = await this.server.resync([this.run.id, had]);
-        if (asked !== this.run.serial) return;
-        if (answer === undefined) { // no connection
-          this.broken = true;
-          return void whenBack(again);
-        }
-        if (!answer) return void this.lose();
-        this.accept(JSON.parse(answer));
-      } while (had < this.player.length && this.player.length < this.total);
-      if (this.broken) setTimeout(again, AGAIN_MS);
-    } finally {
-      if (asked === this.run.serial) this.resyncing = false;
-    }
+    let had, answer;
+    do {
+      had = this.player.length;
+      answer = await answerTo(() => this.server.resync([this.run.id, had]));
+      if (asked !== this.run.serial) return;
+      if (answer === undefined) this.broken = true; // no connection
+      if (answer === null) this.lose();
+      if (answer) this.accept(answer);
+    } while (had < this.player.length && this.player.length < this.total);
+    this.resyncing = false;
+    if (answer === undefined) whenBack(again); else if (this.broken) setTimeout(again, AGAIN_MS);
   }
 
   // The last messages may be lost, so that nothing reveals a gap.
@@ -225,7 +213,8 @@ class Stage {
     const started = performance.now();
     const target = player.aim();
     while (player.cursor !== target && performance.now() - started < FRAME_MS) {
-      if (player.cursor < target) this.show(player.cursor++); else this.unshow(--player.cursor);
+      const on = player.cursor < target;
+      this.turn(on ? player.cursor++ : --player.cursor, on);
     }
     if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
     this.controls.draw(this.run.live);
@@ -259,53 +248,42 @@ class Stage {
     return { ...this.sums.at(events, this.player.round(events)), live: this.run.live, speedup, unmeasured: this.unmeasured };
   }
 
-  show(n) {
+  // Shows what event number n changes, or takes it back.
+  turn(n, on) {
     const event = this.player.events[n];
-    if (event.kind === "started") {
-      if (!this.shown[n]) this.drafter.begin(event, this.flow.prompt(event)), (this.shown[n] = {});
-      this.settings = event.settings || {};
-      this.controls.name(this.settings);
-    } else if (event.kind === "step") {
-      this.rounds.finish(event);
-    } else if (TOKEN.has(event.kind)) {
-      this.showToken(n, event);
+    const { flow, rounds, shown } = this;
+    if (event.kind === "started") this.start(event, n);
+    if (event.kind === "step" && on) rounds.finish(event);
+    if (event.kind === "step" && !on) rounds.row(event.step).node.classList.remove("ns-done");
+    if (!TOKEN.has(event.kind)) return;
+    const token = shown[n] ??= this.tokenOf(event, n);
+    if (token.judged === n) {
+      paint(token, on ? event : this.player.events[token.born]);
+    } else {
+      token.flow.hidden = token.chip.hidden = !on;
+      rounds.count(event, on ? 1 : -1);
     }
+    if (on && OUTPUT.has(event.kind)) flow.split(token.flow), this.drafter.addOutput(event, token);
   }
 
-  showToken(n, event) {
-    const { flow, rounds, shown, waiting } = this;
+  start(event, n) {
+    if (!this.shown[n]) this.drafter.begin(event, this.flow.prompt(event));
+    this.shown[n] = {};
+    this.settings = event.settings || {};
+    this.controls.name(this.settings);
+  }
+
+  // The judged draft token, or a new one.
+  tokenOf(event, n) {
+    const { flow, rounds, waiting } = this;
     const key = `${event.step}:${event.index}`;
     const drafted = VERDICT.has(event.kind) ? waiting.get(key) : undefined;
-    if (drafted && (drafted.judged === null || drafted.judged === n)) {
-      drafted.judged = n;
-      shown[n] = drafted;
-      paint(drafted, event);
-    } else if (shown[n]) {
-      shown[n].flow.hidden = shown[n].chip.hidden = false;
-      rounds.count(event, 1);
-    } else {
-      const token = { flow: flow.add(event), chip: rounds.add(event), born: n, judged: null };
-      token.flow.token = token.chip.token = token;
-      if (!flow.box.querySelector("[tabindex='0']")) token.flow.tabIndex = token.chip.tabIndex = 0;
-      if (event.kind === "proposed") waiting.set(key, token);
-      shown[n] = token;
-      rounds.count(event, 1);
-    }
-    if (OUTPUT.has(event.kind)) flow.split(shown[n].flow), this.drafter.addOutput(event, shown[n]);
-  }
-
-  unshow(n) {
-    const { events } = this.player;
-    const event = events[n];
-    if (event.kind === "step") this.rounds.row(event.step).node.classList.remove("ns-done");
-    if (!TOKEN.has(event.kind)) return;
-    const token = this.shown[n];
-    if (token.judged === n) {
-      paint(token, events[token.born]);
-    } else {
-      token.flow.hidden = token.chip.hidden = true;
-      this.rounds.count(event, -1);
-    }
+    if (drafted?.judged === null) return Object.assign(drafted, { judged: n });
+    const token = { flow: flow.add(event), chip: rounds.add(event), born: n, judged: null };
+    token.flow.token = token.chip.token = token;
+    if (!flow.box.querySelector("[tabindex='0']")) token.flow.tabIndex = token.chip.tabIndex = 0;
+    if (event.kind === "proposed") waiting.set(key, token);
+    return token;
   }
 
   // The number of the latest event of a token at this point of the replay.
@@ -321,7 +299,7 @@ class Stage {
 
   // The inspector shows the chosen token, or the one at the cursor, as far as playback has come.
   look(chosen = false) {
-    const { events, cursor, busy, following, done, ends } = this.player;
+    const { events, cursor, busy, following, done } = this.player;
     if (this.pinned && this.pinned.born >= cursor) this.pinned = null;
     const token = this.pinned || this.here();
     if (this.looked && this.looked !== token) mark(this.looked, "ns-pinned", false);
@@ -330,11 +308,13 @@ class Stage {
     if (!token) return enlarge(null), inspect(null);
     mark(token, "ns-pinned", true);
     const number = this.told.event = this.telling(token);
-    const end = ends[this.player.round(number)] ?? cursor; // of its step: later events add nothing about it
-    enlarge({ events: events.slice(ends[this.player.round(token.born) - 1] ?? 0, Math.min(cursor, end)).filter(({ kind }) => kind === "step" || TOKEN.has(kind)), looked: events[number] });
+    const [begin, upto] = this.player.stepOf(number); // later events add nothing about it
+    const shown = events.slice(begin, upto).filter(({ kind }) => kind === "step" || TOKEN.has(kind));
+    enlarge({ events: shown, looked: events[number] });
     inspect({
-      run: this.run.id, number, upto: Math.min(cursor, end), event: events[number], settings: this.settings,
-      chosen, pinned: Boolean(this.pinned), choose: () => this.pin(token), draws: () => drawRound(this), resting: chosen || (!busy && (done || !following)), ask: async (question) => (isLost() ? "" : this.server.explain(question)),
+      run: this.run.id, number, upto, event: events[number], settings: this.settings, chosen, pinned: Boolean(this.pinned),
+      resting: chosen || (!busy && (done || !following)), choose: () => this.pin(token), draws: () => drawRound(this),
+      ask: async (question) => (isLost() ? "" : this.server.explain(question)),
     });
   }
 
@@ -343,23 +323,22 @@ class Stage {
     const { events, cursor, length, done } = this.player;
     if (done && cursor === length) {
       const doubt = (n) => Math.abs((events[n].accept_prob ?? 0) - 0.5);
-      const rejections = [2, 1, 0].map((least) => [...events.keys()].filter((n) => events[n].kind === "rejected" && events[n].index >= least))
-        .find((some) => some.length);
-      if (rejections) return this.shown[rejections.reduce((best, n) => (doubt(n) < doubt(best) ? n : best))];
+      const rejections = [...events.keys()].filter((n) => events[n].kind === "rejected");
+      const late = Math.min(2, Math.max(...rejections.map((n) => events[n].index)));
+      const [closest] = rejections.filter((n) => events[n].index >= late).sort((a, b) => doubt(a) - doubt(b));
+      if (closest !== undefined) return this.shown[closest];
     }
     const newest = events.findLastIndex(({ kind }, n) => n < cursor && TOKEN.has(kind));
-    let rejected = newest; // searched for in the same step
-    while (rejected > 0 && events[rejected].kind !== "rejected" && events[rejected].step === events[newest].step) rejected -= 1;
-    return this.shown[events[rejected]?.kind === "rejected" && events[rejected].step === events[newest].step ? rejected : newest] ?? null;
+    const ofStep = (event, n) => n <= newest && event.step === events[newest].step;
+    const rejected = events.findLastIndex((event, n) => ofStep(event, n) && event.kind === "rejected");
+    return this.shown[rejected < 0 ? newest : rejected] ?? null;
   }
 
   // For a drafter that copies: underlines the source of the inspected token's step, or of the token under the pointer.
-  sources(pointed = null) {
-    const { events, cursor, ends } = this.player;
-    if (pointed) return this.drafter.mark([events[pointed.born]]);
-    if (!this.looked) return this.drafter.mark([]);
-    const round = this.player.round(this.looked.born);
-    this.drafter.mark(events.slice(ends[round - 1] ?? 0, Math.min(cursor, ends[round] ?? cursor)));
+  sources(pointed) {
+    const { events } = this.player;
+    if (pointed) this.drafter.mark([events[pointed.born]]);
+    else this.drafter.mark(this.looked ? events.slice(...this.player.stepOf(this.looked.born)) : []);
   }
 
   // Pointing at a token highlights it in both views.
@@ -406,8 +385,8 @@ function reveal(frames = STILL_FRAMES, before = -1) {
 }
 
 function paint(token, event) {
-  token.flow = repaint(token.flow, event, false);
-  token.chip = repaint(token.chip, event, true);
+  token.flow = repaint(token.flow, event, event.text || "");
+  token.chip = repaint(token.chip, event, chipText(event));
 }
 
 // A token whose explanation opened stays visible next to it, or above it on a phone.

@@ -1,11 +1,9 @@
 // The headline: a sentence and four numbers.
 
-import { follow } from "./cursor.js";
 import { make } from "./dom.js";
-import { count, percent, two } from "./format.js";
+import { count, percent, two, whole } from "./format.js";
 import { ending } from "./verdict_words.js";
-import { luckOf } from "./luck.js";
-import { tokensPerPass } from "./summary.js";
+import { follow, luckOf, tokensPerPass } from "./summary.js";
 
 const DRAFTERS = new Map([
   ["suffix", "Suffix decoding"],
@@ -40,7 +38,8 @@ export function numbers({ sums, rounds, started, speedup, unmeasured }) {
   const rate = sums.time > 0 ? sums.tokens / sums.time : 0;
   return [
     sums.drafted
-      ? [percent(sums.accepted / sums.drafted), `${fates(sums)}. α = ${two(sums.accepted / sums.judged)} of the ${amount(sums.judged)} judged. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
+      ? [percent(sums.accepted / sums.drafted), `${fates(sums)}. α = ${two(sums.accepted / sums.judged)} of the ` +
+        `${whole(sums.judged)} judged. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
       : ["–", rounds.length ? "nothing was drafted" : "accepted ÷ drafted"],
     [rounds.length ? tokensPerPass({ sums, rounds }).toFixed(2) : "–", `${rounds.length ? after(sums, rounds) : ""}plain decoding: 1`],
     [rate ? perSecond(rate) : "–", "this run, including prompt processing"],
@@ -74,19 +73,19 @@ export function said({ sums, rounds, started, finished, live }) {
   return [
     opened(`${drafter} proposed ${count(sums.drafted, "draft token")}; the target model ${fates(sums)}: `),
     make("strong", "", `${written} in ${passes}`),
-    ` of the target model instead of ${sums.tokens.toLocaleString("en")}.`,
+    ` of the target model instead of ${whole(sums.tokens)}.`,
     started.settings?.tree ? ` ${OF_TREE}` : "",
     cutShort(finished),
   ];
 }
 
-// The draft tokens' verdicts, as in the legend. Tokens after the end of the text are discarded whatever their verdict; so is the
-// target's own token there.
+// The draft tokens' verdicts, as in the legend. Tokens after the end of the text are discarded whatever their verdict; so is
+// the target's own token there.
 function fates({ drafted, judged, accepted, kept, discarded, siblings }) {
   const rejected = judged - accepted + siblings; // siblings: other rejected candidates at the positions of a tree
   const [cut, own] = [accepted - kept, kept + discarded + rejected - drafted];
-  const what = own > 0 ? `the target's own token${cut > 0 ? ` and ${count(cut, "accepted one")},` : ""}` : cut > 0 ? amount(cut) : "";
-  return `accepted ${amount(kept)}, rejected ${amount(rejected)} and discarded ${amount(discarded)}` +
+  const what = own > 0 ? `the target's own token${cut > 0 ? ` and ${count(cut, "accepted one")},` : ""}` : cut > 0 ? whole(cut) : "";
+  return `accepted ${whole(kept)}, rejected ${whole(rejected)} and discarded ${whole(discarded)}` +
     (what ? ` (with ${what} after the end of the text)` : "");
 }
 
@@ -96,6 +95,5 @@ function after({ accepted, tokens }, rounds) {
   return more > 0 ? `with ${count(more, "token")} after the end of the text; ` : "";
 }
 
-const amount = (value) => value.toLocaleString("en");
 const perSecond = (rate) => rate.toFixed(rate < 10 ? 1 : 0);
 const cutShort = (finished) => (["cancelled", "error"].includes(finished?.finish_reason) ? ` ${ending(finished)}` : "");

@@ -1,6 +1,7 @@
-// A dialog: what each strategy would have accepted of the run's draft tokens. A button below the chart of accepted lengths opens it.
+// A dialog: what each strategy would have accepted of the run's draft tokens. A button below the chart of accepted lengths
+// opens it.
 
-import { button, modal } from "./dom.js";
+import { modal } from "./dom.js";
 
 export function mount({ element, server, trigger }) {
   const dialog = modal(element.querySelector("dialog"));
@@ -21,13 +22,6 @@ export function mount({ element, server, trigger }) {
     said.textContent = body.firstElementChild.textContent; // the line that screen readers announce
     body.firstElementChild.remove();
   };
-  const opener = button("", "Other strategies", open);
-  opener.title = "What other strategies would have accepted of the same draft tokens";
-  opener.setAttribute("aria-haspopup", "dialog");
   dialog.addEventListener("change", ({ target }) => body.classList.toggle("ns-only-parting", target.checked));
-  const offer = () => {
-    const tools = document.querySelector("#chart-lengths + .ns-pictures");
-    if (tools) tools.append(opener); else requestAnimationFrame(offer); // it appears with the chart's first figure
-  };
-  offer();
+  document.addEventListener("click", ({ target }) => { if (target.closest?.("[data-others]")) open(); });
 }

@@ -1,13 +1,14 @@
-// A run's sums after each of its steps, computed while events arrive, so that the numbers at any position are ready. They are the
-// metrics of naive_speculate/events/metrics.py.
+// A run's sums after each of its steps, computed while events arrive, so that the numbers at any position are ready. They are
+// the metrics of naive_speculate/events/metrics.py. The stage sends its current summary to its followers.
 
+import { mean, sum, two } from "./format.js";
 import { OUTPUT } from "./tokens.js";
 
 const MOST_DRAFTS = 64;
 const MOST_SECONDS = 1e6; // no real step takes longer; a loaded trace may claim anything
-const OTHER_WAY = { argmax: "sampled_accept" }; // the acceptance probability if the draft tokens had been drawn, or not
 const NOTHING = {
-  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, told: 0, expected: 0, variance: 0, forced: 0, siblings: 0,
+  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, forced: 0,
+  told: 0, expected: 0, variance: 0, siblings: 0,
 };
 
 // Tokens per target pass: accepted tokens plus one, as `mean_acceptance_length` in the metrics.
@@ -21,49 +22,49 @@ export class Sums {
     this.upto = [NOTHING];    // sums up to each step
     this.outputs = [0];       // number of output tokens among so many events
     this.texts = [];          // texts of the output tokens
-    this.drafts = [];         // the unfinished step's acceptance probabilities, and those of the other way to draft
-    this.verdicts = { accepted: 0, discarded: 0 }; // the unfinished step's events of these kinds
-    this.forced = 0;          // its output tokens that a guide forces
+    this.step = [];           // events of the unfinished step
     this.started = {};
     this.finished = null;
   }
 
   add(event) {
+    this.step.push(event);
     if (OUTPUT.has(event.kind)) this.texts.push(event.text || "");
-    this.outputs.push(this.outputs[this.outputs.length - 1] + OUTPUT.has(event.kind));
-    if (event.kind === "proposed") this.drafts.push([event.expected_accept, event[OTHER_WAY[this.started.settings?.draft_sampling] ?? "argmax_accept"]]);
-    if (OUTPUT.has(event.kind) && event.forced) this.forced += 1;
-    if (event.kind in this.verdicts) this.verdicts[event.kind] += 1;
+    this.outputs.push(this.texts.length);
     if (event.kind === "started") this.started = event;
     if (event.kind === "finished") this.finished = event;
-    if (event.kind === "step") this.finish(event);
+    if (event.kind === "step") this.finish(event, this.step.splice(0));
   }
 
-  finish(event) {
-    const drafted = bounded(event.num_draft, MOST_DRAFTS);
-    const accepted = bounded(event.num_accepted, drafted);
-    const draft = bounded(event.draft_seconds, MOST_SECONDS);
-    const verify = bounded(event.verify_seconds, MOST_SECONDS);
-    const seconds = Math.max(draft + verify, bounded(event.total_seconds, MOST_SECONDS));
+  finish(step, events) {
+    const drafted = bounded(step.num_draft, MOST_DRAFTS);
+    const accepted = bounded(step.num_accepted, drafted);
+    const draft = bounded(step.draft_seconds, MOST_SECONDS);
+    const verify = bounded(step.verify_seconds, MOST_SECONDS);
+    const seconds = Math.max(draft + verify, bounded(step.total_seconds, MOST_SECONDS));
     // A step that did not accept every draft token rejected exactly one; later ones were not judged.
     const judged = accepted + (accepted < drafted);
-    const proposed = this.drafts.splice(0).slice(0, judged);
-    const [alphas, others] = [0, 1].map((n) => proposed.map((pair) => pair[n]).filter((alpha) => alpha !== undefined).map((alpha) => bounded(alpha, 1)));
-    const sum = (share) => alphas.reduce((total, alpha) => total + share(alpha), 0);
-    const told = { told: alphas.length, expected: sum((alpha) => alpha), variance: sum((alpha) => alpha * (1 - alpha)) };
-    const { accepted: kept, discarded } = this.verdicts; // tokens after the end of the text were accepted, but are discarded
-    this.verdicts = { accepted: 0, discarded: 0 };
-    const round = { drafted, accepted, judged, draft, verify, seconds, kept, discarded, forced: this.forced, ...told };
-    this.forced = 0;
-    const sums = { ...this.upto[this.upto.length - 1], time: event.time || 0, tokens: this.outputs[this.outputs.length - 1] };
-    for (const name of Object.keys(round)) sums[name] += round[name];
-    if (event.tree?.length > drafted) { // the window is one path through it
-      const more = bounded(event.tree.length, MOST_DRAFTS) - drafted;
-      const rejected = event.tree.filter(({ kind }) => kind === "rejected").length - (accepted < drafted);
+    const all = (name) => events.filter(({ kind }) => kind === name);
+    const proposed = all("proposed").slice(0, judged);
+    const probs = (name) => proposed.filter((event) => event[name] !== undefined).map((event) => bounded(event[name], 1));
+    const alphas = probs("expected_accept");
+    const round = {
+      drafted, accepted, judged, draft, verify, seconds,
+      kept: all("accepted").length, discarded: all("discarded").length, // tokens after the end of the text, among others
+      forced: events.filter(({ kind, forced }) => OUTPUT.has(kind) && forced).length,
+      told: alphas.length, expected: sum(alphas), variance: sum(alphas.map((alpha) => alpha * (1 - alpha))), siblings: 0,
+    };
+    const sums = { time: step.time || 0, tokens: this.texts.length };
+    for (const [name, value] of Object.entries(round)) sums[name] = this.upto.at(-1)[name] + value;
+    if (step.tree?.length > drafted) { // the window is one path through it
+      const more = bounded(step.tree.length, MOST_DRAFTS) - drafted;
+      const rejected = step.tree.filter(({ kind }) => kind === "rejected").length - (accepted < drafted);
       sums.drafted += more;
       sums.siblings += rejected;
       sums.discarded += more - rejected;
     }
+    // The acceptance probabilities if the draft tokens had been chosen the other way.
+    const others = probs(this.started.settings?.draft_sampling === "argmax" ? "sampled_accept" : "argmax_accept");
     this.rounds.push({ ...round, alphas, others });
     this.upto.push(sums);
   }
@@ -84,4 +85,72 @@ export class Sums {
       tokens: this.outputs[events],
     };
   }
+}
+
+// A run's exact α and its observed deviation: each judged position is accepted with probability Σ min(p, q). The formulas are
+// those of naive_speculate/events/expected.py. Null if nothing was judged, or the run's events lack the numbers.
+export function luckOf({ sums, started }) {
+  if (!sums.judged || sums.told !== sums.judged) return null;
+  const { verify_strategy: rule, temperature } = started.settings || {};
+  const found = {
+    alpha: sums.expected / sums.judged,
+    deviation: Math.sqrt(sums.variance) / sums.judged,
+    observed: sums.accepted / sums.judged,
+    whole: rule === "block_verification" && temperature !== 0, // windows, not positions, are judged
+  };
+  return { ...found, sentence: sentenceOf(found, sums.variance), note: noteOf(found) };
+}
+
+// The steps' values of this name, by position in the window.
+function byPlace(rounds, name) {
+  const places = [];
+  for (const round of rounds) round[name].forEach((value, n) => (places[n] ??= []).push(value));
+  return places;
+}
+
+// The same at each position of the window: mean α over the steps that reached it, and the standard deviation of the observed
+// rate.
+export const luckByPlace = (rounds) => byPlace(rounds, "alphas").map((alphas) => ({
+  alpha: mean(alphas), count: alphas.length,
+  deviation: Math.sqrt(sum(alphas.map((alpha) => alpha * (1 - alpha)))) / alphas.length,
+}));
+
+// Whether a run's draft tokens, drawn or the most probable ones, would be accepted more often the other way, by position; null
+// if unknown.
+export function otherWay({ rounds, started }) {
+  const places = byPlace(rounds, "others");
+  if (!places.length) return null;
+  const own = mean(rounds.flatMap(({ alphas, others }) => alphas.slice(0, others.length)));
+  const other = mean(places.flat());
+  const name = started.settings?.draft_sampling === "argmax" ? "sampled" : "argmax";
+  const verdict = Math.abs(own - other) < 0.005 ? "no difference" : other > own ? "better for this run" : "worse for this run";
+  return { name, sentence: `${name === "argmax" ? "Argmax" : "Sampled"} drafts: ${two(other)}, ${verdict}`, shares: places.map(mean) };
+}
+
+function sentenceOf({ alpha, deviation, observed, whole }, variance) {
+  if (whole) return `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
+  if (!variance) return `This draft's exact α is ${two(alpha)}; at temperature 0 there is no luck`;
+  const off = (observed - alpha) / deviation;
+  const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
+  return `This draft's exact α is ${spread(alpha, deviation)}; observed ${two(observed)}, ${said}`;
+}
+
+function noteOf({ alpha, deviation, whole }) {
+  if (whole) return `Judged one by one it would be ${two(alpha)}.`;
+  return deviation ? `Expected for this draft: ${spread(alpha, deviation)}.` : "";
+}
+
+const spread = (alpha, deviation) => `${two(alpha)} ± ${deviation < 0.005 ? Math.max(0.001, deviation).toFixed(3) : two(deviation)}`;
+
+const followers = [];
+let last = null;
+
+export function follow(follower) {
+  followers.push(follower);
+  if (last) follower(last);
+}
+
+export function tell(summary) {
+  last = summary;
+  for (const follower of followers) follower(summary);
 }

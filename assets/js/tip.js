@@ -1,6 +1,6 @@
 // The tooltip of a hovered or focused token: its numbers.
 
-import { hold, make } from "./dom.js";
+import { make } from "./dom.js";
 import { number } from "./format.js";
 import { nameOf } from "./verdict_words.js";
 import { visible } from "./tokens.js";
@@ -12,10 +12,9 @@ export class Tip {
 
   // Names and values; the first is the heading, in the colour of a token kind.
   show(anchor, lines, kind) {
-    this.node.replaceChildren(...lines.map(([name, value], i) => {
-      const row = hold("div", i === 0 ? "ns-tip-head" : "ns-tip-row", make("span", "", name), make("b", "", value));
-      if (i === 0 && kind) row.dataset.kind = kind;
-      return row;
+    this.node.replaceChildren(...lines.map(([name, value], n) => {
+      const looks = n ? { class: "ns-tip-row" } : { class: "ns-tip-head", "data-kind": kind };
+      return make("div", looks, make("span", "", name), make("b", "", value));
     }));
     this.node.hidden = false;
     placeNear(this.node, anchor);
@@ -38,14 +37,14 @@ export function placeNear(node, anchor) {
 
 export function describe(event, proposed) {
   const lines = [[visible(event), nameOf(event)]];
-  const draft = event.draft_prob ?? (proposed && proposed.draft_prob);
+  const draft = event.draft_prob ?? proposed.draft_prob;
   if (draft !== undefined) lines.push(["draft probability", number(draft)]);
   if (event.target_prob !== undefined && event.kind !== "proposed") lines.push(["target probability", number(event.target_prob)]);
   if (event.threshold !== undefined) lines.push(["threshold", number(event.threshold)]);
   if (event.accept_prob !== undefined) lines.push(["acceptance probability", number(event.accept_prob)]);
   if (event.uniform !== undefined) lines.push(["the draw, u", number(event.uniform)]);
-  if (proposed?.copied_from !== undefined) lines.push(["copied from", `token ${proposed.copied_from + 1} of the text`]);
-  const forced = event.forced ?? proposed?.forced;
+  if (proposed.copied_from !== undefined) lines.push(["copied from", `token ${proposed.copied_from + 1} of the text`]);
+  const forced = event.forced ?? proposed.forced;
   if (forced) lines.push(["forced", FORCED[forced]]);
   if (event.unknown_to_draft) lines.push(["∉", "unknown to the draft"]);
   if (event.reason) lines.push(["because", REASONS[event.reason] || event.reason]);

@@ -1,7 +1,7 @@
 // The growing text: one element per token, appended once, in one block per paragraph, so that a new token lays out only its own
-// paragraph.
+// paragraph. Of the tokens of a box, one is in the tab order, and arrow keys move from there.
 
-import { Scroll, make } from "./dom.js";
+import { Scroll, make, write } from "./dom.js";
 
 export const OUTPUT = new Set(["accepted", "resampled", "bonus"]);
 export const VERDICT = new Set(["accepted", "rejected", "discarded"]);
@@ -20,32 +20,24 @@ export class Flow extends Scroll {
   }
 
   // The elements of the prompt's tokens. Those that a chat template puts around the words of the prompt are marked.
-  prompt(event) {
-    const ids = event.prompt_token_ids || [];
-    const texts = event.prompt_texts || [];
-    const pieces = document.createDocumentFragment();
-    const start = event.prompt ? texts.join("").indexOf(event.prompt) : -1;
+  prompt({ prompt_token_ids: ids = [], prompt_texts: texts = [], prompt = "" }) {
+    const start = prompt ? texts.join("").indexOf(prompt) : -1;
     let at = 0;
-    ids.forEach((id, i) => {
-      const node = make("span", "ns-token", texts[i] || "");
-      node.dataset.kind = "prompt";
-      node.dataset.tokenId = id;
-      const end = at + node.textContent.length;
-      if (start >= 0 && (end <= start || at >= start + event.prompt.length)) node.dataset.template = "";
-      at = end;
-      pieces.append(node);
+    const nodes = ids.map((id, n) => {
+      const [from, to] = [at, at += (texts[n] || "").length];
+      const around = start >= 0 && (to <= start || from >= start + prompt.length);
+      const looks = { class: "ns-token", "data-kind": "prompt", "data-token-id": id, "data-template": around ? "" : undefined };
+      return make("span", looks, texts[n] || "");
     });
-    if (!ids.length && event.prompt) pieces.append(make("span", "ns-token ns-prompt", event.prompt));
-    const nodes = [...pieces.children];
-    this.box.lastElementChild.append(pieces);
-    for (const node of nodes) this.split(node);
-    return ids.length ? nodes : [];
+    const shown = ids.length || !prompt ? nodes : [make("span", "ns-token ns-prompt", prompt)];
+    this.box.lastElementChild.append(...shown);
+    for (const node of shown) this.split(node);
+    return nodes;
   }
 
   // A new element for the token of this event.
   add(event) {
-    const node = make(event.kind === "rejected" ? "del" : "span", "ns-token", event.text || "");
-    mark(node, event);
+    const node = element(event, "ns-token", event.text || "");
     if (/[ \t]{2}|\t/.test(event.text) || (/^ /.test(event.text) && this.atLineStart())) node.dataset.wide = "";
     this.box.lastElementChild.append(node);
     return node;
@@ -69,14 +61,25 @@ export class Flow extends Scroll {
   }
 }
 
-// Updates a token's element for another of its events: its kind, and its text, whose end a stop string may have cut off. A rejected
-// token is a <del>; a discarded one is hidden from screen readers.
-export function repaint(node, event, chip) {
-  const text = chip ? chipText(event) : event.text || "";
-  const tag = event.kind === "rejected" ? "DEL" : "SPAN";
-  if (node.tagName !== tag) {
-    const fresh = make(tag.toLowerCase(), node.className);
-    for (const { name, value } of node.attributes) fresh.setAttribute(name, value);
+// A new element, with the attributes by which tests, style sheets and the keyboard find a token.
+function element(event, className, text) {
+  return make(event.kind === "rejected" ? "del" : "span", {
+    class: className, tabindex: -1, "data-kind": event.kind, "data-step": event.step, "data-index": event.index,
+    "data-token-id": event.token_id, "data-unknown": event.unknown_to_draft ? "" : undefined,
+    "data-break": event.text?.includes("\n") ? "" : undefined, "aria-hidden": event.kind === "discarded" || undefined,
+  }, text);
+}
+
+export const chipText = (event) => (event.text || event.token || "").replace(/\n/g, "⏎");
+
+export const chip = (event) => element(event, "ns-token ns-chip", chipText(event));
+
+// Updates a token's element for another of its events: its kind, and its text, whose end a stop string may have cut off. A
+// rejected token is a <del>; a discarded one is hidden from screen readers.
+export function repaint(node, event, text) {
+  const tag = event.kind === "rejected" ? "del" : "span";
+  if (node.localName !== tag) {
+    const fresh = make(tag, Object.fromEntries([...node.attributes].map(({ name, value }) => [name, value])));
     fresh.token = node.token;
     const focused = document.activeElement === node;
     node.replaceWith(fresh);
@@ -84,7 +87,7 @@ export function repaint(node, event, chip) {
     node = fresh;
   }
   node.dataset.kind = event.kind;
-  if (node.textContent !== text) node.textContent = text;
+  write(node, text);
   hush(node, event.kind === "discarded");
   return node;
 }
@@ -93,22 +96,43 @@ export function hush(node, silent) {
   if (silent) node.setAttribute("aria-hidden", "true"); else node.removeAttribute("aria-hidden");
 }
 
-export const chipText = (event) => event.text === "\n" ? "⏎" : (event.text || event.token || "").replace(/\n/g, "⏎");
+// A token's text with visible spaces and line breaks.
+export const visible = (event) => chipText(event).replace(/\t/g, "⇥").replace(/^ /, "␣") || "∅";
 
-// The attributes by which tests, style sheets and the keyboard find a token.
-export function mark(node, event) {
-  node.dataset.kind = event.kind;
-  node.dataset.step = event.step;
-  node.dataset.index = event.index;
-  node.dataset.tokenId = event.token_id;
-  if (event.unknown_to_draft) node.dataset.unknown = "";
-  node.tabIndex = -1;
-  hush(node, event.kind === "discarded");
-  if (event.text && event.text.includes("\n")) node.dataset.break = "";
+export function focusToken(box, node) {
+  for (const other of box.querySelectorAll("[tabindex='0']")) other.tabIndex = -1;
+  node.tabIndex = 0;
+  node.focus({ preventScroll: false });
 }
 
-// A token's text with visible spaces and line breaks.
-export function visible(event) {
-  const text = event.text || event.token || "";
-  return text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^ /, "␣") || "∅";
+export function moveByKey(box, event, choose) {
+  const current = document.activeElement;
+  if (!current || !current.token || !box.contains(current)) return;
+  if (event.key === "Enter" || event.key === " ") {
+    choose(current);
+  } else {
+    const next = neighbour(box, current, event.key);
+    if (next === undefined) return;
+    if (next) focusToken(box, next);
+  }
+  event.preventDefault();
+}
+
+// The token that a key leads to; null at an end, undefined for other keys.
+function neighbour(box, current, key) {
+  const all = [...box.querySelectorAll(".ns-token")].filter((node) => node.token && node.offsetParent !== null);
+  const at = all.indexOf(current);
+  const step = Number(current.dataset.step);
+  switch (key) {
+    case "ArrowRight": return all[at + 1] || null;
+    case "ArrowLeft": return all[at - 1] || null;
+    case "Home": return all[0] || null;
+    case "End": return all[all.length - 1] || null;
+    case "ArrowDown": return all.find((node) => Number(node.dataset.step) > step) || null;
+    case "ArrowUp": {
+      const before = all.filter((node) => Number(node.dataset.step) < step);
+      return before.find((node) => node.dataset.step === before.at(-1).dataset.step) || null;
+    }
+    default: return undefined;
+  }
 }

@@ -1,11 +1,10 @@
-// The waterfall from tokens per target pass to the speedup, for the measured run on the stage or for the sliders' values. The formulas
-// are those of naive_speculate/theory.py (see theory.js).
+// The waterfall from tokens per target pass to the speedup, for the measured run on the stage or for the sliders' values. The
+// formulas are those of naive_speculate/theory.py (see theory.js).
 
 import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./charts.js";
-import { follow } from "./cursor.js";
-import { luckOf } from "./luck.js";
 import { plot } from "./plot.js";
 import { two } from "./format.js";
+import { follow, luckOf } from "./summary.js";
 import { breakEven, breakdown, checkOf, expectedTokens, gain, windows } from "./theory.js";
 
 const UNMEASURED = "A run with drafts appears here once it is measured. Try the calculated machines meanwhile.";
@@ -21,16 +20,15 @@ export function mount({ element }) {
 
   const draw = () => {
     for (const button of buttons) {
-      button.setAttribute("aria-pressed", String(button.dataset.machine === chosen));
+      button.ariaPressed = button.dataset.machine === chosen;
       button.disabled = button.dataset.machine === "here" && !machines.here;
     }
     for (const slider of sliders) {
       const value = state?.[slider.dataset.value];
       slider.disabled = !state;
       if (state && Number(slider.value) !== value) slider.value = value;
-      const text = state ? shown(value, slider.dataset.value) : "";
-      slider.parentElement.querySelector("output").textContent = text;
-      slider.setAttribute("aria-valuetext", text);
+      slider.ariaValueText = state ? shown(value, slider.dataset.value) : "";
+      slider.parentElement.querySelector("output").textContent = slider.ariaValueText;
     }
     caption.textContent = question(state);
     root.querySelector(".ns-what-if > p").textContent = state ? advice(state) : "";
@@ -49,11 +47,9 @@ export function mount({ element }) {
       draw();
     });
   }
-  let known;
   follow((run) => {
     const here = measuredHere(run);
-    if (JSON.stringify(here) === known) return;
-    known = JSON.stringify(here);
+    if (JSON.stringify(here) === JSON.stringify(machines.here)) return;
     machines.here = here;
     if (chosen === "here") choose("here"); else draw();
   });
@@ -62,6 +58,7 @@ export function mount({ element }) {
 // Formatted as elsewhere on the page; a run's mean number of draft tokens need not be whole.
 function shown(value, name) {
   if (name === "alpha") return two(value);
+  if (name === "draftCost") return value.toFixed(3); // as in the machines' sources
   return Number.isInteger(value) ? String(value) : `${value.toFixed(2)}${name === "k" ? " on average" : ""}`;
 }
 
@@ -69,60 +66,65 @@ function shown(value, name) {
 export function question(state) {
   if (!state) return "Where did the tokens of a target pass go?";
   const pace = tokensOf(state).toFixed(2);
-  return state.measured === null ? `Where did ${pace} tokens per target pass go?` : `Where did the measurement's ${pace} tokens per target pass go?`;
+  return state.measured === null
+    ? `Where did ${pace} tokens per target pass go?` : `Where did the measurement's ${pace} tokens per target pass go?`;
 }
 
-// Presets as states; verifying costs more once arithmetic takes longer than reading the weights.
-export function machinesOf(presets) {
-  return Object.fromEntries(Object.entries(presets).map(([name, { alpha, k, draftCost, computeShare }]) => {
-    const checks = (drafts) => Math.max(1, (drafts + 1) * computeShare) / Math.max(1, computeShare);
-    return [name, { alpha, k, draftCost, check: checks(k), checks, measured: null, tokens: null }];
-  }));
-}
+// Presets as states. The `checks` are the costs of verifying 0, 1, 2 … draft tokens.
+export const machinesOf = (presets) => Object.fromEntries(Object.entries(presets).map(([name, preset]) =>
+  [name, { ...preset, check: preset.checks[preset.k], measured: null, tokens: null }]));
 
 // The run's own numbers; null without draft tokens or a measurement.
 export function measuredHere({ sums, started, speedup }) {
   if (!speedup || !(speedup.draft_cost >= 0) || !sums.judged) return null;
-  const { num_draft_tokens: k, draft_cost: draftCost, verify_cost: check, tokens_per_round: tokens, value: measured, tokens: timed } = speedup;
+  const { num_draft_tokens: k, draft_cost: draftCost, verify_cost: check } = speedup;
+  const { tokens_per_round: tokens, value: measured, tokens: timed } = speedup;
   const luck = luckOf({ sums, started });
-  return { alpha: luck && !luck.whole ? luck.alpha : sums.accepted / sums.judged, k, draftCost, check, tokens, measured, timed, checks: null };
+  const alpha = luck && !luck.whole ? luck.alpha : sums.accepted / sums.judged;
+  return { alpha, k, draftCost, check, tokens, measured, timed, checks: null };
 }
 
 // A state after moving a slider: calculated, not measured.
 export function changed(state, name, value) {
   const next = { ...state, [name]: value, measured: null, tokens: null };
   if (name === "check") next.checks = null;
-  if (name === "k") next.check = state.checks ? state.checks(value) : checkOf(value, state.check, state.k);
+  if (name === "k") next.check = checkAt(state, value);
   return next;
 }
 
-export const tokensOf = ({ tokens, alpha, k }) => tokens ?? expectedTokens(alpha, k);
+const checkAt = ({ checks, check, k }, drafts) => checks ? checks[drafts] : checkOf(drafts, check, k);
+
+const tokensOf = ({ tokens, alpha, k }) => tokens ?? expectedTokens(alpha, k);
 
 export function waterfall(state) {
   const { k, draftCost, check, measured } = state;
   const parts = breakdown(tokensOf(state), k, draftCost, check, measured);
-  const bars = [
-    { name: "tokens<br>per pass", base: 0, height: parts.tokens, color: ACCEPTED, said: "if a step cost no more than a plain pass" },
-    { name: "verifying", base: parts.tokens, height: parts.check, color: TARGET, said: `verifying costs ${check.toFixed(2)} plain passes` },
-    { name: "drafting", base: parts.tokens + parts.check, height: parts.drafting, color: DRAFT, said: `drafting costs ${(k * draftCost).toFixed(2)} plain passes` },
-    ...(measured === null ? [] : [{ name: "other", base: parts.speedup - parts.other, height: parts.other, color: MUTED, said: "not explained by these costs" }]),
-    { name: measured === null ? "speedup<br>calculated" : "speedup<br>measured", base: 0, height: parts.speedup, color: INK, said: "relative to plain decoding" },
+  const drafting = `drafting costs ${(k * draftCost).toFixed(2)} plain passes`;
+  const result = measured === null ? "speedup<br>calculated" : "speedup<br>measured";
+  const bars = [ // name, where it begins, how much it adds, colour, hover text
+    ["tokens<br>per pass", 0, parts.tokens, ACCEPTED, "if a step cost no more than a plain pass"],
+    ["verifying", parts.tokens, parts.check, TARGET, `verifying costs ${check.toFixed(2)} plain passes`],
+    ["drafting", parts.tokens + parts.check, parts.drafting, DRAFT, drafting],
+    ...(measured === null ? [] : [["other", parts.speedup - parts.other, parts.other, MUTED, "not explained by these costs"]]),
+    [result, 0, parts.speedup, INK, "relative to plain decoding"],
   ];
+  const [names, bases, heights, colors, said] = [0, 1, 2, 3, 4].map((n) => bars.map((bar) => bar[n]));
   const last = bars.length - 1;
-  const label = ({ height }, n) => n === 0 ? height.toFixed(2) : n === last ? `${height.toFixed(2)}×` : `${height < 0 ? "−" : "+"}${Math.abs(height).toFixed(2)}`;
-  const top = Math.max(...bars.map(({ base, height }) => Math.max(base, base + height)), 1);
+  const signed = (height) => `${height < 0 ? "−" : "+"}${Math.abs(height).toFixed(2)}`;
+  const label = (height, n) => n === 0 ? height.toFixed(2) : n === last ? `${height.toFixed(2)}×` : signed(height);
+  const top = Math.max(...bars.map(([, base, height]) => Math.max(base, base + height)), 1);
   return figure(
     sentence(state, parts),
     { type: "category", range: [-0.6, last + 0.6], fixedrange: true },
     { range: [0, 1.12 * top], title: { text: "× plain decoding" } },
     [
       {
-        type: "bar", x: bars.map(({ name }) => name), y: bars.map(({ height }) => height), base: bars.map(({ base }) => base),
-        marker: { color: bars.map(({ color }) => color), pattern: { shape: bars.map((_, n) => n && n < last ? "/" : ""), size: 6, solidity: 0.25 } },
-        text: bars.map(label), textposition: "outside", cliponaxis: false, showlegend: false, width: 0.62,
-        hovertext: bars.map(({ said }) => said), hovertemplate: "%{hovertext}<extra></extra>",
+        type: "bar", x: names, y: heights, base: bases, width: 0.62, showlegend: false,
+        marker: { color: colors, pattern: { shape: bars.map((_, n) => n && n < last ? "/" : ""), size: 6, solidity: 0.25 } },
+        text: heights.map(label), textposition: "outside", cliponaxis: false,
+        hovertext: said, hovertemplate: "%{hovertext}<extra></extra>",
       },
-      line("as fast as plain decoding", bars.map(({ name }) => name), bars.map(() => 1), MUTED, "dot", { showlegend: true, hoverinfo: "skip" }),
+      line("as fast as plain decoding", names, bars.map(() => 1), MUTED, "dot", { showlegend: true, hoverinfo: "skip" }),
     ],
     { height: 340 },
   );
@@ -137,12 +139,14 @@ function sentence(state, { tokens, speedup }) {
 }
 
 // When drafting would pay off, and the best k.
-export function advice({ alpha, k, draftCost, check, checks }) {
-  const [need, drafts] = [breakEven(k, draftCost, check), `${k === 1 ? "1 draft token" : `${Number.isInteger(k) ? k : k.toFixed(2)} draft tokens`} per step`];
+export function advice(state) {
+  const { alpha, k, draftCost, check } = state;
+  const need = breakEven(k, draftCost, check);
+  const drafts = `${k === 1 ? "1 draft token" : `${Number.isInteger(k) ? k : k.toFixed(2)} draft tokens`} per step`;
   const pays = need === null
     ? `${drafts[0].toUpperCase()}${drafts.slice(1)} cost more than they save, even if all are accepted.`
     : `At these costs, ${drafts} pay off once α is above ${(Math.ceil(100 * need) / 100).toFixed(2)}.`;
-  const every = windows(k).map((n) => gain(alpha, n, draftCost, !n ? 1 : checks ? checks(n) : checkOf(n, check, k)));
+  const every = windows(k).map((n) => gain(alpha, n, draftCost, checkAt(state, n)));
   const best = every.indexOf(Math.max(...every));
   return best ? `${pays} Best would be k = ${best}: ${every[best].toFixed(2)}×.` : `${pays} Here drafting does not pay off for any k.`;
 }

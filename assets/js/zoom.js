@@ -1,7 +1,7 @@
-// One step, enlarged: the draft tokens, the target pass over them, the verdicts, and the target's own token. It plays once per run, then
-// shows the step of whichever token the reader selects.
+// One step, enlarged: the draft tokens, the target pass over them, the verdicts, and the target's own token. It plays once per
+// run, then shows the step of whichever token the reader selects.
 
-import { finder, hold, make } from "./dom.js";
+import { finder, make, still } from "./dom.js";
 import { count } from "./format.js";
 import { OUTPUT, VERDICT, visible } from "./tokens.js";
 import { nameOf } from "./verdict_words.js";
@@ -43,10 +43,11 @@ class Zoom {
     if (this.root.hidden) return;
     const { events, looked } = step;
     const drafts = events.filter(({ kind }) => kind === "proposed");
-    const verdicts = new Map(events.filter(({ kind }) => VERDICT.has(kind)).map((event) => [event.index, event]));
+    const judged = ({ index }) => events.findLast((event) => VERDICT.has(event.kind) && event.index === index);
     const own = events.filter(({ kind }) => kind === "resampled" || kind === "bonus");
-    const shown = [...drafts.map((draft) => verdicts.get(draft.index) ?? draft), ...own];
-    const tree = events.find(({ kind }) => kind === "step")?.tree ?? [];
+    const shown = [...drafts.map((draft) => judged(draft) ?? draft), ...own];
+    const end = events.find(({ kind }) => kind === "step");
+    const tree = end?.tree ?? [];
     const key = JSON.stringify([tree.length, ...shown.map(({ step: number, index, kind }) => [number, index, kind])]);
     if (key !== this.key) {
       clearTimeout(this.timer); // the reader went on to another step
@@ -55,33 +56,35 @@ class Zoom {
       this.tree.replaceChildren(...branches(tree));
     }
     this.key = key;
-    for (const [n, node] of [...this.list.children].entries()) node.classList.toggle("ns-looked", shown[n].kind === looked?.kind && shown[n].index === looked.index);
-    this.find(".ns-zoom-drafted").textContent = drafts.length ? `One step: ${count(tree.length || drafts.length, "draft token")}, then` : "One step: no draft tokens";
+    const isLooked = ({ kind, index }) => kind === looked?.kind && index === looked.index;
+    for (const [n, node] of [...this.list.children].entries()) node.classList.toggle("ns-looked", isLooked(shown[n]));
+    this.find(".ns-zoom-drafted").textContent = drafts.length
+      ? `One step: ${count(tree.length || drafts.length, "draft token")}, then` : "One step: no draft tokens";
     const tokens = events.filter(({ kind }) => OUTPUT.has(kind)).length;
-    this.find("figcaption").textContent = events.some(({ kind }) => kind === "step") ? `gives ${count(tokens, "token")}` : "";
+    this.find("figcaption").textContent = end ? `gives ${count(tokens, "token")}` : "";
   }
 
-  play() {
+  async play() {
     if (wanted === null || this.played === wanted || this.root.hidden) return;
     this.played = wanted;
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-    const cards = [...this.list.children];
-    const scenes = [];
-    const scene = (name, ms) => scenes.push([() => { this.root.dataset.scene = name; }, ms]);
-    const mark = (node, stage, ms) => scenes.push([() => { node.dataset.shown = stage; }, ms]);
-    for (const node of cards) node.dataset.shown = "";
-    scene("draft", MS.draft);
-    for (const node of cards) if ("drafted" in node.dataset) mark(node, "drafted", MS.draft);
-    scene("pass", MS.pass);
-    for (const node of cards) mark(node, "judged", MS.verdict);
-    scenes.push([() => { delete this.root.dataset.scene; }, 0]);
-    const next = () => {
-      const [act, ms] = scenes.shift();
-      act();
-      if (scenes.length) this.timer = setTimeout(next, ms);
-    };
+    if (still()) return;
     clearTimeout(this.timer);
-    next();
+    const pause = (ms) => new Promise((done) => { this.timer = setTimeout(done, ms); });
+    const cards = [...this.list.children];
+    const shown = async (nodes, stage, ms) => {
+      for (const node of nodes) {
+        node.dataset.shown = stage;
+        await pause(ms);
+      }
+    };
+    for (const node of cards) node.dataset.shown = "";
+    this.root.dataset.scene = "draft";
+    await pause(MS.draft);
+    await shown(cards.filter((node) => "drafted" in node.dataset), "drafted", MS.draft);
+    this.root.dataset.scene = "pass";
+    await pause(MS.pass);
+    await shown(cards, "judged", MS.verdict);
+    delete this.root.dataset.scene;
   }
 }
 
@@ -90,16 +93,16 @@ function branches(tree) {
   const roots = [];
   const below = [];
   for (const [n, node] of tree.entries()) {
-    const branch = hold("div", "ns-branch", make("span", "ns-zoom-word", visible(node)), below[n] = make("div", ""));
-    branch.dataset.kind = node.kind;
+    below[n] = make("div");
+    const looks = { class: "ns-branch", "data-kind": node.kind };
+    const branch = make("div", looks, make("span", "ns-zoom-word", visible(node)), below[n]);
     if (node.parent < 0) roots.push(branch); else below[node.parent]?.append(branch);
   }
   return roots;
 }
 
 function card(event) {
-  const node = hold("li", "", make("span", "ns-zoom-word", visible(event)), make("span", "ns-zoom-fate", nameOf(event)));
-  node.dataset.kind = event.kind;
-  if (event.kind === "proposed" || VERDICT.has(event.kind)) node.dataset.drafted = "";
-  return node;
+  const drafted = event.kind === "proposed" || VERDICT.has(event.kind) ? "" : undefined;
+  const contents = [make("span", "ns-zoom-word", visible(event)), make("span", "ns-zoom-fate", nameOf(event))];
+  return make("li", { "data-kind": event.kind, "data-drafted": drafted }, ...contents);
 }

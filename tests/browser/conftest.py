@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route, expect, sync_playwright
 
 from benchmarks.server import Server
+from tests.browser.steps import ended
 from ui.assets import ROOT
 
 CHROMIUM = [
@@ -158,4 +159,7 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
 
 @pytest.fixture
 def page(open_page) -> Page:
-    return open_page()
+    """The page once all of the recorded run is shown."""
+    page = open_page()
+    ended(page)
+    return page

@@ -48,20 +48,19 @@ def linked(page: Page, prompt: object) -> None:
     page.wait_for_function("(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=prompt)
 
 
-def start(page: Page, prompt: str, **numbers: object) -> str:
-    """Type a prompt, set controls by their ids, press Run; gives the name of the run that was shown before."""
+def start(page: Page, prompt: str, **numbers: object) -> None:
+    """Type a prompt, set controls by their ids, press Run, and wait until another run is shown."""
     page.locator("#prompt textarea").fill(prompt)
     for elem_id, value in numbers.items():
         set_number(page, elem_id.replace("_", "-"), value)
     before = shown_run(page)
     page.locator("#run").click()
-    return before
+    another_run(page, before)
 
 
 def run(page: Page, prompt: str, **numbers: object) -> None:
     """The same, and wait until it has ended and every token is on the page."""
-    before = start(page, prompt, **numbers)
-    another_run(page, before)
+    start(page, prompt, **numbers)
     ended(page)
 
 
@@ -121,10 +120,40 @@ def trace(page: Page) -> Trace:
     return Trace.load(Path(download.value.path()))
 
 
+def open_trace(page: Page, trace: Trace, path: Path) -> None:
+    """Save a trace, open its file, and wait until it is shown."""
+    trace.save(path)
+    open_file(page, path)
+
+
+def open_file(page: Page, path: Path) -> None:
+    before = shown_run(page)
+    page.locator(".ns-file").set_input_files(path)
+    another_run(page, before)
+    ended(page)
+
+
 def see_chart(page: Page, elem_id: str) -> None:
     """Go to a chart, and wait until it is drawn, which no chart is before it is nearly seen."""
     page.locator(f"#{elem_id}").scroll_into_view_if_needed()
     page.locator(f"#{elem_id} .main-svg").first.wait_for(state="attached")
+
+
+DRAWN = """() => [...document.querySelectorAll(".ns-plot")].filter((place) => place.offsetParent && place._fullData)
+    .map((place) => [place._fullLayout.annotations?.length ?? 0, place.data.map(({ type }) => type ?? "scatter"),
+        place._fullData.map(({ type }) => type), place.querySelectorAll(".main-svg").length])"""
+
+
+def drawn(page: Page, number: int, *ids: str) -> None:
+    """Go to these charts, and check whatever is drawn, at least so many."""
+    for elem_id in ids:
+        see_chart(page, elem_id)
+    charts = page.evaluate(DRAWN)
+    assert len(charts) >= number
+    for notes, asked, made, drawings in charts:
+        assert asked == made, "a kind of chart that it does not know, it draws as another"
+        assert drawings
+        assert made or notes
 
 
 def toast(page: Page, words: str) -> None:

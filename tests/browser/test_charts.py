@@ -1,4 +1,4 @@
-"""What the five charts and the headline say, for ordinary runs and for those that have hardly anything to say.
+"""What the five charts, the headline and the race say, for ordinary runs and for those that have hardly anything to say.
 
 The browser makes them of the run's events; here it is given runs made by hand, and its figures are checked by Plotly.
 """
@@ -6,6 +6,7 @@ The browser makes them of the run's events; here it is given runs made by hand, 
 import random
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -39,30 +40,19 @@ DEGENERATE = {
 }
 COUNTS = {"tokens_per_round": 3.1, "num_draft_tokens": 3.6, "verify_cost": 1.36, "draft_cost": 0.08, "tokens": 60}
 MEASURED = MeasuredSpeedup(1.6, 1.45, 1.84, plain_rate=100.0, rate=160.0, machine="a machine", **COUNTS)
-SHOW = """async ([events, upto, speedup, unmeasured, live]) => {
+SHOW = """async ([events, places, speedup, unmeasured, live]) => {
     const [{ Player }, { Sums }, { CHARTS }, { numbers, said }] =
         await Promise.all(["player", "summary", "charts", "stats"].map((name) => import(`/${name}.js`)));
     const [player, sums] = [new Player(() => 0), new Sums()];
     player.add(events);
     for (const event of events) sums.add(event);
-    const shown = { ...sums.at(upto, player.round(upto)), speedup, unmeasured, live };
-    const figures = Object.fromEntries(Object.entries(CHARTS).map(([name, chart]) => [name, chart(shown)]));
-    return [JSON.parse(JSON.stringify(figures)), numbers(shown), said(shown).map((part) => part.textContent ?? part).join("")];
+    return places.map((upto) => {
+        const shown = { ...sums.at(upto, player.round(upto)), speedup, unmeasured, live };
+        const figures = Object.fromEntries(Object.entries(CHARTS).map(([name, chart]) => [name, chart(shown)]));
+        const sentence = said(shown).map((part) => part.textContent ?? part).join("");
+        return [JSON.parse(JSON.stringify(figures)), numbers(shown), sentence];
+    });
 }"""
-
-RANGES = """async ([events, ends]) => {
-    const [{ Player }, { Sums }, { CHARTS }] =
-        await Promise.all(["player", "summary", "charts"].map((name) => import(`/${name}.js`)));
-    const [player, sums] = [new Player(() => 0), new Sums()];
-    player.add(events);
-    for (const event of events) sums.add(event);
-    const axes = ({ layout: { xaxis, yaxis } }) => JSON.stringify([xaxis.range, yaxis.range]);
-    const shown = (upto) => ({ ...sums.at(upto, player.round(upto)), speedup: null, live: true });
-    const changes = (chart) => ends.map((upto) => axes(chart(shown(upto))))
-        .filter((one, n, all) => one !== all[n - 1]).length;
-    return Object.fromEntries(Object.entries(CHARTS).map(([name, chart]) => [name, changes(chart)]));
-}"""
-"""How many ranges the axes of each chart have, one after the other, at these places of a run."""
 
 
 class Shown(NamedTuple):
@@ -87,17 +77,11 @@ def show(scripts: Page) -> Any:
     ) -> Shown:
         events = [event.to_dict(without=HEAVY) for event in trace]
         upto = len(events) if upto is None else upto
-        given = [events, upto, asdict(speedup) if speedup else None, unmeasured, live]
-        figures, numbers, sentence = scripts.evaluate(SHOW, given)
+        given = [events, [upto], asdict(speedup) if speedup else None, unmeasured, live]
+        ((figures, numbers, sentence),) = scripts.evaluate(SHOW, given)
         return Shown({name: drawn(figure) for name, figure in figures.items()}, [tuple(pair) for pair in numbers], sentence)
 
     return shown
-
-
-@pytest.fixture(scope="module")
-def percents(scripts: Page) -> Callable[[list[float]], list[str]]:
-    """Shares as the browser writes them."""
-    return lambda shares: scripts.evaluate("async (all) => all.map((await import('/format.js')).percent)", shares)
 
 
 @pytest.fixture
@@ -143,8 +127,16 @@ def test_acceptance_shows_each_step_and_the_mean_over_drafts(chart):
     assert note(figure) == "10 of 18 draft tokens accepted: 56%"
 
 
-def test_an_outline_of_many_rounds_comes_down_where_nothing_was_drafted(chart):
-    outline, _, none = chart("acceptance", run([(2, 2), (0, 0), (0, 0), (2, 0)] * 20)).data
+def test_a_chart_of_many_steps_is_an_outline_with_the_same_numbers_that_comes_down_where_nothing_was_drafted(show):
+    few, many = show(run([(2, 1)] * 12)).figures, show(run([(2, 1)] * 300)).figures
+    for name, traces in (("chart-acceptance", 1), ("chart-timing", 3)):
+        for figures, kind, amount in ((few, "bar", 12), (many, "scatter", 300)):
+            for trace in figures[name].data[:traces]:
+                assert (trace.type, len(trace.x), len(trace.y)) == (kind, amount, amount)
+    assert list(many["chart-acceptance"].data[0].y) == [0.5] * 300
+    assert [trace.y[7] for trace in many["chart-timing"].data] == pytest.approx([2, 10, 1])
+    assert all(not trace.marker.to_plotly_json() for trace in many["chart-timing"].data)
+    outline, _, none = show(run([(2, 2), (0, 0), (0, 0), (2, 0)] * 20)).figures["chart-acceptance"].data
     assert list(outline.x) == list(none.x) == list(range(1, 81))
     assert list(outline.y[:4]) == [1.0, 0.0, 0.0, 0.0]
     assert list(none.y[:4]) == [0, 0, 0, 0.025]
@@ -196,9 +188,10 @@ def test_one_slow_step_does_not_squash_the_others(chart):
     assert chart("timing", trace).layout.yaxis.range[1] <= 20
 
 
-def test_speedup_draws_theory_from_measured_costs_and_the_measured_point(chart):
+def test_speedup_draws_theory_and_what_was_measured_and_says_when_nothing_was(chart):
     trace = run(USUAL)
-    theorem, here, point, plain = chart("speedup", trace, speedup=MEASURED).data
+    measured, unmeasured = chart("speedup", trace, speedup=MEASURED), chart("speedup", trace)
+    theorem, here, point, plain = measured.data
     alpha = trace.metrics.alpha
     assert [theorem.y[k] for k in (0, 3)] == pytest.approx([1.0, expected_speedup(alpha, 3, 0.08)])
     # The check of 3.6 drafts was measured as 1.36, so that one of 2 drafts is taken to cost 1.2.
@@ -206,6 +199,10 @@ def test_speedup_draws_theory_from_measured_costs_and_the_measured_point(chart):
     assert (list(point.x), list(point.y)) == ([3.6], [1.6])
     assert (point.error_y.array[0], point.error_y.arrayminus[0]) == pytest.approx((0.24, 0.15))
     assert list(plain.y) == [1, 1]
+    named = ["Theorem 3.8, Leviathan et al. 2023", "costs as measured here", "this run, measured"]
+    assert [line.name for line in measured.data if line.name] == named
+    assert [line.name for line in unmeasured.data if line.name] == named[:1]
+    assert "if verifying costs nothing extra" in unmeasured.layout.meta
 
 
 def test_drafts_that_are_nearly_all_kept_are_never_advised_against(chart):
@@ -219,21 +216,17 @@ def test_drafts_that_are_nearly_all_kept_are_never_advised_against(chart):
         assert int(said.split("Best would be k = ")[1].split(":")[0]) >= 4
 
 
-def test_speedup_says_when_it_was_not_measured(chart):
-    named = [line.name for line in chart("speedup", run(USUAL)).data if line.name]
-    assert named == ["Theorem 3.8, Leviathan et al. 2023"]
-    assert "if verifying costs nothing extra" in chart("speedup", run(USUAL)).layout.meta
-    named = [line.name for line in chart("speedup", run(USUAL), speedup=MEASURED).data if line.name]
-    assert named == ["Theorem 3.8, Leviathan et al. 2023", "costs as measured here", "this run, measured"]
-
-
-def test_axes_stay_while_a_run_goes_on(scripts):
+def test_axes_stay_while_a_run_goes_on_and_are_laid_out_once(scripts):
     random.seed(3)
     trace = run([(4, random.choice([0, 1, 2, 3, 4])) for _ in range(60)], finished=False)
     ends = [number + 1 for number, event in enumerate(trace) if event.kind == EventKind.STEP]
-    ranges = scripts.evaluate(RANGES, [[event.to_dict(without=HEAVY) for event in trace], ends[3:]])
-    assert set(ranges) == set(BOARD)
-    assert max(ranges.values()) <= 3, ranges
+    shown = scripts.evaluate(SHOW, [[event.to_dict(without=HEAVY) for event in trace], ends[3:], None, None, True])
+    for name in BOARD:
+        layouts = [figures[name]["layout"] for figures, *_ in shown]
+        ranges = [(layout["xaxis"]["range"], layout["yaxis"]["range"]) for layout in layouts]
+        assert len(list(groupby(ranges))) <= 3, name
+        assert {layout[axis]["automargin"] for layout in layouts for axis in ("xaxis", "yaxis")} == {False}
+        assert min(layouts[0]["margin"].values()) > 0
 
 
 def test_a_trace_that_claims_nonsense_is_drawn_within_bounds(chart):
@@ -285,35 +278,25 @@ def test_what_comes_after_the_end_of_the_text_is_counted_as_in_the_legend(show):
     assert shown.numbers[1] == (pace, "with 2 tokens after the end of the text; plain decoding: 1")
 
 
-def test_block_verification_reaches_every_draft(show):
-    shown = show(run([(4, 4), (4, 0)], verify_strategy="block_verification"))
-    assert "accepted 4, rejected 1 and discarded 3" in shown.sentence
-    assert "never" not in shown.sentence + shown.numbers[0][1]
-
-
-def test_browser_and_server_write_a_share_in_the_same_way(percents):
+def test_browser_and_server_write_a_share_in_the_same_way(scripts):
     shares = sorted({k / n for n in range(1, 41) for k in range(n + 1)} | {0.0001, 0.00499, 0.99501, 0.125, 0.145})
-    assert percents(shares) == [percent(share) for share in shares]
+    written = scripts.evaluate("async (all) => all.map((await import('/format.js')).percent)", shares)
+    assert written == [percent(share) for share in shares]
 
 
-def test_without_a_measurement_the_speedup_is_a_dash_with_the_reason(show):
-    trace = run([(4, 4)])
+def test_the_headline_is_that_of_the_run_so_far_and_says_why_there_is_no_speedup_and_at_the_end_how_it_ended(show):
+    trace = run([(3, 1), (3, 3)], finished=False)
+    trace.append(Event(EventKind.FINISHED, finish_reason=FinishReason.ERROR, message="<img> is lost"))
+    first = next(number for number, event in enumerate(trace) if event.kind == EventKind.STEP)
+    assert "2 tokens in 1 pass of" in show(trace, upto=first + 1).sentence
+    assert show(trace).sentence.endswith("It ended in an error: <img> is lost")
+    assert "error" not in show(trace, upto=len(trace) - 1).sentence
     assert show(trace).numbers[3] == ("–", "measured after the run")
     assert "being measured" in show(trace, unmeasured={"measuring": True}).numbers[3][1]
     assert show(trace, unmeasured={"reason": "Others are decoding.", "again": True}).numbers[3] == ("–", "Others are decoding.")
-
-
-def test_the_headline_of_a_place_is_that_of_the_run_so_far(show):
-    trace = run([(3, 1), (3, 3)])
-    first = next(number for number, event in enumerate(trace) if event.kind == EventKind.STEP)
-    assert "2 tokens in 1 pass of" in show(trace, upto=first + 1).sentence
-
-
-def test_how_a_run_ended_is_said_at_its_end_only(show):
-    trace = run([(2, 1)], finished=False)
-    trace.append(Event(EventKind.FINISHED, finish_reason=FinishReason.ERROR, message="<img> is lost"))
-    assert show(trace).sentence.endswith("It ended in an error: <img> is lost")
-    assert "error" not in show(trace, upto=len(trace) - 1).sentence
+    shown = show(run([(4, 4), (4, 0)], verify_strategy="block_verification"))  # which reaches every draft
+    assert "accepted 4, rejected 1 and discarded 3" in shown.sentence
+    assert "never" not in shown.sentence + shown.numbers[0][1]
 
 
 def test_a_token_of_plain_decoding_is_no_bonus(scripts):
@@ -322,3 +305,56 @@ def test_a_token_of_plain_decoding_is_no_bonus(scripts):
         return [["proposed", 1], ["resampled", 1], ["bonus", 1], ["bonus", 0]].map(([kind, index]) => nameOf({ kind, index }));
     }"""
     assert scripts.evaluate(names) == ["drafted", "resampled", "bonus", "from the target"]
+
+
+VERDICT = "async ([run, plain, drafts]) => (await import('/race.js')).verdict(run, plain, drafts, 1)"
+GREEDY, SAMPLED = {"temperature": 0}, {"temperature": 0.7}
+
+
+def lane(tokens: int, seconds: float, passes: int) -> dict[str, Any]:
+    """A lane whose first pass takes a second, because it also processes the prompt."""
+    first = {"seconds": 1, "tokens": tokens // passes}
+    return {"tokens": tokens, "ids": list(range(tokens)), "seconds": seconds, "passes": passes, "first": first}
+
+
+@pytest.mark.parametrize(
+    ("settings", "plain", "result", "rest"),
+    [
+        (GREEDY, lane(12, 6, 12), "1.5× faster", "6 target passes instead of 12 · same text"),
+        (
+            GREEDY,
+            lane(8, 4.5, 8),  # it was stopped: the texts are the same. 0.5 seconds per token, and 0.3 with drafts
+            "1.7× faster per token",
+            "6 target passes instead of 12 · same text up to token 8, where the target alone was stopped",
+        ),
+        (
+            SAMPLED,
+            lane(4, 1.6, 4),
+            "Slower: 0.67× per token",
+            "6 target passes instead of 12 · same distribution; the target alone wrote 4 tokens",
+        ),
+        (
+            SAMPLED,
+            lane(1, 1, 1),
+            "The text is too short to be timed.",
+            "6 target passes instead of 12 · same distribution; the target alone wrote 1 token",
+        ),
+        (SAMPLED, lane(12, 4.1, 12), "As fast as without drafts", "6 target passes instead of 12 · same distribution"),
+        (
+            GREEDY,
+            lane(12, 10, 12),
+            "Other programs were busy, so the times say little",
+            "6 target passes instead of 12 · same text",
+        ),
+    ],
+)
+def test_the_result_says_what_the_lanes_show(scripts, settings, plain, result, rest):
+    run = {"settings": settings, "crowded": False}
+    assert scripts.evaluate(VERDICT, [run, plain, lane(12, 4, 6)]) == [result, rest]
+
+
+def test_the_most_that_is_possible_counts_what_is_timed(scripts):
+    """Without the first pass, which gave one token: 11 tokens in 5 passes, 2.2 per pass, though all 12 are 2 per pass."""
+    drafts = lane(12, 4, 6) | {"first": {"seconds": 1, "tokens": 1}}
+    run = {"settings": SAMPLED, "crowded": False}
+    assert scripts.evaluate(VERDICT, [run, lane(8, 5.2, 8), drafts])[0] == "2.2× faster per token"

@@ -1,24 +1,20 @@
-"""Where drafts come from: the menu, what a draft was copied from, the layers that a head reads, tokens not shared."""
+"""Where drafts come from: the menu, what a draft was copied from, the layers that a head reads, tokens not shared, trees."""
+
+import re
 
 from playwright.sync_api import expect
 
-from naive_speculate import SamplingParams, Trace
+from naive_speculate import EventKind, SamplingParams, Trace
 from naive_speculate.speculate.draft import DRAFTERS
-from tests.browser.steps import TIP, another_run, ended, open_drawer, run, shown_run
+from tests.browser.steps import TIP, open_drawer, open_trace, run, toast, trace
 from ui.host.catalog import NEEDS
 from ui.run.recorded import SPECULATIVE
+from ui.run.strategies import OF_TREE, markup
 
-
-def open_trace(page, events, path) -> None:
-    Trace(events).save(path)
-    before = shown_run(page)
-    page.locator(".ns-file").set_input_files(path)
-    another_run(page, before)
-    ended(page)
+PROMPT = "Once upon a time there was a little fox who lived"
 
 
 def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_tokens_are_marked(page, small_decoder, tmp_path):
-    ended(page)
     if Trace.load(SPECULATIVE).settings["drafter"] == "model":
         expect(page.locator(".ns-drafter")).to_be_hidden()  # of a draft model with the same tokens there is nothing to see
     open_drawer(page)
@@ -44,7 +40,7 @@ def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_token
     again = sorted(set(small_decoder.admission.encode(repeating)))  # so that there is something to copy
     params = SamplingParams(max_tokens=24, temperature=0, allowed_token_ids=again)
     copying = small_decoder.generate(repeating, params, drafter="suffix", num_draft_tokens=4).trace
-    open_trace(page, list(copying), tmp_path / "copied.jsonl")
+    open_trace(page, copying, tmp_path / "copied.jsonl")
     expect(page.locator(".ns-drafter")).to_contain_text(DRAFTERS["suffix"].about)
 
     events = list(copying)
@@ -63,7 +59,7 @@ def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_token
     started = events[0]
     started.settings |= {"drafter": "head"}
     started.head_layers, started.target_layers = [2, 6, 9], 12
-    open_trace(page, events, tmp_path / "head.jsonl")
+    open_trace(page, Trace(events), tmp_path / "head.jsonl")
     expect(page.locator(".ns-drafter")).to_contain_text("after 2, 6 and 9 of its 12 layers")
     expect(page.locator(".ns-layer-read")).to_have_count(3)
     expect(page.locator(".ns-layer")).to_have_count(13 - 3)
@@ -73,10 +69,35 @@ def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_token
     started.vocabularies = {"shared": 30, "target": 90, "draft": 40}
     unknown = next(event for event in events if event.kind == "resampled")
     unknown.unknown_to_draft = True
-    open_trace(page, events, tmp_path / "family.jsonl")
+    open_trace(page, Trace(events), tmp_path / "family.jsonl")
     expect(page.locator(".ns-drafter")).to_contain_text("knows 33%")
     marked = page.locator("#tokens [data-unknown]")
     expect(marked).to_have_text(unknown.text)
     assert "∉" in marked.evaluate("(node) => getComputedStyle(node, '::after').content")
     marked.hover()
     expect(page.locator(TIP)).to_contain_text("unknown to the draft")
+
+
+def test_a_tree_is_asked_for_drawn_and_counted(page):
+    open_drawer(page)
+    field = page.locator("#tree textarea, #tree input").first
+    field.fill("9x9x9")
+    page.locator("#run").click()
+    toast(page, "tree may have 16 nodes, got '9x9x9'")
+    field.fill("3x2")
+    run(page, PROMPT, max_tokens=16, seed=2)
+    events = trace(page)
+    assert events.settings["tree"] == "3x2"
+    steps = [event for event in events if event.kind == EventKind.STEP]
+    assert OF_TREE in markup(events)
+    page.locator(f"#tokens [data-step='{steps[0].step}']:not([data-kind=prompt])").first.click()
+    branches = page.locator(".ns-branch")
+    expect(branches).to_have_count(len(steps[0].tree))
+    expect(page.locator(".ns-zoom-drafted")).to_have_text(f"One step: {len(steps[0].tree)} draft tokens, then")
+    expect(page.locator(".ns-branch[data-kind=accepted]")).to_have_count(steps[0].num_accepted)
+    children = sum(node.parent == 0 for node in steps[0].tree)
+    expect(branches.first.locator(".ns-branch")).to_have_count(children)
+    nodes = [node for step in steps for node in step.tree or ()]
+    rejected = sum(node.kind == "rejected" for node in nodes)
+    said = f"proposed {len(nodes)} draft tokens; the target model accepted \\d+, rejected {rejected} and discarded \\d+"
+    expect(page.locator("#stats")).to_contain_text(re.compile(said))

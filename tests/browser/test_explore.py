@@ -81,6 +81,7 @@ def test_a_sweep_fills_maps_curves_table_and_file_batches_are_mapped_and_a_stopp
     open_explore(page, ks=())
     page.locator("#explore-run").click()
     toast(page, "choose at least one k")
+    expect(page.locator("#explore-status [role=status]")).to_have_text("")  # what does not begin has no status
     open_explore(page, ks=("1", "2", "3", "4", "5", "6", "8", "12"), temperatures=("0", "0.7", "1", "1.3"), tokens=96)
     page.locator("#explore-run").click()
     expect(page.locator("#explore-status [role=status]")).to_contain_text(

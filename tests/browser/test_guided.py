@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from naive_speculate import Trace
 from naive_speculate.events.event import OUTPUT_KINDS
-from tests.browser.steps import TIP, another_run, ended, open_drawer, run, set_number, shown_run, text, toast, trace
+from tests.browser.steps import TIP, ended, open_drawer, open_file, open_trace, run, set_number, shown_run, text, toast, trace
 from ui.run.guided import EXAMPLES, TITLES
 
 PROMPT = "Once upon a time there was a little fox who lived"
@@ -26,7 +26,6 @@ def guide_by(page, kind: str) -> None:
 
 
 def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_loses_nothing(page):
-    ended(page)
     expect(page.locator("#guided")).to_be_hidden()
     open_drawer(page)
     expect(page.locator("#guided")).to_be_visible()
@@ -91,16 +90,14 @@ def test_a_guided_run_states_its_acceptance_and_keeps_its_guide_in_links_and_fil
     expect(page.locator("#guided input")).to_have_value(TITLES["regex"])
     expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
     guide_by(page, "")
-    page.locator(".ns-file").set_input_files(tmp_path / "guided.jsonl")
-    another_run(page, "recorded")
+    open_file(page, tmp_path / "guided.jsonl")
     expect(page.locator("#guided input")).to_have_value(TITLES["regex"])
     expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
     expect(page.locator(EFFECT)).to_contain_text("were accepted")
     expect(page.locator(EFFECT)).not_to_contain_text("without the guide")  # it was not decoded here
     foreign = Trace.load(tmp_path / "guided.jsonl")
     foreign.started.settings["guided_decoding"] = {"choice": 1, "regex": None, "json": "{}"}
-    foreign.save(tmp_path / "foreign.jsonl")
-    page.locator(".ns-file").set_input_files(tmp_path / "foreign.jsonl")
+    open_trace(page, foreign, tmp_path / "foreign.jsonl")
     expect(page.locator(EFFECT)).to_contain_text("Guided by a JSON schema.")
 
     page.goto(f"file://{tmp_path / 'guided.html'}")

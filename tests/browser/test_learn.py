@@ -4,8 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.steps import scrolls_sideways, set_number
-from tests.browser.test_plots import drawn
+from tests.browser.steps import drawn, scrolls_sideways, set_number
 from ui.experiments.lessons.course import LESSONS, titles
 from ui.experiments.lessons.text import read_steps
 

@@ -1,11 +1,11 @@
-"""Links that restore a view, lecture mode, and the page as a part of another."""
+"""Links that restore a view, tabs in the address, lecture mode, and the page as a part of another."""
 
 import re
 
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, ended, open_drawer, run, shown_run, text, trace
+from tests.browser.steps import ended, open_drawer, open_trace, run, shown_run, text, toast, trace
 from ui.run.recorded import SPECULATIVE
 
 NOTE = ".ns-link-note"
@@ -88,9 +88,7 @@ def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_t
     events = list(recorded)
     events[0].settings |= {"temperature": 0.3, "num_draft_tokens": 3, "verify_strategy": "block_verification", "stop": ["a\nb"]}
     events[0].prompt, events[0].seed = "Somebody else's words", 77
-    Trace(events).save(tmp_path / "theirs.jsonl")
-    page.locator(".ns-file").set_input_files(tmp_path / "theirs.jsonl")
-    another_run(page, "recorded")
+    open_trace(page, Trace(events), tmp_path / "theirs.jsonl")
     expect(page.locator("#prompt textarea")).to_have_value("Somebody else's words")
     open_drawer(page)
     expect(page.locator("#seed input")).to_have_value("77")
@@ -106,7 +104,6 @@ WHOLE_LINES = """() => [...document.querySelectorAll(".ns-lane-text")].every((bo
 
 
 def test_lecture_mode_is_large_steps_with_the_arrows_and_plays_with_space(page):
-    ended(page)
     size = "() => parseFloat(getComputedStyle(document.querySelector('#tokens')).fontSize)"
     small = page.evaluate(size)
     page.get_by_role("button", name="Lecture", exact=True).click()
@@ -132,6 +129,8 @@ def test_lecture_mode_is_large_steps_with_the_arrows_and_plays_with_space(page):
     for name in ("Explore", "Measure batches"):
         page.get_by_role("button", name=name, exact=True).click(trial=True)
     page.get_by_role("tab", name="Run", exact=True).click()
+    page.keyboard.press("Alt+Escape")
+    assert page.evaluate(size) > small, "with another key it is the system's"
     page.keyboard.press("Escape")
     assert page.evaluate(size) == small
     page.keyboard.press("ArrowLeft")
@@ -151,3 +150,39 @@ def test_embedded_there_is_the_run_or_a_lesson_and_a_link_to_the_whole_page(open
     expect(page.locator(".ns-lesson-title")).to_be_visible()
     for rest in (".ns-top", "[role=tab]", ".ns-course", "#tokens", "footer"):
         expect(page.locator(rest).filter(visible=True)).to_have_count(0)
+
+
+def selected(page, name: str) -> None:
+    expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
+
+
+def go(page, name: str) -> None:
+    page.get_by_role("tab", name=name, exact=True).click()
+    selected(page, name)
+
+
+def test_back_and_forward_lead_from_tab_to_tab_and_a_link_to_what_there_is_not_is_reported(page):
+    start = page.url
+    go(page, "Learn")
+    page.locator("[data-lesson='3']").click()
+    expect(page).to_have_url(start + "?lesson=3")
+    go(page, "Explore")
+    expect(page).to_have_url(start + "?tab=explore")
+    for move, name, address in (
+        (page.go_back, "Learn", "?lesson=3"),
+        (page.go_back, "Run", ""),
+        (page.go_forward, "Learn", "?lesson=3"),
+    ):
+        move()
+        selected(page, name)
+        expect(page).to_have_url(start + address)
+    page.reload()
+    selected(page, "Learn")
+    page.goto(start + "?lesson=99&room=attic")
+    for name, value in (("lesson", "99"), ("room", "attic")):
+        toast(page, f"the link names {name} '{value}'")
+    selected(page, "Learn")
+    page.goto(start + "?tab=cellar&verify_strategy=mine&prompt=%3Cimg%20src=x%20onerror=window.hit=1%3E")
+    toast(page, "the link names tab 'cellar'")
+    toast(page, "verify_strategy must be one of .*got 'mine'")
+    assert page.evaluate("window.hit") is None

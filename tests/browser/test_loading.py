@@ -14,7 +14,7 @@ from naive_speculate import SpeculativeDecoder
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, LocalEngine
 from tests.browser.here import served_here
-from tests.browser.steps import another_run, ended, link, linked, open_drawer, set_number, shown_run, start, text
+from tests.browser.steps import another_run, ended, link, linked, open_drawer, set_number, shown_run, text
 from tests.hosting.http import get
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.deferred import DeferredEngine, expected
@@ -54,7 +54,9 @@ def test_a_run_waits_for_the_pair_and_the_notice_goes_by_itself(served: Served, 
     open_drawer(page)
     expect(choice).to_have_value("SmolLM2 (loading)")
     set_number(page, "max-tokens", 12)
-    before = start(page, "Once upon a time")
+    page.locator("#prompt textarea").fill("Once upon a time")
+    before = shown_run(page)
+    page.locator("#run").click()
     page.get_by_test_id("toast-body").filter(has_text="SmolLM2 is loading").first.wait_for()
     served.ready.set()
     another_run(page, before)

@@ -39,7 +39,7 @@ def so_far(page: Page) -> None:
 def broken(page: Page, way: Relay) -> None:
     """A run goes on, its first tokens are on the page, and the connection is gone."""
     way.hold_after(b"bonus")
-    another_run(page, start(page, PROMPT, **LONG))
+    start(page, PROMPT, **LONG)
     page.locator("#tokens [data-step]").first.wait_for()
     way.cut()
     expect(page.locator(SAID)).to_contain_text("does not answer")

@@ -1,13 +1,18 @@
-"""The page itself: links, themes, widths, what it fetches, programs that call it, and its end."""
+"""The page itself: links, themes, widths, its policy, what it fetches, programs that call it, Plotly, and its end."""
 
 import json
+import re
+from urllib.parse import urlsplit
 
+import plotly.offline
 from gradio_client import Client
 from playwright.sync_api import expect
 
 from naive_speculate import SamplingParams, Trace
-from tests.browser.steps import ended, open_drawer, run, scrolls_sideways, see_chart, set_number, start, toast
+from tests.browser.steps import drawn, ended, open_drawer, run, scrolls_sideways, see_chart, set_number, start, toast
 from tests.programs import run_program
+from ui.assets import PLOTLY
+from ui.charts.plot import BOARD
 
 PROMPT = "Once upon a time there was a hen"
 
@@ -69,9 +74,8 @@ def test_programs_get_the_events_that_the_library_makes(server, small_decoder):
 
 def test_two_visitors_do_not_see_each_other(open_page):
     mine, yours = open_page(), open_page()
-    before = start(mine, "The frog said", max_tokens=60)
+    start(mine, "The frog said", max_tokens=60)
     run(yours, "The toad said", max_tokens=8)
-    expect(mine.locator(".ns-stage")).not_to_have_attribute("data-run", before)
     ended(mine)
     assert "toad" not in "".join(mine.locator("#tokens [data-kind=prompt]").all_text_contents())
     assert "frog" not in "".join(yours.locator("#tokens [data-kind=prompt]").all_text_contents())
@@ -97,3 +101,38 @@ def test_a_stage_that_never_comes_does_not_leave_the_reader_without_a_way_out(se
     ended(page)
     expect(early).to_have_count(0)
     page.close()
+
+
+PLANTED = """() => new Promise((resolve) => {
+    document.addEventListener("securitypolicyviolation", ({ violatedDirective }) => resolve(violatedDirective));
+    document.body.insertAdjacentHTML("beforeend", "<img src='none' onerror='window.planted = true'>");
+})"""
+
+
+def test_under_a_name_that_no_one_configured_the_page_works_asks_only_there_and_markup_in_it_runs_no_script(server, chromium):
+    page = chromium.new_page()
+    asked: set[str] = set()
+    page.on("request", lambda request: asked.add(urlsplit(request.url).netloc))
+    name = f"lan.test:{urlsplit(server.url).port}"
+    page.goto(f"http://{name}/")
+    page.wait_for_selector("#tokens [data-step]")
+    run(page, "Once upon a time there was a fox who", max_tokens=4)
+    assert asked - {""} == {name}
+    assert page.evaluate(PLANTED).startswith("script-src")
+    assert page.evaluate("() => window.planted") is None
+    page.close()
+
+
+def test_it_is_of_the_version_that_python_checks_figures_for():
+    ours = re.search(r"v(\d+\.\d+\.\d+)", PLOTLY.read_text(encoding="utf-8")[:200])
+    theirs = re.search(r"v(\d+\.\d+\.\d+)", plotly.offline.get_plotlyjs()[:200])
+    assert ours[1] == theirs[1]
+    assert "MIT" in (PLOTLY.parent / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_it_draws_every_chart_of_the_page(page):
+    """Those of the lessons are looked at in test_learn.py."""
+    ended(page)
+    drawn(page, 6, *BOARD, "chart-waterfall")
+    page.get_by_role("tab", name="Explore", exact=True).click()
+    drawn(page, 4, "explore-speedup", "explore-acceptance", "explore-curve-0", "explore-batches")

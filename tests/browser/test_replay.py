@@ -3,12 +3,22 @@
 import json
 import re
 import statistics
-from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, ended, see_chart, shown_run, text, toast, trace, visible_tokens
+from tests.browser.steps import (
+    another_run,
+    ended,
+    open_file,
+    open_trace,
+    see_chart,
+    shown_run,
+    text,
+    toast,
+    trace,
+    visible_tokens,
+)
 from tests.browser.test_take import save_as
 from ui.run.recorded import SPECULATIVE
 
@@ -42,14 +52,6 @@ def press(page: Page, name: str) -> None:
 
 def rounds(page: Page) -> int:
     return page.locator("#rounds .ns-round.ns-done:not([hidden])").count()
-
-
-def opened(page: Page, path: Path) -> None:
-    """Open a trace's file, and wait until it is shown."""
-    before = shown_run(page)
-    page.locator(".ns-file").set_input_files(path)
-    another_run(page, before)
-    ended(page)
 
 
 def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbers_and_charts_follow_without_the_server(page):
@@ -133,12 +135,10 @@ def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbe
 
 
 def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile_words_stay_words(page, chromium, tmp_path):
-    ended(page)
     saved = trace(page)
     assert saved.to_jsonl() == Trace.load(SPECULATIVE).to_jsonl()
     shown = text(page)
-    saved.save(tmp_path / "mine.jsonl")
-    opened(page, tmp_path / "mine.jsonl")
+    open_trace(page, saved, tmp_path / "mine.jsonl")
     assert text(page) == shown
     expect(page.locator(".ns-title")).to_contain_text("mine.jsonl")
     before = shown_run(page)
@@ -150,7 +150,7 @@ def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile
     slow = next(event for event in lines if event["kind"] == "step" and event["step"] == 3)
     slow["verify_seconds"] *= 100
     (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    opened(page, tmp_path / "slow.jsonl")
+    open_file(page, tmp_path / "slow.jsonl")
     filled = page.evaluate(FILLED)
     assert len(filled) == len([event for event in lines if event["kind"] == "step"])
     assert 0.99 < filled[3] < 1.01
@@ -178,7 +178,7 @@ def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile
     lines.append(json.dumps({"kind": "finished", "finish_reason": "error", "message": evil}))
     path = tmp_path / f"{'x' * 40}.jsonl"
     path.write_text("\n".join(lines))
-    opened(page, path)
+    open_file(page, path)
     page.locator("#tokens [data-step]").first.click()
     expect(page.locator("#inspector h3")).to_contain_text("<img")
     expect(page.locator("#distributions tbody th").first).to_contain_text("<img")

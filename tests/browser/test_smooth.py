@@ -1,8 +1,23 @@
-"""What keeps the page smooth, counted: requests of a visit, paragraphs that a token touches, shapes that charts are made of."""
+"""What keeps the page smooth, counted, and long and bumpy runs, of which nothing is lost."""
 
-from naive_speculate import Trace
-from naive_speculate.events import Event, EventKind
-from tests.browser.steps import ended, open_drawer, run, see_chart, text
+from itertools import pairwise
+
+from playwright.sync_api import expect
+
+from tests.browser.steps import (
+    another_run,
+    as_soon_as,
+    ended,
+    link,
+    linked,
+    open_drawer,
+    run,
+    see_chart,
+    set_number,
+    shown_run,
+    text,
+    trace,
+)
 
 TOUCHED = """() => {
     window.touched = new Set();
@@ -76,52 +91,6 @@ def test_a_page_on_which_nothing_moves_asks_for_no_frames(server, chromium):
         assert page.evaluate("asked.trackers") > 0, "what counts the seconds of a run still does"
 
 
-def rounds(amount: int) -> Trace:
-    """A run of so many rounds with two drafts, of which one is kept."""
-    events = [Event(EventKind.STARTED, 0.0, settings={"num_draft_tokens": 2})]
-    for step in range(amount):
-        time = 0.01 * (step + 1)
-        events += [Event(EventKind.PROPOSED, time, step=step, index=index, token_id=1, text=" a") for index in range(2)]
-        events.append(Event(EventKind.ACCEPTED, time, step=step, index=0, position=2 * step, token_id=1, text=" a"))
-        events.append(Event(EventKind.REJECTED, time, step=step, index=1, token_id=1, text=" a"))
-        events.append(Event(EventKind.RESAMPLED, time, step=step, index=1, position=2 * step + 1, token_id=1, text=" b"))
-        took = {"draft_seconds": 0.002, "verify_seconds": 0.006, "total_seconds": 0.009}
-        events.append(Event(EventKind.STEP, time, step=step, num_draft=2, num_accepted=1, **took))
-    return Trace([*events, Event(EventKind.FINISHED, 0.01 * amount, finish_reason="length")])
-
-
-def figures(scripts, trace: Trace) -> dict:
-    return scripts.evaluate(
-        """async (events) => {
-            const [{ CHARTS }, { Sums }] = await Promise.all([import("/charts.js"), import("/summary.js")]);
-            const sums = new Sums();
-            for (const event of events) sums.add(event);
-            const run = sums.at(events.length, sums.rounds.length);
-            return Object.fromEntries(Object.entries(CHARTS).map(([name, chart]) => [name, chart(run)]));
-        }""",
-        [event.to_dict() for event in trace],
-    )
-
-
-def test_a_chart_of_many_rounds_is_an_outline_and_says_the_same_numbers(scripts):
-    few, many = figures(scripts, rounds(12)), figures(scripts, rounds(300))
-    for name, traces in (("chart-acceptance", 1), ("chart-timing", 3)):
-        for figure, kind, amount in ((few[name], "bar", 12), (many[name], "scatter", 300)):
-            shown = figure["data"][:traces]
-            assert [trace["type"] for trace in shown] == [kind] * traces
-            assert all(len(trace["x"]) == len(trace["y"]) == amount for trace in shown)
-    assert many["chart-acceptance"]["data"][0]["y"] == [0.5] * 300
-    heights = [trace["y"][7] for trace in many["chart-timing"]["data"]]
-    assert [round(height, 6) for height in heights] == [2, 6, 1]
-    assert all(not trace.get("marker") for trace in many["chart-timing"]["data"])
-
-
-def test_charts_that_follow_a_run_are_laid_out_once(scripts):
-    for figure in figures(scripts, rounds(20)).values():
-        assert [figure["layout"][axis]["automargin"] for axis in ("xaxis", "yaxis")] == [False, False]
-        assert min(figure["layout"]["margin"].values()) > 0
-
-
 TURNS = """
     const idle = window.requestIdleCallback.bind(window);
     window.turn = 0;
@@ -152,3 +121,60 @@ def test_the_first_chart_does_not_wait_for_what_plotly_does_once_and_for_all(ope
     assert len(turns) > 2
     assert len(set(turns)) == len(turns), "one chart in a turn"
     assert all(seen for _, _, seen in charts)
+
+
+PROMPT = "Once upon a time there was an old man who"
+
+FRAME_MS = 8  # as assets/js/stage.js has it
+# Each look at the clock takes a millisecond more: what is drawn in a frame does not depend on the machine then.
+WATCH_FRAMES = """
+    const now = performance.now.bind(performance), stage = document.querySelector(".ns-stage");
+    let looks = 0;
+    performance.now = () => now() + ++looks;
+    window.frames = [];
+    new MutationObserver((changes) => window.frames.push([stage.dataset.run, Number(stage.dataset.cursor), changes.length]))
+        .observe(stage, { subtree: true, childList: true, attributes: true });
+"""
+
+
+def test_a_long_run_keeps_the_page_smooth_and_a_hidden_a_paused_and_a_scrolled_page_lose_nothing(open_page):
+    page = open_page(link(prompt=PROMPT, max_tokens=240, temperature=1, seed=2, ignore_eos=True))
+    linked(page, PROMPT)
+    page.evaluate(WATCH_FRAMES)
+    as_soon_as(
+        page,
+        "stage.dataset.run !== 'recorded' && stage.querySelectorAll('#rounds .ns-round').length > 15",
+        "window.rows = stage.querySelectorAll('#rounds .ns-round').length; stage.querySelector('#rounds').scrollTop = 0",
+    )
+    run(page, PROMPT)
+    assert text(page) == trace(page).text
+    shown = shown_run(page)
+    frames = [(cursor, changes) for name, cursor, changes in page.evaluate("window.frames") if name == shown]
+    assert max(after - before for (before, _), (after, _) in pairwise(frames)) <= FRAME_MS
+    assert max(changes for _, changes in frames) < 8 * FRAME_MS  # whatever the length of the run
+    assert page.locator("#rounds .ns-round").count() > page.evaluate("window.rows") + 5
+    assert page.locator("#rounds").evaluate("(box) => box.scrollTop") == 0, "a reader who scrolled away keeps the place"
+
+    page.locator("#run").click()
+    another_run(page, shown)
+    page.get_by_role("tab", name="Explore").click()
+    expect(page.locator("#tokens")).to_be_hidden()
+    page.locator(".ns-stage[data-state=done]").wait_for(state="attached")
+    page.get_by_role("tab", name="Run").click()
+    ended(page)
+    assert text(page) == trace(page).text, "a panel that was hidden during the run has missed nothing"
+
+    set_number(page, "k", 0)
+    shown = shown_run(page)
+    as_soon_as(
+        page,
+        f"stage.dataset.run !== '{shown}' && stage.querySelector('[aria-label=Pause]')",
+        "stage.querySelector('[aria-label=Pause]').click(); window.held = stage.dataset.cursor",
+    )
+    page.locator("#run").click()
+    another_run(page, shown)
+    page.locator(".ns-stage[data-state=done]").wait_for()
+    assert page.locator(".ns-stage").get_attribute("data-cursor") == page.evaluate("window.held")
+    page.get_by_role("button", name="To the end", exact=True).click()
+    ended(page)
+    assert text(page) == trace(page).text

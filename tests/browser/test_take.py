@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import ended, text
+from tests.browser.steps import text
 from ui.run.recorded import SPECULATIVE
 
 ROUNDS_SHOWN = """
@@ -35,7 +35,6 @@ def save_as(page, name: str, path: Path) -> Path:
 def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_its_own_without_any_network(
     page, chromium, tmp_path
 ):
-    ended(page)
     charts = page.locator("#charts .ns-chart")
     count = charts.count()
     assert count >= 5

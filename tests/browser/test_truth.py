@@ -1,11 +1,9 @@
 """What the page says is so, and said so that it can be found: inspector, stop strings, warnings, words, clean text, places."""
 
-import json
-
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
-from tests.browser.steps import another_run, becomes, ended, open_drawer, run, set_number, shown_run, text, trace
+from tests.browser.steps import becomes, ended, open_drawer, open_trace, run, set_number, shown_run, text, trace
 from tests.browser.test_replay import go_to, press
 from tests.ui.handmade import step_of, token
 from ui.run.recorded import SPECULATIVE
@@ -28,7 +26,6 @@ def headline(page: Page):
 
 
 def test_the_inspector_follows_playback_and_is_never_ahead_of_it_nor_in_another_run(page):
-    ended(page)
     page.evaluate(AHEAD)
     page.locator("#tokens del").last.click()
     recorded = Trace.load(SPECULATIVE)
@@ -194,11 +191,7 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(open_page,
     for number, event in enumerate(code):
         event.step = number
     code[0].prompt, code[0].prompt_token_ids, code[0].prompt_texts = "", [], []
-    (tmp_path / "code.jsonl").write_text("\n".join(json.dumps(event.to_dict()) for event in code))
-    before = shown_run(page)
-    page.locator(".ns-file").set_input_files(tmp_path / "code.jsonl")
-    another_run(page, before)
-    ended(page)
+    open_trace(page, code, tmp_path / "code.jsonl")
     spaces = "(all) => all.filter((node) => /^ +$/.test(node.textContent)).map((node) => node.offsetWidth)"
     assert all(page.locator("#tokens .ns-token").evaluate_all(spaces)), "spaces that indent have a width"
     assert page.locator("#tokens .ns-token").evaluate_all(spaces)

@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate import Trace, watch
 from naive_speculate.models import BUNDLED_PAIR
-from tests.browser.steps import another_run, ended, see_chart, shown_run, text
+from tests.browser.steps import open_trace, see_chart, text
 
 CHARTS = ("chart-acceptance", "chart-positions", "chart-lengths", "chart-timing")
 VALUES = "(place) => place.data.flatMap((trace) => [...(trace.x || []), ...(trace.y || [])])"
@@ -21,20 +21,9 @@ def models():
     return target, draft, AutoTokenizer.from_pretrained(BUNDLED_PAIR / "target")
 
 
-def watched(models, tmp_path, **options) -> Trace:
+def watched(models, **options) -> Trace:
     target, draft, tokenizer = models
-    trace = watch(target, draft, "Once upon a time", tokenizer=tokenizer, seed=3, max_new_tokens=24, **options)
-    trace.save(tmp_path / "transformers.jsonl")
-    return trace
-
-
-def opened(page, tmp_path) -> None:
-    ended(page)
-    before = shown_run(page)
-    page.locator(".ns-file").set_input_files(tmp_path / "transformers.jsonl")
-    another_run(page, before)
-    page.locator("#tokens [data-step]").first.wait_for()
-    ended(page)
+    return watch(target, draft, "Once upon a time", tokenizer=tokenizer, seed=3, max_new_tokens=24, **options)
 
 
 def look_at(page, trace: Trace, number_of_event: int) -> None:
@@ -44,8 +33,8 @@ def look_at(page, trace: Trace, number_of_event: int) -> None:
 
 
 def test_a_run_of_transformers_shows_its_draws_and_probabilities_and_a_greedy_one_opens_too(page, models, tmp_path):
-    trace = watched(models, tmp_path, do_sample=True, temperature=1.0, top_k=0)
-    opened(page, tmp_path)
+    trace = watched(models, do_sample=True, temperature=1.0, top_k=0)
+    open_trace(page, trace, tmp_path / "transformers.jsonl")
     assert text(page) == trace.text
     expect(page.locator(".ns-title")).to_contain_text(trace.started.settings["engine"])
     for kind in ("accepted", "rejected"):
@@ -65,8 +54,8 @@ def test_a_run_of_transformers_shows_its_draws_and_probabilities_and_a_greedy_on
     for missing in ("NaN", "undefined", "Infinity"):
         assert missing not in words
 
-    trace = watched(models, tmp_path, do_sample=False)
-    opened(page, tmp_path)
+    trace = watched(models, do_sample=False)
+    open_trace(page, trace, tmp_path / "transformers.jsonl")
     assert text(page) == trace.text
     look_at(page, trace, next(n for n, event in enumerate(trace) if event.kind == "accepted"))
     words = page.locator("body").inner_text()

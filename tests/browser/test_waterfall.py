@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from naive_speculate.theory import break_even_alpha, expected_tokens, speedup
-from tests.browser.steps import another_run, as_soon_as, ended, link, linked, run, see_chart, shown_run, start, trace
+from tests.browser.steps import as_soon_as, ended, link, linked, open_trace, run, see_chart, shown_run, start, trace
 from tests.browser.test_charts import MEASURED
 from tests.ui.drawn import drawn
-from ui.charts.waterfall import ALPHA, PRESETS
+from ui.charts.waterfall import ALPHA, PRESETS, values
 
 PROMPT = "Once upon a time there was a fox who"
 SPEEDUP = "#stats .ns-tiles > div:nth-child(4)"
@@ -29,7 +29,6 @@ COMPUTE = """async ([presets, speedup, moves]) => {
             expectedTokens(alpha, k), Object.values(breakdown(2.5, k, c, check)), breakEven(k, c, check)]))),
         asked: [all.here, all.laptop].map(question),
         mean: [4, 4.5, 5].map((k) => expectedTokens(0.75, k)),
-        checks: [1, 5, 16].map((k) => all.laptop.checks(k)),
     };
 }"""
 
@@ -37,11 +36,7 @@ COMPUTE = """async ([presets, speedup, moves]) => {
 @pytest.fixture(scope="module")
 def computed(scripts: Page):
     """What the scripts make of the presets, of a measured run, and of a laptop whose sliders were moved."""
-    presets = {
-        preset.key: {"alpha": ALPHA, "k": preset.k, "draftCost": preset.draft_cost, "computeShare": preset.compute_share}
-        for preset in PRESETS
-    }
-    return scripts.evaluate(COMPUTE, [presets, asdict(MEASURED), [["k", 8], ["alpha", 0.5], ["draftCost", 0.3]]])
+    return scripts.evaluate(COMPUTE, [values(), asdict(MEASURED), [["k", 8], ["alpha", 0.5], ["draftCost", 0.3]]])
 
 
 def parts_of(tokens: float, k: float, draft_cost: float, check: float, measured: float | None = None) -> list[float]:
@@ -57,8 +52,6 @@ def test_the_browser_computes_what_the_library_does(computed):
         assert tokens == pytest.approx(expected_tokens(alpha, k))
         assert parts == pytest.approx(parts_of(2.5, k, draft_cost, check))
         assert even == pytest.approx(break_even_alpha(k, draft_cost, check), abs=1e-6)
-    laptop = PRESETS[1]
-    assert computed["checks"] == pytest.approx([laptop.check(k) for k in (1, 5, 16)])
 
 
 def test_a_measured_run_s_bars_lead_from_tokens_to_its_speedup_and_its_tokens_and_drafts_are_called_as_they_are(computed):
@@ -98,7 +91,7 @@ def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_ask
     page = open_page(link(prompt=PROMPT, max_tokens=32, temperature=0, ignore_eos=True), url=measuring.url)
     linked(page, PROMPT)
     run(page, PROMPT, k=3)
-    figure, shown = page.locator(f"{SPEEDUP} b"), shown_run(page)
+    figure = page.locator(f"{SPEEDUP} b")
     expect(figure).to_have_text(re.compile(FIGURE))
     expect(page.locator(".ns-result")).to_contain_text(re.compile(r"target passes instead of 32 · same text"))
     texts = page.locator(".ns-lane-text").all_text_contents()
@@ -110,10 +103,7 @@ def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_ask
     assert found.machine
     see_chart(page, "chart-speedup")
     expect(page.locator("#chart-speedup")).to_contain_text("this run, measured")
-    saved.save(tmp_path / "kept.jsonl")
-    page.locator(".ns-file").set_input_files(tmp_path / "kept.jsonl")
-    another_run(page, shown)
-    ended(page)
+    open_trace(page, saved, tmp_path / "kept.jsonl")
     expect(figure).to_have_text(f"{found.value:.2f}× ({found.low:.2f} to {found.high:.2f})")
 
     run(page, PROMPT, k=0)  # plain decoding is compared with itself
@@ -123,7 +113,7 @@ def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_ask
     assert found.low <= found.value <= found.high
 
     as_soon_as(page, f"stage.dataset.run !== '{shown_run(page)}'", "document.querySelector('#stop').click()")
-    another_run(page, start(page, PROMPT, max_tokens=900, k=4))
+    start(page, PROMPT, max_tokens=900, k=4)
     ended(page)
     expect(page.locator(SPEEDUP)).to_contain_text("The run was stopped.")
     expect(figure).to_have_text("–")

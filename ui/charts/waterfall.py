@@ -5,6 +5,7 @@ bandwidth and the arithmetic speed (`theory.pass_seconds`).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import gradio as gr
 
@@ -12,6 +13,7 @@ from naive_speculate.theory import pass_seconds
 from ui.assets import component, render
 
 TITLE = "Where did the tokens of a target pass go?"
+MOST_K = 16  # of the slider; `theory.js` also looks at the two next
 ALPHA = 0.75  # the α of T5-XXL with T5-small, translating at temperature 0: Leviathan et al. 2023, Table 2
 
 
@@ -57,11 +59,6 @@ class Preset:
         """Cost of a draft pass, in target passes over one token."""
         return self.machine.seconds(self.draft, 1) / self.machine.seconds(self.target, 1)
 
-    @property
-    def compute_share(self) -> float:
-        """Arithmetic time of one token, relative to the time to read the target's weights."""
-        return 2 * self.target.parameters / self.machine.flops / (self.target.weight_bytes / self.machine.bandwidth)
-
     def check(self, k: int) -> float:
         """Cost of verifying k draft tokens, in target passes over one token."""
         return self.machine.seconds(self.target, k + 1) / self.machine.seconds(self.target, 1)
@@ -105,8 +102,14 @@ PRESETS = (
 def build_waterfall() -> gr.HTML:
     """The component: the chart, the machine buttons, the sliders, and the sources of the calculated machines. It follows the
     stage and its sliders."""
-    values = {
-        preset.key: {"alpha": ALPHA, "k": preset.k, "draftCost": preset.draft_cost, "computeShare": preset.compute_share}
+    markup = render("waterfall", title=TITLE, presets=PRESETS, values=values(), alpha=ALPHA)
+    return component("waterfall", markup, label=TITLE)
+
+
+def values() -> dict[str, dict[str, Any]]:
+    """The calculated machines for the script, by key; `checks` are the costs of verifying 0, 1, 2 … draft tokens."""
+    checks = {preset.key: [preset.check(k) for k in range(MOST_K + 3)] for preset in PRESETS}
+    return {
+        preset.key: {"alpha": ALPHA, "k": preset.k, "draftCost": preset.draft_cost, "checks": checks[preset.key]}
         for preset in PRESETS
     }
-    return component("waterfall", render("waterfall", title=TITLE, presets=PRESETS, values=values, alpha=ALPHA), label=TITLE)

@@ -14,7 +14,7 @@ from ui.assets import folder, modules_for, render, sheets, variables
 ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
 """Query parameters of links that lead to something other than the home page."""
 FIRST_NEEDED = (
-    "theme", "views", "glossary", "loading", "sheet", "race", "stage", "zoom", "inspector", "charts", "waterfall", "strategies"
+    "header", "glossary", "loading", "sheet", "race", "stage", "zoom", "inspector", "charts", "waterfall", "strategies"
 )  # fmt: skip
 """The modules that the first tab mounts."""
 

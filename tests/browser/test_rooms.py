@@ -1,10 +1,111 @@
-"""Draft it yourself: a visitor writes ten words, the target judges them, and a link carries beginning, draws and result."""
+"""The rooms below the lessons: the doctor, why two texts differ, and drafting by oneself."""
 
 import re
 
 from playwright.sync_api import expect
 
+from naive_speculate.doctor import diagnose, estimated, read
+from tests import engine_samples as samples
 from tests.browser.steps import as_soon_as, scrolls_sideways, toast
+from ui.assets import folder
+
+FOUND = "#doctor .ns-findings"
+
+
+def paste(page, text: str) -> None:
+    """As by the clipboard, which a page cannot be asked to read."""
+    page.locator("#doctor textarea").fill(text)
+
+
+def test_it_examines_what_is_pasted_has_examples_and_says_what_cannot_be_read_or_is_not_answered(page):
+    page.get_by_role("tab", name="Learn").click()
+    room = page.locator("[data-room=doctor]")
+    room.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#doctor textarea")).to_be_visible()
+    page.wait_for_url("**room=doctor**")
+
+    paste(page, samples.LLAMACPP_SERVER_TRACE)
+    page.get_by_role("textbox", name="Draft cost").fill("0.6B / 8B")
+    page.keyboard.press("Enter")
+    found = diagnose(read(samples.LLAMACPP_SERVER_TRACE), estimated("0.6B", "8B"))
+    expect(page.locator(f"{FOUND} h3")).to_contain_text("llama.cpp")
+    expect(page.locator(f"{FOUND}-best")).to_contain_text(f"Best k: {found.best_k} ")
+    expect(page.locator(FOUND)).to_contain_text(f"{found.alpha:.3f}")
+    expect(page.locator(FOUND)).to_be_focused()
+    drawn = {}
+    for name in ("places", "windows"):
+        page.locator(f"#doctor [data-chart={name}] .main-svg").first.wait_for()
+        drawn[name] = page.locator(f"#doctor [data-chart={name}]").evaluate("({ data }) => data.map(({ y }) => [...y])")
+        assert len(drawn[name]) == 3
+    assert drawn["places"][0] == list(found.conditional)
+    limits = drawn["windows"][0]
+    assert limits == [window.break_even_draft_cost for window in found.windows[: len(limits)]]
+    page.get_by_text("Full report as text").click()
+    expect(page.locator("#doctor pre")).to_contain_text("pays if a draft costs less than")
+
+    for engine in ("vLLM", "llama.cpp", "SGLang"):
+        page.locator(f"#doctor [data-example='{engine}']").click()
+        expect(page.locator(f"{FOUND} h3")).to_contain_text(engine)
+        expect(page.locator("#doctor textarea")).not_to_have_value("")
+    expect(page.locator(FOUND)).to_be_visible()
+    page.get_by_role("textbox", name="Draft cost").fill("cheap")
+    page.locator("#doctor [type=submit]").click()
+    toast(page, "“Draft cost” must be a number")
+    expect(page.locator(FOUND)).to_be_hidden()
+    expect(page.locator("#doctor [type=submit]")).to_be_enabled()
+
+    page.reload()
+    status, go = page.locator("#doctor .ns-room-status"), page.locator("#doctor [type=submit]")
+    page.route("**/component_server/**", lambda route: route.abort())
+    page.locator("#doctor [data-example=vLLM]").click()
+    expect(status).to_have_text("No answer. Try again.")
+    expect(page.locator("#doctor textarea")).to_have_value("")
+    page.route("**/queue/join*", lambda route: route.abort())
+    paste(page, samples.VLLM_LOG)
+    go.click()
+    expect(go).to_be_enabled()
+    expect(status).to_have_text("No answer. Try again.")
+    page.unroute_all()
+    go.click()
+    expect(page.locator(f"{FOUND} h3")).to_contain_text("vLLM")
+
+
+DIFFERENCE = "#differ .ns-findings"
+PARTED = """async (module) => {
+    const started = { kind: "started", time: 0, prompt: "Once upon a time", prompt_texts: ["Once upon a time"] };
+    const word = (token_id, text) => [{ kind: "bonus", time: 0.01, token_id, text }, { kind: "step", time: 0.01 }];
+    const { show } = await import(new URL(module, document.baseURI));
+    show({
+        serial: "parted", done: true, live: true, compared: true, settings: { temperature: 0, verify_strategy: "greedy_match" },
+        events: [
+            started, ...word(5, " there was"), ...word(6, " a fox"),
+            ...[" who", "\\n", " had", " two"].flatMap((text, n) => word(9 + n, text)),
+        ],
+        plain: [[0.01, 5, " there was"], [0.02, 7, " a king"]],
+    });
+}"""
+
+
+def test_a_race_whose_lanes_parted_asks_why_and_bad_texts_are_refused(open_page):
+    page = open_page(reduced_motion="reduce")
+    page.evaluate(PARTED, f".{folder()}/race.js")
+    page.locator(".ns-result").get_by_role("button", name="Why?").click()
+    expect(page.locator(f"{DIFFERENCE} h3")).to_have_text("Unexplained")
+    expect(page.locator(DIFFERENCE)).to_contain_text("After the same 3 tokens")
+    expect(page.locator("#differ [name=b]")).to_have_value(
+        " there was a fox who\n had"
+    )  # four tokens from where they part, as decoded
+    expect(page.locator("#differ [name=chat]")).not_to_be_checked()
+
+    page.get_by_role("tab", name="Explore").click()
+    page.get_by_role("link", name="Find out why").click()
+    page.locator("#differ [name=a]").fill("🦊" * 600)
+    page.locator("#differ [type=submit]").click()
+    toast(page, "at most 160 tokens")
+    expect(page.locator(DIFFERENCE)).to_be_hidden()
+    expect(page.locator("#differ [type=submit]")).to_be_enabled()
+
 
 WORDS = ["in", "a", "forest", "with", "his", "mother", "and", "he", "was", "happy"]
 
@@ -21,7 +122,7 @@ def write(page, word: str, sure: int, number: int) -> None:
     page.locator("[name=word]").fill(word)
     page.locator("[name=sure]").fill(str(sure))
     page.locator("[name=word]").press("Enter")
-    against = page.locator(".ns-your-verdict button")
+    against = page.locator(".ns-your-verdict button:visible")
     row = page.locator(f".ns-your-words tbody tr:nth-child({number + 1})")
     row.or_(against).first.wait_for()
     if against.is_visible():

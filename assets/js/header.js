@@ -1,0 +1,99 @@
+// The page as a whole: dark or light; the tab and the other views that its address names; lecture mode, with large type, a
+// fixed bar and arrow keys; and a part of the page embedded in another page.
+
+import { lecturing, make, readdress, storage } from "./dom.js";
+import { LINKED } from "./room.js";
+
+const THEME = "naive-speculate-theme";
+const USUAL = "run";
+const KEYS = { ArrowLeft: "back", ArrowRight: "forward", " ": "play", Home: "start", End: "end" };
+const OWN_KEYS = "input, textarea, select, [role=tab], [role=listbox], dialog[open] *, .ns-token";
+// What Escape closes first.
+const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), :is(.ns-inspector, .ns-settings).ns-open";
+const query = () => new URLSearchParams(location.search);
+
+export function mount({ element, trigger }) {
+  themed(element.querySelector(".ns-theme"));
+  tabs();
+  if (query().get("embed") === "1") embed();
+  // A link to a tab, lesson or room, which may not exist; once the page listens.
+  const linked = String(query());
+  if (["lesson", "room", "tab"].some((name) => query().get(name))) setTimeout(() => trigger("linked", { query: linked }));
+  lectures(element.querySelector(".ns-lecture-button"));
+}
+
+// The button for dark and light; the choice is stored for the next visit.
+function themed(button) {
+  const isDark = () => document.body.classList.contains("dark");
+  const turn = (dark) => {
+    document.body.classList.toggle("dark", dark);
+    button.ariaPressed = dark;
+  };
+  button.addEventListener("click", () => {
+    turn(!isDark());
+    storage(() => localStorage.setItem(THEME, isDark() ? "dark" : "light")); // without storage, it holds for this visit
+  });
+  const chosen = query().has("__theme") ? null : storage(() => localStorage.getItem(THEME));
+  turn(chosen ? chosen === "dark" : isDark());
+}
+
+// The address names the visible tab, and the browser's "back" returns to the previous one. Lessons and rooms name themselves.
+function tabs() {
+  const bar = document.querySelector("#tabs [role='tablist']");
+  if (!bar) return void requestAnimationFrame(tabs); // Gradio has not drawn it yet
+  let seen = USUAL;
+  const selected = () => bar.querySelector("[role='tab'][aria-selected='true']")?.dataset.tabId;
+  const named = () => query().get("tab") || (query().has("lesson") || query().has("room") ? "learn" : USUAL);
+  const open = () => {
+    if (named() !== selected()) bar.querySelector(`[data-tab-id="${CSS.escape(named())}"]`)?.click();
+  };
+  new MutationObserver(() => {
+    const tab = selected();
+    if (!tab || tab === seen) return;
+    seen = tab;
+    if (tab === named()) return;
+    const next = query();
+    for (const name of ["tab", "lesson", "step", ...LINKED]) next.delete(name);
+    if (tab !== USUAL && tab !== "learn") next.set("tab", tab); // the lesson adds itself
+    history.pushState(null, "", location.pathname + (next.size ? `?${next}` : ""));
+  }).observe(bar, { subtree: true, attributeFilter: ["aria-selected"] });
+  window.addEventListener("popstate", open);
+  open();
+}
+
+function lectures(button) {
+  const turn = (on) => {
+    document.body.classList.toggle("ns-lecture", on);
+    button.ariaPressed = on;
+    readdress((address) => { if (on) address.set("lecture", "1"); else address.delete("lecture"); });
+  };
+  button.addEventListener("click", () => {
+    turn(!lecturing());
+    button.blur(); // Space plays from now on
+  });
+  // Every entry in the browser's history has its own address; lecture mode stays as it is.
+  window.addEventListener("popstate", () => turn(lecturing()));
+  const onKey = (handle, early) => document.addEventListener("keydown", (event) => {
+    if (lecturing() && !event.ctrlKey && !event.metaKey && !event.altKey) handle(event);
+  }, early);
+  // Before anything open has been closed by the same key.
+  onKey(({ key }) => { if (key === "Escape" && !document.querySelector(OPEN)) turn(false); }, true);
+  onKey((event) => {
+    const act = KEYS[event.key];
+    const stage = document.querySelector(".ns-stage");
+    const typed = event.key === " " ? `${OWN_KEYS}, button, summary, a` : OWN_KEYS;
+    if (!act || event.target.closest?.(typed) || !stage?.getClientRects().length) return;
+    event.preventDefault();
+    stage.querySelector(`[data-act="${act}"]`).click();
+  });
+  if (query().get("lecture") === "1") turn(true);
+}
+
+// One run, or one lesson, and a link to the whole page.
+function embed() {
+  document.body.classList.add("ns-embed");
+  const whole = new URL(location.href);
+  whole.searchParams.delete("embed");
+  const looks = { class: "ns-whole", href: whole.href, target: "_blank", rel: "noopener" };
+  document.body.append(make("a", looks, "Open the whole page"));
+}
