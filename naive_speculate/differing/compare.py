@@ -86,9 +86,6 @@ class Difference:
     to_dict = asdict
 
 
-_SAME = Difference(Verdict.SAME, "The texts are the same.")
-
-
 @dataclass(frozen=True)
 class _Text:
     """A text under one form of the prompt: token ids of the prompt, of the text, and the logits at the text's tokens."""
@@ -131,15 +128,19 @@ def differ(
     """
     if dtype not in HALF:
         raise ValueError(f"dtype must be {' or '.join(HALF)}, got {dtype!r:.40}")
+    if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
+        return same
+    full = Scores(load_pair(target, device=device, dtype="float32"))
+    half = Scores(load_pair(target, device=device, dtype=dtype), dtype)
+    return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, chat=chat, greedy=greedy)
+
+
+def _checked(prompt: str, a: str, b: str, num_draft_tokens: int) -> Difference | None:
     if num_draft_tokens < 1:
         raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
     if not prompt:
         raise ValueError("prompt is empty")
-    if a == b:
-        return _SAME
-    full = Scores(load_pair(target, device=device, dtype="float32"))
-    half = Scores(load_pair(target, device=device, dtype=dtype), dtype)
-    return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, chat=chat, greedy=greedy)
+    return Difference(Verdict.SAME, "The texts are the same.") if a == b else None
 
 
 def compare(
@@ -153,10 +154,9 @@ def compare(
     chat: bool = False,
     greedy: bool = False,
 ) -> Difference:
-    """`differ` with a target that is loaded already, in float32 and in half precision; `prompt` is not empty. Raises
-    `ValueError` if the target has no tokenizer, or not the chat template, or takes fewer tokens."""
-    if a == b:
-        return _SAME
+    """`differ` with a target that is loaded already, in float32 and in half precision. Raises `ValueError` as `differ`."""
+    if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
+        return same
     if full.pair.tokenizer is None:
         raise ValueError("target has no tokenizer")
     forms = _forms(full.pair.tokenizer, prompt, chat)

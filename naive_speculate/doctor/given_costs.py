@@ -34,7 +34,7 @@ def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
     `draft` is a draft forward's cost such as "0.08", or two sizes such as "0.6B / 8B"; empty for unknown. `verify` is as for
     `given`, comma-separated; empty for 1.
     """
-    table = _numbers("verify_cost", verify) if verify.strip() else (1.0,)
+    table = _numbers("verify_cost", verify, "several with commas between them") if verify.strip() else (1.0,)
     if not draft.strip():
         if verify.strip():
             raise ValueError("verify_cost needs draft_cost")
@@ -43,17 +43,17 @@ def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
     if slash:
         basis = f"an estimate from {of_draft.strip()} ÷ {of_target.strip()}, counting only the reading of weights"
         return estimated(of_draft, of_target, table), basis
-    (cost, *more) = _numbers("draft_cost", draft)
+    (cost, *more) = _numbers("draft_cost", draft, "two sizes such as 0.6B / 8B")
     if more:
         raise ValueError(f"draft_cost must be one number, or two sizes such as 0.6B / 8B, got {draft!r:.40}")
     return given(cost, table), "as given"
 
 
-def _numbers(name: str, text: str) -> tuple[float, ...]:
+def _numbers(name: str, text: str, other: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise ValueError(f"{name} must be a number, or several with commas between them, got {text!r:.40}") from None
+        raise ValueError(f"{name} must be a number, or {other}, got {text!r:.40}") from None
 
 
 def parameters(size: str) -> float:

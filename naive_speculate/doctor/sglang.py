@@ -36,7 +36,7 @@ _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_tok
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
 INTERVAL = 40  # forwards that one line covers (`--decode-log-interval`)
-_MOST = 256  # the largest window that is tried
+_MOST = 1024  # the largest window that is tried
 _HALF, _EXACT = 0.005, 1e-4  # rounding errors of two decimals, and of gauges that were not rounded
 
 
@@ -153,7 +153,7 @@ def _width(lines: Sequence[_Line], stated: Sequence[int], meaning: int | None = 
     reports = [(line.running, line.length, line.rate) for line in lines if line.rate is not None]
     if len(reports) < len(lines):
         return (stated[0], None, "The window is from the server's arguments.") if stated else (None, None, "")
-    fitting = [[k for k in range(1, _MOST + 1) if _fits(k, own, reports, half)] for own in (0, 1)]
+    fitting = [[k for k in {*range(1, _MOST + 1), *stated} if _fits(k, own, reports, half)] for own in (0, 1)]
     for words, ks in zip(_MEANINGS, fitting, strict=True):
         if found := [k for k in stated if k in ks]:
             return found[0], None, f"{words}: this fits the window in the server's arguments."

@@ -45,8 +45,6 @@ def _one_line(cls: Any, prefix: str, error: ValidationError) -> Exception:
         return TypeError(f"{cls.__name__} takes {len(names)} arguments")
     name = names[place] if isinstance(place, int) else place
     if name not in names:
-        if prefix:
-            return ValueError(f"{prefix.strip(' .')} has no {name!r}; it takes {', '.join(names)}")
         return TypeError(f"{cls.__name__} has no {name!r}")
     if first["type"] == "missing":
         return TypeError(f"{cls.__name__} needs {name!r}")

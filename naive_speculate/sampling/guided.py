@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,6 +91,14 @@ class GuidedDecodingParams:
             raise ValueError(f"guided_decoding {name} may be {MAX_GRAMMAR_LENGTH} characters long, got {len(text)}")
         _check(name, text, not self.disable_any_whitespace)
         return self
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> "GuidedDecodingParams":
+        """Make one from a mapping of its fields. Raises `ValueError` if a key is not a field."""
+        unknown = [key for key in mapping if key not in {f.name for f in fields(cls)}]
+        if unknown:
+            raise ValueError(f"guided_decoding has no {unknown[0]!r}; it takes json, regex, choice, grammar, json_object")
+        return cls(**mapping)
 
     @property
     def source(self) -> tuple[str, str]:

@@ -133,7 +133,7 @@ class SamplingParams:
         elif name == "logit_bias" and isinstance(value, Mapping):
             return {_token(token): _plain(bias) for token, bias in value.items()}
         elif name == "guided_decoding" and isinstance(value, Mapping):
-            return GuidedDecodingParams(**value)
+            return GuidedDecodingParams.from_mapping(value)
         elif name == "filter_words" and value is not None:
             word_list(value)
         if name == "seed" and value == -1:

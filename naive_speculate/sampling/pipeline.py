@@ -8,6 +8,7 @@ by the distribution that plain decoding would have used at its position.
 import inspect
 import math
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -15,7 +16,7 @@ from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from naive_speculate.sampling.guided import GrammarMask
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.sampling.word_filter import FilterTable
+from naive_speculate.sampling.word_filter import WordFilter
 
 _NOTHING = "-infinity for every token"
 
@@ -36,7 +37,7 @@ class LogitsPipeline:
         stop_token_ids: Sequence[int] = (),
         bad_words: Sequence[Sequence[int]] = (),
         grammar: GrammarMask | None = None,
-        word_filter: FilterTable | None = None,
+        word_filter: WordFilter | None = None,
     ) -> None:
         self.params = params
         self._prompt = list(prompt_token_ids)
@@ -83,7 +84,7 @@ class LogitsPipeline:
         """Temperature, min_p, top_k, top_p and softmax of scores `[..., vocab_size]`. Each distribution sums to 1, or is NaN
         where every score is -inf or any is NaN or +inf. At temperature 0 nothing is drawn; the probabilities are then those of
         temperature 1."""
-        rows = scores.flatten(0, -2)
+        rows = scores.reshape(-1, scores.shape[-1])
         if self.params.temperature not in (0, 1):
             rows = _cooled(rows, float(self.params.temperature))
         for warper in self._warpers:
@@ -130,7 +131,7 @@ class LogitsPipeline:
 
     def _ban(self, row: torch.Tensor, history: list[int]) -> None:
         if self.word_filter is not None:
-            row[self.word_filter.banned(self._prompt + history)] = -torch.inf
+            row[self.word_filter.banned(history)] = -torch.inf
         for word in self._bad_sequences:
             if len(history) >= len(word) - 1 and history[len(history) - len(word) + 1 :] == word[:-1]:
                 row[word[-1]] = -torch.inf
@@ -140,11 +141,15 @@ class LogitsPipeline:
     def _penalise(self, row: torch.Tensor, history: list[int]) -> None:
         generated = self._counts(history).to(row.device)
         if self.params.repetition_penalty != 1:
-            seen = self._counts(self._prompt).to(row.device) + generated > 0
+            seen = self._of_prompt.to(row.device) + generated > 0
             penalty = self.params.repetition_penalty
             row.copy_(torch.where(seen, torch.where(row > 0, row / penalty, row * penalty), row))
         row -= self.params.frequency_penalty * generated
         row -= self.params.presence_penalty * (generated > 0)
+
+    @cached_property
+    def _of_prompt(self) -> torch.Tensor:
+        return self._counts(self._prompt)
 
     def _counts(self, token_ids: list[int]) -> torch.Tensor:
         """How often each token occurs; those outside the vocabulary do not count."""

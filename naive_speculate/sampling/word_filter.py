@@ -15,8 +15,9 @@ import regex
 import torch
 
 from naive_speculate.sampling.words import WordList, normalized
+from naive_speculate.text import num_shared
 
-_MOST_TOKENS = 256  # the last tokens of prompt and output that may begin a listed word
+_PROMPT_TOKENS = 64  # a listed word may begin in so many tokens at the end of a prompt
 
 _LETTER = "ꙮ"  # stands for the end of a word with which no listed one begins
 
@@ -43,23 +44,21 @@ class FilterTable:
         self._texts, self._tokens = [text for text, _ in spelled], [token for _, token in spelled]
         self._inside = [token for token, form in self._bytes.items() if form[0] & 0xC0 == 0x80]
         self._alone = {start: {token for text, token in spelled if self._found(start + text)} for start in ("", _LETTER)}
-        self._after = lru_cache(maxsize=1 << 16)(self._after_token)
-        self._banned = lru_cache(maxsize=1 << 13)(self._banned_after)
+        self.after = lru_cache(maxsize=1 << 16)(self._after)
+        self.banned = lru_cache(maxsize=1 << 13)(self._banned)
 
-    def banned(self, token_ids: Sequence[int]) -> torch.Tensor:
-        """The banned tokens after a text, prompt and output: int64, shape `[count]`."""
-        return self._banned(reduce(self._after, token_ids[-_MOST_TOKENS:], End()))
-
-    def _after_token(self, end: End, token: int) -> End:
+    def _after(self, end: End, token: int) -> End:
+        """The end of a text after one more token."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         text = end.text + decoder.decode(end.rest + self._bytes.get(token, b""))
         return End(self._open(normalized(text)), decoder.getstate()[0])
 
-    def _banned_after(self, end: End) -> torch.Tensor:
+    def _banned(self, end: End) -> torch.Tensor:
+        """The banned tokens after an end: int64, shape `[count]`."""
         if end.rest:
             banned = {token for token in self._inside if self._completes(end, token)}
             broken_off = End(self._open(normalized(end.text + "\ufffd")))
-            banned |= set(self._banned(broken_off).tolist()) - set(self._inside)
+            banned |= set(self.banned(broken_off).tolist()) - set(self._inside)
         else:
             banned = set(self._alone[_LETTER if end.text[-1:].isalnum() else ""])
             if end.text not in ("", _LETTER):
@@ -99,3 +98,21 @@ class FilterTable:
                     if found and found.partial:
                         return text[start:]
         return _LETTER if text[-1:].isalnum() else ""
+
+
+class WordFilter:
+    """Follows one sequence through a table. Any history may be given: it rolls back to the part shared with the last one."""
+
+    def __init__(self, table: FilterTable, prompt_token_ids: Sequence[int]) -> None:
+        self._table = table
+        self._ends = [reduce(table.after, prompt_token_ids[-_PROMPT_TOKENS:], End())]  # by number of generated tokens
+        self._tokens: list[int] = []
+
+    def banned(self, history: list[int]) -> torch.Tensor:
+        """The banned tokens after the generated ones: int64, shape `[count]`."""
+        shared = num_shared(self._tokens, history)
+        del self._tokens[shared:], self._ends[shared + 1 :]
+        for token in history[shared:]:
+            self._tokens.append(token)
+            self._ends.append(self._table.after(self._ends[-1], token))
+        return self._table.banned(self._ends[-1])

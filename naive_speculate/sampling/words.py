@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 
-@dataclass(init=False, unsafe_hash=True)
+@dataclass(init=False, unsafe_hash=True, repr=False)
 class WordList:
     """Finds listed words in a text: only whole words, with or without a plural or possessive "s".
 
@@ -23,7 +23,7 @@ class WordList:
     `composed` is set where a word has letters that may be written as two characters, such as accented ones.
     """
 
-    entries: tuple[str, ...] = field(repr=False)
+    entries: tuple[str, ...]
     name: str = field(compare=False)
 
     def __init__(self, entries: Iterable[str], name: str = "custom") -> None:
@@ -41,6 +41,12 @@ class WordList:
         self.composed = not self.pattern.isascii()
         # an underscore is no part of a word: plain-text books set words in italics with it
         self._pattern = re.compile(rf"(?<![^\W_]){self.pattern}(?![^\W_])")
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __repr__(self) -> str:
+        return f"<WordList {self.name!r} of {len(self)}>"
 
     def find(self, text: str) -> list[str]:
         """The listed words in ``text``, in their order, case-folded."""

@@ -16,7 +16,7 @@ from naive_speculate.sampling.masks_apart import MasksApart
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.sampling.word_filter import FilterTable
+from naive_speculate.sampling.word_filter import FilterTable, WordFilter
 from naive_speculate.sampling.words import WordList, word_list
 from naive_speculate.speculate.draft import DRAFTERS, GIVEN, BatchDrafter, drafter_for
 from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_given
@@ -294,7 +294,7 @@ class Admission:
             sorted(stops | frozenset(self.eos_token_ids)),
             self.vocabulary.bad_word_sequences(params.bad_words) if params.bad_words else (),
             self._grammar(params).compile(guided) if isinstance(guided, GuidedDecodingParams) else None,
-            None if params.filter_words is None else self._filter(params.filter_words),
+            None if params.filter_words is None else WordFilter(self._filter(params.filter_words), prompt),
         )
 
     def _max_length(self, num_prompt_tokens: int, max_tokens: int | None) -> int:

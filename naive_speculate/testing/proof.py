@@ -10,7 +10,6 @@ from importlib import import_module
 from itertools import product
 from operator import attrgetter
 from typing import Any, cast
-from unittest.mock import patch
 
 import torch
 
@@ -105,7 +104,11 @@ def prove_lossless(
         raise ValueError("verifier, drafter and rejection are all None: give at least one of them")
     if params is not None and params.greedy:
         raise ValueError(f"params must sample, got temperature={params.temperature}: greedy decoding does not use the verifier")
-    own: dict[str, Any] = {"prompt": prompt and tuple(prompt), "params": params, "num_draft_tokens": num_draft_tokens}
+    own: dict[str, Any] = {
+        "prompt": None if prompt is None else tuple(prompt),
+        "params": params,
+        "num_draft_tokens": num_draft_tokens,
+    }
     changes = {name: value for name, value in own.items() if value is not None}
     cases = [replace(case, **changes) for case in _cases(pair, drafter)]
     with ExitStack() as registered:
@@ -253,7 +256,11 @@ def _register(what: str, registry: dict[str, Any], given: Any, entry: Any, regis
         if given not in registry:
             raise ValueError(f"{what} must be one of {', '.join(registry)}, a class or an instance, got {given!r:.80}")
         return str(given)
-    registered.enter_context(patch.dict(registry, {_name(given): entry}))
+    if (replaced := registry.get(_name(given))) is None:
+        registered.callback(registry.pop, _name(given))
+    else:
+        registered.callback(registry.__setitem__, _name(given), replaced)
+    registry[_name(given)] = entry
     return _name(given)
 
 
@@ -277,24 +284,28 @@ def _verifier(given: str | type[Verifier] | Verifier, registered: ExitStack) -> 
     return _register("verifier", VERIFIERS, given, entry, registered)
 
 
-def _always(drafter: BatchDrafter) -> type[BatchDrafter]:
-    """A class whose only instance is this drafter."""
-
-    def new(_: object, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
-        if vocab_size != drafter.vocab_size:
-            raise ValueError(f"drafter is an instance for {drafter.vocab_size} tokens, and this pair has {vocab_size}")
-        return drafter  # not of this class, so that `__init__` is not called
-
-    return type(_name(drafter), (type(drafter),), {"__new__": new})
-
-
 def _drafter(given: str | type[BatchDrafter] | BatchDrafter, registered: ExitStack) -> str:
     entry: Any = given
     if isinstance(given, BatchDrafter):
         if given.vocab_size > MAX_VOCABULARY:
             size = f"drafter is an instance for {given.vocab_size} tokens"
             raise ValueError(f"{size}, and at most {MAX_VOCABULARY} can be enumerated: give the class")
-        entry = _always(given)
+        entry = _Made(given)
     elif not isinstance(given, str) and not (isinstance(given, type) and issubclass(given, BatchDrafter)):
         raise ValueError(f"drafter {_name(given)} is not derived from naive_speculate.speculate.draft.BatchDrafter")
     return _register("drafter", cast(dict[str, Any], DRAFTERS), given, entry, registered)
+
+
+class _Made:
+    """Returns an existing drafter in place of its class; has the class's attributes."""
+
+    def __init__(self, drafter: BatchDrafter) -> None:
+        self.drafter = drafter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.drafter, name)
+
+    def __call__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
+        if vocab_size != self.drafter.vocab_size:
+            raise ValueError(f"drafter is an instance for {self.drafter.vocab_size} tokens, and this pair has {vocab_size}")
+        return self.drafter

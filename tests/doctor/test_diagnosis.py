@@ -107,7 +107,9 @@ SUSPECTS = [  # rates by place, other figures, costs, and what is suspected
 
 @pytest.mark.parametrize(("rates", "more", "costs", "suspected"), SUSPECTS)
 def test_what_is_suspected_follows_from_the_figures(rates, more, costs, suspected):
-    assert names(diagnose(account(rates, **more), costs)) == suspected
+    found = diagnose(account(rates, **more), costs)
+    assert names(found) == suspected
+    assert all(suspect.next for suspect in found.suspects)
 
 
 def test_a_suspect_names_its_causes_and_the_best_window():

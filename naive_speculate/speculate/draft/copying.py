@@ -54,7 +54,7 @@ class CopyingDrafter(BatchDrafter, ABC):
 def _length(copy: Copy, row: SequenceState) -> int:
     """How many tokens of a copy are in its row's window."""
     word_filter = row.pipeline.word_filter
-    texts = (row.token_ids + copy.token_ids[:index] for index in range(len(copy.token_ids)))
+    texts = (row.output_token_ids + copy.token_ids[:index] for index in range(len(copy.token_ids)))
     banned = [] if word_filter is None else [word_filter.banned(text) for text in texts]
     for index, (token, prob) in enumerate(zip(copy.token_ids, copy.probs, strict=True)):
         if banned and token in banned[index]:
