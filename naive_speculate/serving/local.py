@@ -20,7 +20,7 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
 MAX_WAITING = 1024
-TIDY_SECONDS = 10.0  # an engine that has been idle for so long frees memory
+TIDY_SECONDS = 10.0  # least interval at which an idle engine frees memory
 _SPARE = 0.5
 """Share of spare rows. A reader with less than its share of the rows gets a spare one at once; other addresses than the one
 with most rows get the same number again. Such rows take turns and keep their memory."""
@@ -154,13 +154,15 @@ class LocalEngine(Engine):
                 job.deliver(Unavailable(_BROKEN))
 
     def _decode(self) -> None:
-        batch, untidy = self.decoder.new_batch(), False
+        batch = self.decoder.new_batch()
+        tidied, untidy = time.monotonic(), False
         while True:
             with self._changed:
                 while not (self._waiting or self._running or self._reason):
-                    if not self._changed.wait(TIDY_SECONDS if untidy else None):
+                    if untidy and time.monotonic() - tidied > TIDY_SECONDS:
                         free_memory()
-                        untidy = False
+                        tidied, untidy = time.monotonic(), False
+                    self._changed.wait(TIDY_SECONDS if untidy else None)
                 self._moved = time.monotonic()
                 if self._reason and not (self._waiting or self._running):
                     return
@@ -264,7 +266,7 @@ class LocalEngine(Engine):
             for row in again:
                 row.end(FinishReason.ERROR, explain(failure))
             if again and not self._works():
-                self._reason = self._reason or _BROKEN
+                self._reason = _BROKEN
             return records
         half = (len(again) + 1) // 2
         for part in (again[:half], again[half:]):

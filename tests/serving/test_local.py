@@ -9,7 +9,7 @@ import pytest
 from naive_speculate import SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.infer.ragged_cache import RaggedKVCache
-from naive_speculate.serving import LocalEngine, Request, Unavailable
+from naive_speculate.serving import LocalEngine, Request, Unavailable, local
 from naive_speculate.speculate.sequence import SequenceState
 from tests.serving.contract import LONG, EngineContract, joined
 
@@ -165,3 +165,14 @@ def test_sequences_of_one_prompt_share_its_prefill_with_others(tiny_pair, monkey
     alone = SpeculativeDecoder(tiny_pair).generate(prompt, params)
     assert sorted(trace.row(row).token_ids for row in range(3)) == sorted(output.token_ids for output in alone.outputs)
     assert (len(rest.token_ids), rest.finished is not None) == (60, True)
+
+
+def test_memory_is_freed_between_runs_that_follow_one_another_closely(engine, monkeypatch):
+    freed = threading.Event()
+    monkeypatch.setattr(local, "free_memory", freed.set)
+    monkeypatch.setattr(local, "TIDY_SECONDS", 1.0)
+    for _ in range(1000):
+        list(engine.submit(Request([1, 2], SamplingParams(max_tokens=1)), threading.Event()))
+        if freed.wait(0.02):
+            return
+    pytest.fail("1000 runs went by")

@@ -197,6 +197,8 @@ class Catalog:
                 events = self._measurer.events(engine, Request(WARM_PROMPT, params, num_draft_tokens=0), detail="full")
                 if events and (trouble := _trouble(events[-1])):
                     raise trouble
+                if events and events[-1].finish_reason == FinishReason.CANCELLED:  # it took too long
+                    return
         except NotMeasured:  # a visitor came
             return
         except Unavailable as error:

@@ -63,7 +63,9 @@ class RayEngine(Engine):
         if self._gone:
             raise Unavailable(GONE)
         request = seeded(request)
-        if (waiting := self.load().waiting) + request.params.num_sequences > self._max_waiting:
+        with self._lock:
+            waiting = sum(run.rows for run in self._runs if not run.begun)
+        if waiting + request.params.num_sequences > self._max_waiting:
             raise Unavailable(FULL.format(waiting))
         run = _Run(request.params.num_sequences, cancel, self._request_stream(request))
         with self._lock:
