@@ -314,7 +314,7 @@ def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any
             raise ValueError("inputs is a text, which needs a tokenizer")
         inputs = tokenizer(inputs, return_tensors="pt")
     if not isinstance(inputs, Mapping):
-        given = torch.atleast_2d(torch.as_tensor(inputs, dtype=torch.long))
+        given = torch.atleast_2d(inputs if isinstance(inputs, torch.Tensor) else torch.tensor(list(inputs), dtype=torch.long))
         inputs = {"input_ids": given, "attention_mask": torch.ones_like(given)}
     encoded = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
     ids = encoded.get("input_ids")

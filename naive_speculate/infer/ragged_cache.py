@@ -219,16 +219,19 @@ class DynamicKVCache(RaggedKVCache):
 
     def all_rows(self, batch_size: int | None = None) -> CacheRows:
         """All rows; an empty cache first takes their number, `batch_size`."""
-        if batch_size not in (None, len(self.lengths)) and not self.get_num_tokens():  # its first forward may have failed
+        if batch_size is not None and not self.get_num_tokens():  # new, rolled back, or its first forward has failed
             self.lengths, self._keys, self._values = [0] * batch_size, [], []
             self.version += 1
         return super().all_rows()
 
     def update(self, kv_states: Sequence[KVState]) -> None:
         """Append the keys and values of new tokens, one `KVState` per layer. Raises `ValueError` if the number of layers
-        differs from earlier updates, or shapes differ between layers."""
+        or rows differs from earlier updates, or shapes differ between layers."""
         _count_new(kv_states, 0)
-        self.all_rows(len(kv_states[0].keys)).update(kv_states)
+        rows, batch_size = self.all_rows(len(kv_states[0].keys)), len(kv_states[0].keys)
+        if len(rows.indices) != batch_size:
+            raise ValueError(f"kv_states has {batch_size} rows, the cache has {len(rows.indices)}")
+        rows.update(kv_states)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from naive_speculate.infer.threads import computes_beside_torch, one_torch_threa
 from naive_speculate.infer.tree_rows import TreeRows
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
-from naive_speculate.speculate.draft.occurrences import EarlierOutputs
+from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.observe import logprob_entries, observe, raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import step

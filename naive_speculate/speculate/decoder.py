@@ -11,7 +11,7 @@ from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.admission import Admission, MakeRandom
 from naive_speculate.speculate.batch import Batch, PartialStepError
-from naive_speculate.speculate.draft.occurrences import EarlierOutputs
+from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.request import Prompt, Request, as_requests
 from naive_speculate.speculate.result import GenerationResult, collect
 from naive_speculate.speculate.run import Run

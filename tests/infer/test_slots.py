@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.infer import BasicInferencer, DynamicKVCache, KVCache, SampleStrategy
+from naive_speculate.infer import BasicInferencer, DynamicKVCache, KVCache, KVState, SampleStrategy
 from naive_speculate.infer.llama.weights import RotaryTable
 from naive_speculate.infer.slots import SlotPool
 from tests.speculate.toys import ToyModel
@@ -124,3 +124,16 @@ def test_a_rotary_table_is_as_long_as_asked_though_another_thread_wanted_less() 
     table.computing.wait()
     assert len(table.up_to(1000)[0]) >= 1000
     assert len(table.short[0]) >= 2
+
+
+def test_an_emptied_cache_takes_the_states_of_another_model_and_no_cache_takes_other_rows():
+    def states(layers, rows, heads, dtype):
+        return [KVState(*(torch.ones(rows, heads, 2, 4, dtype=dtype) for _ in range(2))) for _ in range(layers)]
+
+    cache = DynamicKVCache()
+    cache.update(states(2, 2, 1, torch.float32))
+    with pytest.raises(ValueError, match="kv_states has 3 rows, the cache has 2"):
+        cache.update(states(2, 3, 1, torch.float32))
+    cache.crop(2)
+    cache.update(states(3, 2, 5, torch.float16))
+    assert [(s.keys.shape, s.values.dtype) for s in cache.get_kv_states()] == 3 * [((2, 5, 2, 4), torch.float16)]

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
+from naive_speculate.speculate.draft.copying import NOTHING
+from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import VERIFIERS, BlockVerifier, VerifyStrategy
@@ -67,3 +69,9 @@ def test_a_draft_that_is_certain_is_never_refused(strategy):
         assert event.accept_prob == 1
         assert event.uniform == math.nextafter(1.0, 0.0)
         assert event.kind == EventKind.ACCEPTED
+
+
+def test_a_drafter_that_drafts_nothing_is_found_out(monkeypatch):
+    monkeypatch.setattr(PromptLookupDrafter, "copy", lambda self, index, limit: NOTHING)
+    with pytest.raises(AssertionError, match="nothing was drafted"):
+        check_lossless(ModelPair(ToyModel(3, 6)), SamplingParams(max_tokens=4), drafter="prompt_lookup")

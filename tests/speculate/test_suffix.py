@@ -1,26 +1,17 @@
-"""What drafters that copy find in a text: against the same, counted by hand each time."""
+"""The trie of suffixes, the index of n-grams and what is drafted from them: against the same, counted by hand each time."""
 
 from collections import Counter
-from dataclasses import dataclass
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from naive_speculate import ModelPair
-from naive_speculate.speculate.draft.occurrences import EarlierOutputs, copies
-from naive_speculate.speculate.draft.prompt_lookup import MAX_NGRAM, PromptLookupDrafter
-from naive_speculate.speculate.draft.suffix import MIN_PROB, SuffixDrafter
-from naive_speculate.testing import ToyModel
+from naive_speculate.speculate.draft.prompt_lookup import MAX_NGRAM, NgramIndex
+from naive_speculate.speculate.draft.suffix import MIN_PROB, SuffixDrafter, SuffixIndex
+from naive_speculate.speculate.draft.suffix_trie import MAX_DEPTH, EarlierOutputs, Node, SuffixTrie
 
 TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=40) | st.lists(st.integers(0, 7), min_size=1, max_size=60)
-PAIR = ModelPair(ToyModel(8, 1))
-
-
-@dataclass(eq=False)
-class Row:
-    token_ids: list[int]
+DEPTHS = st.integers(2, 9)
 
 
 def look_up(token_ids: list[int], limit: int) -> list[int]:
@@ -33,20 +24,32 @@ def look_up(token_ids: list[int], limit: int) -> list[int]:
     return []
 
 
-def follow(text: list[int], length: int, limit: int) -> tuple[list[int], list[float]]:
+def occurrences(stretch: list[int], text: list[int]) -> list[int]:
+    """Where a stretch ends, whenever it occurs."""
+    size = len(stretch)
+    return [end - 1 for end in range(size, len(text) + 1) if text[end - size : end] == stretch]
+
+
+def follow(text: list[int], length: int, limit: int, depth: int) -> tuple[list[int], list[float]]:
     """The heaviest path after the last `length` tokens, by counting everywhere."""
     path: list[int] = []
     probs: list[float] = []
-    prob = 1.0
+    prob, begin = 1.0, text[len(text) - length :]
     while len(path) < limit:
-        stretch = [*text[len(text) - length :], *path]
-        ends = [end for end in range(len(stretch), len(text)) if text[end - len(stretch) : end] == stretch]
-        counts = Counter(text[end] for end in ends)
-        most = max(counts.values(), default=0)
-        prob *= most / max(1, len(ends))
-        if not ends or prob < MIN_PROB:
-            break
-        path.append(next(text[end] for end in reversed(ends) if counts[text[end]] == most))
+        places = occurrences([*begin, *path], text)
+        if len(places) == 1 or length + len(path) >= depth:
+            last = occurrences([*begin, *path][:depth], text)[-1] + max(0, length + len(path) - depth)
+            if last + 1 == len(text):
+                break
+            path.append(text[last + 1])
+        else:
+            followers = [text[place + 1] for place in places if place + 1 < len(text)]
+            counts = Counter(followers)
+            most = max(counts.values(), default=0)
+            prob *= most / max(1, len(followers))
+            if not most or prob < MIN_PROB:
+                break
+            path.append(next(token for token in reversed(followers) if counts[token] == most))
         probs.append(prob)
     return path, probs
 
@@ -54,34 +57,110 @@ def follow(text: list[int], length: int, limit: int) -> tuple[list[int], list[fl
 def draft(text: list[int], limit: int, factor: float, depth: int) -> list[int]:
     """Suffix decoding by counting everywhere."""
     best, best_score = [], 0.0
-    for length in range(1, min(depth, len(text)) + 1):
-        path, probs = follow(text, length, min(limit, int(length * factor + 1e-6)))
-        if path and sum(probs) >= best_score:
-            best, best_score = path, sum(probs)
+    for length in range(1, min(depth, len(text) + 1)):
+        if len(occurrences(text[len(text) - length :], text)) > 1:
+            path, probs = follow(text, length, min(limit, int(length * factor + 1e-6)), depth)
+            if path and sum(probs) >= best_score:
+                best, best_score = path, sum(probs)
     return best
 
 
-@given(text=TEXTS, limit=st.integers(1, 12), factor=st.sampled_from([0.5, 1.0, 2.5]), depth=st.integers(2, 9))
-def test_drafters_that_copy_find_what_counting_everywhere_finds(text, limit, factor, depth):
-    """In a text that grows token by token, from a prompt of any length."""
-    row = Row(text[: len(text) // 3])
-    lookup, suffix = (drafter(PAIR, 8, torch.device("cpu")) for drafter in (PromptLookupDrafter, SuffixDrafter))
-    suffix.max_spec_factor = factor
-    for drafter in (lookup, suffix):
-        drafter.admit(row)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("naive_speculate.speculate.draft.suffix.MAX_MATCH", depth)
-        for token in text[len(text) // 3 :]:
-            row.token_ids.append(token)
-            for drafter, expected in (
-                (lookup, look_up(row.token_ids, limit)),
-                (suffix, draft(row.token_ids, limit, factor, depth)),
-            ):
-                drafter.rewind([row])
-                found = drafter.copy(row, limit)
-                assert found.token_ids == expected
-                assert all(0 < prob <= 1 for prob in found.probs)
-                assert not expected or row.token_ids[found.source :][: len(expected)] == expected
+def stretches(
+    trie: SuffixTrie, node: Node | None = None, begin: tuple[int, ...] = ()
+) -> dict[tuple[int, ...], tuple[int, int]]:
+    """How often each stretch occurs and is followed; a leaf's text is read on."""
+    found: dict[tuple[int, ...], tuple[int, int]] = {}
+    for token, child in (node or trie.root).children.items():
+        stretch = (*begin, token)
+        if isinstance(child, Node):
+            assert child.weight == max(
+                (below.count if isinstance(below, Node) else 1 for below in child.children.values()), default=0
+            )
+            found[stretch] = (child.count, child.num_followed)
+            found |= stretches(trie, child, stretch)
+        else:
+            text, position = child
+            assert text[position] == token
+            for end in range(position, min(len(text), position + trie.max_depth - len(begin))):
+                followed = end + 1 < len(text) and len(begin) + 1 + end - position < trie.max_depth
+                found[(*begin, *text[position : end + 1])] = (1, int(followed))
+    return found
+
+
+def counted(texts: list[list[int]], depth: int) -> dict[tuple[int, ...], tuple[int, int]]:
+    """The same, by counting."""
+    counts, followed = Counter(), Counter()
+    for text in texts:
+        for start in range(len(text)):
+            for end in range(start + 1, min(len(text), start + depth) + 1):
+                counts[tuple(text[start:end])] += 1
+                followed[tuple(text[start:end])] += end < len(text) and end - start < depth
+    return {stretch: (count, followed[stretch]) for stretch, count in counts.items()}
+
+
+@given(TEXTS, st.integers(1, 12))
+def test_prompt_lookup_drafts_what_comparing_everywhere_finds(text, limit):
+    grown = NgramIndex(row := [])
+    for token in text:
+        row.append(token)
+        grown.extend(len(row))
+        found = grown.look_up(limit)
+        assert found.token_ids == look_up(row, limit)
+        if found.source is not None:
+            assert row[found.source : found.source + len(found.token_ids)] == found.token_ids
+
+
+@given(TEXTS, DEPTHS)
+def test_the_trie_counts_every_stretch_and_what_follows_it(text, depth):
+    trie = SuffixTrie(text, depth)
+    trie.add(text)
+    assert stretches(trie) == counted([text], depth)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=8), DEPTHS, st.data())
+def test_a_text_that_is_taken_back_leaves_no_trace(texts, depth, data):
+    trie, kept = SuffixTrie(max_depth=depth), []
+    for text in texts:
+        trie.add(text)
+        kept.append(text)
+        if data.draw(st.booleans()):
+            trie.remove(kept.pop(data.draw(st.integers(0, len(kept) - 1))))
+        assert stretches(trie) == counted(kept, depth)
+
+
+@given(TEXTS, st.integers(1, 12), st.sampled_from([0.5, 1.0, 2.5]), DEPTHS)
+def test_suffix_decoding_drafts_what_counting_everywhere_finds(text, limit, factor, depth):
+    drafter = object.__new__(SuffixDrafter)
+    drafter.max_spec_factor = factor
+    index = SuffixIndex(row := [])
+    index.trie = SuffixTrie(row, depth)
+    for token in text:
+        row.append(token)
+        index.extend(len(row))
+        found = drafter.copy(index, limit)
+        assert found.token_ids == draft(row, limit, factor, depth)
+        assert all(0 < prob <= 1 for prob in found.probs)
+        if found.source is not None:
+            assert row[found.source : found.source + len(found.token_ids)] == found.token_ids
+
+
+@given(TEXTS, st.integers(1, 40))
+def test_a_text_may_be_taken_in_by_chunks_of_any_size(text, size):
+    whole, chunked = SuffixIndex(text), SuffixIndex(text)
+    whole.extend(len(text))
+    for end in range(size, len(text) + size, size):
+        chunked.extend(min(end, len(text)))
+    assert stretches(chunked.trie) == stretches(whole.trie)
+    assert [node.count for node in chunked.matches] == [node.count for node in whole.matches]
+
+
+def test_a_token_costs_no_more_steps_than_have_matched():
+    """Text that repeats nothing leaves one entry a token and no node."""
+    index = SuffixIndex(list(range(1000)))
+    index.extend(1000)
+    assert index.matches == []
+    assert len(index.trie.root.children) == 1000
+    assert not any(isinstance(child, Node) for child in index.trie.root.children.values())
 
 
 def test_earlier_outputs_are_bounded_and_the_oldest_goes_first():
@@ -89,11 +168,9 @@ def test_earlier_outputs_are_bounded_and_the_oldest_goes_first():
     for output in ([1, 2, 3], [4, 5, 6], [], [7, 8, 9]):
         earlier.add(output)
     assert len(earlier) == 2
-    paths = [
-        [copy.token_ids for copy in copies(earlier.matches(text, 5), lambda length: 5, MIN_PROB)]
-        for text in ([1], [0, 4, 5], [7], [9])
-    ]
-    assert paths == [[], [[6]], [[8, 9]], []]
+    assert earlier.copies([1], lambda length: 5, MIN_PROB) == []
+    assert [path.token_ids for path in earlier.copies([0, 4, 5], lambda length: 5, MIN_PROB)] == [[6], [6]]
+    assert [path.token_ids for path in earlier.copies([7], lambda length: 5, MIN_PROB)] == [[8, 9]]
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "many"])
@@ -113,13 +190,22 @@ class Counted(list):
         return found
 
 
-@pytest.mark.parametrize(("drafter", "most"), [(PromptLookupDrafter, 30), (SuffixDrafter, 4000)])
-@pytest.mark.parametrize("text", [list(range(600)), [1] * 600, [1, 2, 3, 4, 5] * 120], ids=["new", "one", "five"])
-def test_a_token_costs_no_more_the_longer_the_text_is(drafter, most, text):
-    row, copier = Row(Counted(text[:500])), drafter(PAIR, 8, torch.device("cpu"))
-    copier.admit(row)
-    for token in text[500:]:
-        row.token_ids.append(token)
-        copier.rewind([row])
-        copier.copy(row, 5)
-    assert row.token_ids.asked <= most * len(text)
+@pytest.mark.parametrize("text", [list(range(600)), [1] * 600, [1, 2, 3, 4, 5] * 120])
+def test_prompt_lookup_reads_a_text_of_any_length_in_one_go(text):
+    row = Counted()
+    index = NgramIndex(row)
+    for token in text:
+        row.append(token)
+        index.extend(len(row))
+        index.look_up(5)
+    assert row.asked <= 20 * len(text)
+
+
+def test_a_token_costs_no_more_steps_than_the_trie_is_deep():
+    row = Counted()
+    index = SuffixIndex(row)
+    for _ in range(600):
+        row.append(1)
+        index.extend(len(row))
+        assert len(index.matches) < MAX_DEPTH
+    assert row.asked <= 20 * len(row)

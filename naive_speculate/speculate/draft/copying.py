@@ -1,40 +1,76 @@
-"""Drafts by copying: what followed the end of a row's text, where that occurred before, instead of what a model draws."""
+"""Drafts by copying: an index of each row's text, instead of a model, finds what may come next."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 from naive_speculate.events.record import StepRecord
-from naive_speculate.speculate.draft.occurrences import Copy, Occurrences
+from naive_speculate.infer import slots
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
+from naive_speculate.speculate.draft.suffix_trie import Copy
 from naive_speculate.speculate.sequence import SequenceState
+
+NOTHING = Copy([], [], None)
+
+
+class TextIndex(ABC):
+    """An index of one row's text, its own list of tokens; `num_tokens` of them are in it."""
+
+    def __init__(self, token_ids: list[int]) -> None:
+        self.num_tokens = 0
+        self.token_ids = token_ids
+
+    def extend(self, end: int) -> None:
+        """Add the text's next tokens, up to position `end`."""
+        for position in range(self.num_tokens, end):
+            self.append(position)
+            self.num_tokens = position + 1
+
+    @abstractmethod
+    def append(self, position: int) -> None:
+        """Add the token at the next position."""
 
 
 class CopyingDrafter(BatchDrafter, ABC):
-    """Drafts without a model; a subclass has `copy`.
+    """Drafts without a model; a subclass has the index of a text (`new_index`) and `copy`.
 
-    A proposal is a point mass, so that verification is lossless whatever is copied. `indexes`: where the tokens of each row's
-    text occur, committed ones only.
+    A proposal is a point mass, so that verification is lossless whatever is copied. `indexes`: the index of each row's text.
     """
+
+    new_index: type[TextIndex]
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.indexes: dict[SequenceState, Occurrences] = {}
+        self.indexes: dict[SequenceState, Any] = {}
 
     @abstractmethod
-    def copy(self, row: SequenceState, limit: int) -> Copy:
-        """What may follow a row's text, at most `limit` tokens."""
+    def copy(self, index: Any, limit: int) -> Copy:
+        """What may follow an index's text, at most `limit` tokens."""
 
     def admit(self, row: SequenceState) -> None:
-        self.indexes[row] = Occurrences()
-        self.rewind([row])
+        self.indexes[row] = self.new_index(row.token_ids)
 
     def release(self, row: SequenceState) -> None:
         self.indexes.pop(row)
 
+    def fork(self, row: SequenceState, source: SequenceState) -> None:
+        self.rewind([row])
+
+    def ready(self, row: SequenceState) -> bool:
+        return bool(self.indexes[row].num_tokens == len(row.token_ids))
+
+    def prefill(self, rows: Sequence[SequenceState]) -> None:
+        for row in rows:
+            index = self.indexes[row]
+            index.extend(min(len(row.token_ids), index.num_tokens + slots.PREFILL_CHUNK))
+
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         """See `BatchDrafter.propose`; a row's window is empty where nothing is found."""
-        return self.proposal(rows, [self.copy(row, limit) for row, limit in zip(rows, limits, strict=True)])
+        return self.proposal(rows, self.copies(rows, limits))
+
+    def copies(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> list[Copy]:
+        """What may follow each row's text, at most `limits[i]` tokens."""
+        return [self.copy(self.indexes[row], limit) for row, limit in zip(rows, limits, strict=True)]
 
     def proposal(self, rows: Sequence[SequenceState], copies: Sequence[Copy]) -> Proposal:
         """Copies as windows: each ends with a stop token, before a filtered word, or where the row's adaptive window ends."""
@@ -46,9 +82,9 @@ class CopyingDrafter(BatchDrafter, ABC):
         self.rewind(rows)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
-        """See `BatchDrafter.rewind`; an index may lack committed tokens."""
+        """See `BatchDrafter.rewind`; an index holds committed tokens only, but may lack some."""
         for row in rows:
-            self.indexes[row].add(row.token_ids, self.indexes[row].num_tokens)
+            self.indexes[row].extend(len(row.token_ids))
 
 
 def _length(copy: Copy, row: SequenceState) -> int:

@@ -3,11 +3,31 @@
 Saxena 2023 (https://github.com/apoorvumang/prompt-lookup-decoding); in transformers as `prompt_lookup_num_tokens`.
 """
 
-from naive_speculate.speculate.draft.copying import CopyingDrafter
-from naive_speculate.speculate.draft.occurrences import NOTHING, Copy
-from naive_speculate.speculate.sequence import SequenceState
+from naive_speculate.speculate.draft.copying import NOTHING, CopyingDrafter, TextIndex
+from naive_speculate.speculate.draft.suffix_trie import Copy
 
 MAX_NGRAM = 3
+
+
+class NgramIndex(TextIndex):
+    """The last position after each n-gram of a text."""
+
+    def __init__(self, token_ids: list[int]) -> None:
+        super().__init__(token_ids)
+        self._followed: dict[tuple[int, ...], int] = {}
+
+    def append(self, position: int) -> None:
+        for size in range(1, min(MAX_NGRAM, position) + 1):  # the n-grams before that token
+            self._followed[tuple(self.token_ids[position - size : position])] = position
+
+    def look_up(self, limit: int) -> Copy:
+        """The tokens after the last earlier occurrence of the longest n-gram that ends the text; at most `limit`."""
+        for size in range(min(MAX_NGRAM, self.num_tokens - 1), 0, -1):
+            position = self._followed.get(tuple(self.token_ids[self.num_tokens - size : self.num_tokens]))
+            if position is not None:
+                found = self.token_ids[position : min(position + limit, self.num_tokens)]
+                return Copy(found, [1.0] * len(found), position)
+        return NOTHING
 
 
 class PromptLookupDrafter(CopyingDrafter):
@@ -15,11 +35,7 @@ class PromptLookupDrafter(CopyingDrafter):
 
     title = "Prompt lookup"
     about = "No model: copies what followed the last few words where they last appeared. For texts that repeat the prompt."
+    new_index = NgramIndex
 
-    def copy(self, row: SequenceState, limit: int) -> Copy:
-        matches = self.indexes[row].matches(row.token_ids, MAX_NGRAM, enough=1)
-        if not matches:
-            return NOTHING
-        _, (text, start) = max(matches, key=lambda match: match[0])  # of equals the latest
-        found = text[start : start + limit]
-        return Copy(found, [1.0] * len(found), start)
+    def copy(self, index: NgramIndex, limit: int) -> Copy:
+        return index.look_up(limit)

@@ -13,7 +13,7 @@ from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.pair import ModelPair
-from naive_speculate.speculate.draft.occurrences import EarlierOutputs
+from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.rules import pick
 from naive_speculate.speculate.sequence import SequenceState
 

@@ -5,12 +5,24 @@ vLLM has it as its method "suffix". Every length of match is tried. The heaviest
 match. The path with the best score wins: its expected number of accepted tokens.
 """
 
-from naive_speculate.speculate.draft.copying import CopyingDrafter
-from naive_speculate.speculate.draft.occurrences import NOTHING, Copy, copies
+from naive_speculate.speculate.draft.copying import NOTHING, CopyingDrafter, TextIndex
+from naive_speculate.speculate.draft.suffix_trie import Copy, Node, SuffixTrie
 from naive_speculate.speculate.sequence import SequenceState
 
 MIN_PROB = 0.1
-MAX_MATCH = 24  # the longest match that is counted by itself, in tokens; vLLM's default
+
+
+class SuffixIndex(TextIndex):
+    """The trie of a text and the nodes that match its end."""
+
+    def __init__(self, token_ids: list[int]) -> None:
+        super().__init__(token_ids)
+        self.trie = SuffixTrie(token_ids)
+        self.matches: list[Node] = []
+
+    def append(self, position: int) -> None:
+        """One step per matched token."""
+        self.matches = self.trie.append(self.token_ids, position, self.matches)
 
 
 class SuffixDrafter(CopyingDrafter):
@@ -20,19 +32,20 @@ class SuffixDrafter(CopyingDrafter):
 
     title = "Suffix decoding"
     about = "No model: copies what most often followed similar text. For lists, code, quotations."
+    new_index = SuffixIndex
 
     max_spec_factor = 8.0
     min_match = 1
 
-    def copy(self, row: SequenceState, limit: int) -> Copy:
+    def copy(self, index: SuffixIndex, limit: int) -> Copy:
         def most(length: int) -> int:
             return min(limit, int(length * self.max_spec_factor + 1e-6)) if length >= self.min_match else 0
 
-        found = copies(self.indexes[row].matches(row.token_ids, MAX_MATCH), most, MIN_PROB)
-        if self.earlier is not None:
-            earlier = copies(self.earlier.matches(row.token_ids, MAX_MATCH), most, MIN_PROB)
-            found += [copy._replace(source=None) for copy in earlier]
-        return max(found, key=lambda copy: copy.score, default=NOTHING)  # of equals the longest match in the row's own text
+        own = [index.trie.follow(node, most(length), MIN_PROB) for length, node in enumerate(index.matches, start=1)]
+        best = max(reversed(own), key=lambda copy: copy.score, default=NOTHING)  # of equals the longest match
+        if self.earlier is None:
+            return best
+        return max((best, *self.earlier.copies(index.token_ids, most, MIN_PROB)), key=lambda copy: copy.score)
 
     def release(self, row: SequenceState) -> None:
         super().release(row)

@@ -46,12 +46,23 @@ class SuffixHeadDrafter(HeadDrafter):
         super().release(row)
         self.suffix.release(row)
 
+    def fork(self, row: SequenceState, source: SequenceState) -> None:
+        super().fork(row, source)
+        self.suffix.fork(row, source)
+
     def room(self, row: SequenceState) -> int:
         return row.room - 1
 
+    def ready(self, row: SequenceState) -> bool:
+        return self.suffix.ready(row) and super().ready(row)
+
+    def prefill(self, rows: Sequence[SequenceState]) -> None:
+        self.suffix.prefill(rows)
+        super().prefill(rows)
+
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         own = [_limits(row.window, limit) for row, limit in zip(rows, limits, strict=True)]
-        copies = [self.suffix.copy(row, to_copy) for row, (to_copy, _) in zip(rows, own, strict=True)]
+        copies = self.suffix.copies(rows, [to_copy for to_copy, _ in own])
         asking = [
             index
             for index, row in enumerate(rows)
