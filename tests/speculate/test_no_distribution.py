@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
+from naive_speculate.serving import Request
+from tests.speculate.rows import same_alone
 from tests.speculate.toys import EOS, ToyModel, check_lossless
 
 PROMPT = [1, 2]
@@ -98,7 +100,9 @@ def test_a_model_that_emits_no_numbers_is_named(value, message, temperature):
         result.trace.to_jsonl()
 
 
-@pytest.mark.parametrize(("strategy", "seed"), [("speculative_sampling", 0), ("block_verification", 1)])
+@pytest.mark.parametrize(
+    ("strategy", "seed"), [("speculative_sampling", 0), ("block_verification", 1), ("speculative_sampling", 2)]
+)
 def test_a_target_that_fails_now_and_then_fails_where_plain_decoding_would(strategy, seed):
     """Runs that end in an error count as outputs of their own."""
     target, draft = Faulty(3, seed, zeros=False), ToyModel(3, seed + 10)
@@ -127,6 +131,25 @@ def test_what_lies_after_the_last_token_may_be_broken():
         result = SpeculativeDecoder(pair).generate(PROMPT, params, detail=detail)
         assert (result.token_ids, result.finish_reason) == ([EOS], "stop")
         assert result.metrics.num_accepted_draft_tokens == 1
+
+
+@pytest.mark.parametrize(("detail", "temperature"), zip(DETAILS, (0, 1, 0), strict=True))
+def test_rows_with_a_broken_one_give_what_they_give_alone(tiny_decoder, temperature, detail):
+    good = SamplingParams(max_tokens=9, seed=4, temperature=temperature)
+    bad = SamplingParams(max_tokens=9, seed=4, temperature=temperature, logits_processors=[nothing_from_the_third])
+    _, broken, _ = same_alone(tiny_decoder, [[5, 6], [7, 8, 9], [1]], [good, bad, good], detail=detail)
+    assert (len(broken.token_ids), broken.finish_reason) == (2, "error")
+
+
+def test_an_engine_s_row_that_has_no_token_to_choose_ends_alone(tiny_engine):
+    good = SamplingParams(max_tokens=20, seed=4)
+    bad = SamplingParams(max_tokens=20, seed=4, logits_processors=[nothing_from_the_third])
+    runs = [tiny_engine.submit(Request([3, 4, 5], params)) for params in (good, bad, good)]
+    first, broken, last = (Trace(event for events in run for event in events) for run in runs)
+    assert broken.finished.finish_reason == "error"
+    assert "banned every token" in broken.finished.message
+    assert first.token_ids == last.token_ids
+    assert len(first.token_ids) == 20
 
 
 def test_a_sequence_that_ended_in_an_error_is_ranked_last(tiny_decoder):

@@ -110,3 +110,12 @@ def test_a_trace_keeps_it_and_refuses_nonsense(decoder):
     for field, value in (("others", '{"block_verification":-1}'), ("typical_distances", "[2]")):
         with pytest.raises(ValueError, match=f"{field}.*got (-1|2)"):
             Trace.from_jsonl(f'{{"kind":"started","schema_version":1}}\n{{"kind":"step","{field}":{value}}}')
+
+
+def test_the_tokens_are_the_same_whether_it_is_reported_or_not(decoder):
+    for strategy in (*SAMPLED, "typical_acceptance"):
+        full, none = (
+            decoder.generate([0, 1], PARAMS, num_draft_tokens=K, verify_strategy=strategy, detail=detail).token_ids
+            for detail in ("full", "none")
+        )
+        assert full == none
