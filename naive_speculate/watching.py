@@ -65,11 +65,7 @@ def watch(
     """
     encoded = _encoded(inputs, tokenizer, model.device)
     prompt = encoded["input_ids"][0].tolist()
-    if options.get("use_mtp") and not getattr(model.config.get_text_config(), "num_mtp_layers", None):
-        own = f"transformers {transformers.__version__} has no MTP layers for {type(model).__name__}"
-        raise ValueError(f"use_mtp=True: {own}; drafter='mtp' of this library may")
-    if options.get("assistant_ensemble_weight") is not None:
-        raise ValueError(f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy and not supported")
+    _check_options(model, options)
     vocabulary = Vocabulary(tokenizer)
     recorder = _Recorder(model, vocabulary, TextStream(vocabulary, prompt))
     devices = [model.device] if model.device.type == "cuda" else []
@@ -92,7 +88,19 @@ def watch(
     )
     stopped = config._eos_token_tensor is not None and bool((tokens[-1] == config._eos_token_tensor).any())
     reason = FinishReason.LENGTH if not stopped and len(tokens) >= config.max_length else FinishReason.STOP
-    emitter = Emitter(vocabulary, started)
+    return _trace(Emitter(vocabulary, started), recorder, reason, ended_at)
+
+
+def _check_options(model: Any, options: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` for options that are not supported."""
+    if options.get("use_mtp") and not getattr(model.config.get_text_config(), "num_mtp_layers", None):
+        own = f"transformers {transformers.__version__} has no MTP layers for {type(model).__name__}"
+        raise ValueError(f"use_mtp=True: {own}; drafter='mtp' of this library may")
+    if options.get("assistant_ensemble_weight") is not None:
+        raise ValueError(f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy and not supported")
+
+
+def _trace(emitter: Emitter, recorder: "_Recorder", reason: FinishReason, ended_at: float) -> Trace:
     trace = Trace(emitter.started())
     began = time.perf_counter()
     for record in recorder.finished(reason):

@@ -104,13 +104,8 @@ def prove_lossless(
         raise ValueError("verifier, drafter and rejection are all None: give at least one of them")
     if params is not None and params.greedy:
         raise ValueError(f"params must sample, got temperature={params.temperature}: greedy decoding does not use the verifier")
-    own: dict[str, Any] = {
-        "prompt": None if prompt is None else tuple(prompt),
-        "params": params,
-        "num_draft_tokens": num_draft_tokens,
-    }
-    changes = {name: value for name, value in own.items() if value is not None}
-    cases = [replace(case, **changes) for case in _cases(pair, drafter)]
+    own = {"prompt": None if prompt is None else tuple(prompt), "params": params, "num_draft_tokens": num_draft_tokens}
+    cases = _with_own(_cases(pair, drafter), own)
     with ExitStack() as registered:
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
         drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
@@ -183,6 +178,12 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
         shown = Counterexample("nothing was drafted on any path, which proves nothing", cases[0].describe(options))
         return Proof(False, math.nan, total, shown, tolerance)
     return Proof(True, largest, total, None, coarsest)
+
+
+def _with_own(cases: Iterator[_Case], own: dict[str, Any]) -> list[_Case]:
+    """The cases with what the caller gave; None leaves a case's own."""
+    changes = {name: value for name, value in own.items() if value is not None}
+    return [replace(case, **changes) for case in cases]
 
 
 def _cases(pair: ModelPair | None, drafter: Any) -> Iterator[_Case]:

@@ -63,15 +63,17 @@ def dequantised(path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.flo
     if tensor.shape and tensor.shape[-1] % block:
         raise ValueError(f"it has rows of {tensor.shape[-1]} weights in blocks of {block}")
     found = np.empty(math.prod(tensor.shape), np.float32)
-    try:
-        stored = np.memmap(path, np.uint8, "r", tensor.offset, len(found) // block * size)
+    with open(path, "rb") as file:
+        file.seek(tensor.offset)
         for begin in range(0, len(found), _AT_ONCE):
             part = found[begin : begin + _AT_ONCE]
-            part[:] = gguf.quants.dequantize(stored[begin // block * size :][: len(part) // block * size], kind)
-    except ValueError:
-        raise ValueError("it is damaged, or was not copied in full") from None
-    except NotImplementedError:
-        raise ValueError(f"it has weights of type {kind.name}, which is not supported") from None
+            stored = np.fromfile(file, np.uint8, len(part) // block * size)
+            if len(stored) < len(part) // block * size:
+                raise ValueError("it is damaged, or was not copied in full")
+            try:
+                part[:] = gguf.quants.dequantize(stored, kind)
+            except NotImplementedError:
+                raise ValueError(f"it has weights of type {kind.name}, which is not supported") from None
     return torch.from_numpy(found.reshape(tensor.shape)).to(dtype)
 
 
