@@ -1,5 +1,6 @@
 """The models here are tiny: one thread computes them fastest, above all where several test processes share the cores."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
+    gc.disable()  # what is imported stays
     with quick_imports(mcp=False):  # which takes a second; the tests that call a server over it import it themselves
         return (yield)
 
@@ -57,6 +59,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.nodeid.startswith(place) and (name != "server" or "server" in uses):
                 item.add_marker(name)
     config.stash[COLLECTED] = list(items)
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(50_000, 20, 100)
     items.sort(key=lambda item: [not item.nodeid.startswith(place) for place in TAKE_LONG])
 
 

@@ -100,7 +100,7 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
 def _without_drafts(rows: Sequence[SequenceState], p: Distributions) -> Verdict:
     """There is nothing to judge: the next token is the target's."""
     drawn = [not row.verifier.greedy for row in rows]
-    best = None if all(drawn) else p.scores[:, 0].argmax(dim=-1)
+    best = None if all(drawn) else p.scores[:, 0].max(dim=-1).indices
     nothing = torch.zeros_like(p.num_usable)
     return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, best, p.scores.new_zeros(len(rows), 0), None, drawn)
 

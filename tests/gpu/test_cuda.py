@@ -138,6 +138,10 @@ def test_greedy_tokens_with_a_head_are_those_of_plain_decoding(head, k):
     for _ in range(2):  # the second time with what the first has captured
         drafted = decoder.generate(PROMPTS, params, drafter="head", num_draft_tokens=k)
         assert [result.token_ids for result in drafted] == [result.token_ids for result in plain]
+        decoder.generate(PROMPTS[0], params, drafter="head", num_draft_tokens=k)
+    forward = decoder.pair.head._forward
+    assert forward._works
+    assert any(windows.captured for windows in forward._caches.values())
 
 
 def test_a_head_drafts_in_half_precision(head):

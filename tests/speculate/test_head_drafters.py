@@ -14,6 +14,7 @@ from naive_speculate.__main__ import main
 from naive_speculate.events import OUTPUT_KINDS, FinishReason
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import load_head
+from naive_speculate.infer.head.model import GraphHead
 from naive_speculate.speculate.batch import PartialStepError
 from naive_speculate.speculate.draft import DRAFTERS, BlockDrafter, HeadDrafter
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
@@ -23,7 +24,7 @@ from naive_speculate.testing import prove_lossless
 from naive_speculate.testing.toy_head import pair_with_head
 from tests import blocks
 from tests.heads import eager_window, head_config, head_tensors, save_head
-from tests.infer.llamas import WAYS, made
+from tests.infer.llamas import WAYS, compute_again, made
 from tests.speculate.rows import admitted
 from tests.speculate.toys import ToyModel, enumerate_outputs
 from tests.tiny import save_model, tiny_llama
@@ -56,6 +57,8 @@ def decoder_of(folders):
     def found(drafter, way="torch"):
         target = made(source(), way)
         head = load_head(folders[drafter], target, target.device, torch.float32, "onnx" if way == "onnx" else "torch")
+        if way == "graphs":
+            head._forward = GraphHead(head._forward, compute_again)
         return SpeculativeDecoder(ModelPair(target, head=head))
 
     return found
@@ -218,6 +221,18 @@ def test_siblings_share_a_prompt_taken_in_by_chunks_and_go_their_own_ways(decode
     assert len({tuple(output.token_ids) for output in result.outputs}) == 2
     for output in result.outputs:
         check(output.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2)
+
+
+def test_a_head_s_windows_are_captured_once_for_all_runs_that_follow(decoder_of, monkeypatch):
+    decoder, captured = decoder_of("head", "graphs"), []
+    monkeypatch.setattr(decoder.pair.head._forward, "_spare", [])
+    monkeypatch.setattr(decoder.pair.head._forward, "_capture", lambda compute: captured.append(1) or compute_again(compute))
+    counts = []
+    for _ in range(3):
+        decoder.generate(PROMPTS[0], params(max_tokens=20), drafter="head", num_draft_tokens=3)
+        counts.append(len(captured))
+    assert counts[0] > 0
+    assert counts[1] == counts[2]  # the second captures what occurred once in the first
 
 
 def test_a_sibling_that_is_left_waiting_drafts_on(one):

@@ -105,7 +105,7 @@ def test_rows_of_every_verifier_get_the_cpu_s_tokens_with_one_wait_a_step(decode
     happened, waits = steps_of(decoders["cuda"], MIXED, drafter=drafter)
     assert happened == steps_of(decoders["cpu"], MIXED, drafter=drafter)[0]
     assert list(map(len, waits)) == [1] * len(waits), waits
-    assert bool(captured) == (executor == "torch")
+    assert bool(captured) == (executor == "torch" or drafter == "head")  # a head of any target is captured
 
 
 @pytest.mark.parametrize(("executor", "drafter"), [("torch", "head"), ("transformers", "model")])

@@ -1,6 +1,6 @@
 """A draft head for a target: its inputs, its forward in torch, its cache."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -8,7 +8,8 @@ import torch.nn.functional as F
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.torch import TorchLlama
+from naive_speculate.infer.llama.cuda_graphs import Capture, Graphs, Place
+from naive_speculate.infer.llama.torch import TorchLlama, Write
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
 
@@ -41,7 +42,12 @@ class Head:
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
-        return RaggedKVCache(batch_size)
+        return self._forward.new_cache(batch_size) if isinstance(self._forward, Graphs) else RaggedKVCache(batch_size)
+
+    def recycle(self, cache: RaggedKVCache) -> None:
+        """Take back an unused cache for a later `new_cache`; see `Graphs`."""
+        if isinstance(self._forward, Graphs):
+            self._forward.recycle(cache, self._shape.num_layers)
 
     @torch.inference_mode()
     def fuse(self, features: torch.Tensor) -> torch.Tensor:
@@ -70,7 +76,7 @@ class TorchHead:
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
         self.shape = shape
         self._weights = weights
-        self._llama = TorchLlama(shape, weights, rotary)
+        self.llama = TorchLlama(shape, weights, rotary)
 
     @torch.inference_mode()
     def forward(
@@ -79,10 +85,22 @@ class TorchHead:
         """Compute logits and write keys and values after the rows' ends; the ends do not move. See `DraftHead.forward`. Returns
         logits, shape `[rows, draft_vocab_size]`, and the state for the next draft token, shape `[rows, d]`. Raises `ValueError`
         if a token is not in the vocabulary (on the CPU; CUDA ends the process)."""
-        llama, weights, num_new = self._llama, self._weights, token_ids.shape[1]
+        llama, num_new = self.llama, token_ids.shape[1]
         tables = llama.rotary.up_to(rows.get_num_tokens() + num_new)
-        rotation = llama.rotation(tables, rows.positions(num_new, llama.device))
-        masks = llama.masks(rows, num_new)
+        positions, at = rows.positions(num_new, llama.device), on_device(last, llama.device)
+        return self.compute((token_ids, states, at), positions, tables, llama.masks(rows, num_new), rows.write)
+
+    def compute(
+        self,
+        inputs: Sequence[torch.Tensor],
+        positions: torch.Tensor,
+        tables: tuple[torch.Tensor, torch.Tensor],
+        masks: Mapping[int | None, torch.Tensor | None],
+        write: Write,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The forward itself, as `TorchLlama.compute`; `inputs`: tokens, states, and `last` on the device."""
+        llama, weights, (token_ids, states, at) = self.llama, self._weights, inputs
+        rotation = llama.rotation(tables, positions)
         embedded, normed = llama.embed(token_ids), llama.norm(states, weights.hidden_norm)
         if weights.state_projection is None:
             hidden = normed if weights.norm_before_residual else states
@@ -93,13 +111,35 @@ class TorchHead:
         for index, layer in enumerate(weights.layers):
             if index:
                 read = llama.norm(hidden, layer.attention_norm)
-            hidden = hidden + llama.attend(index, layer, read, rows.write, rotation, masks[self.shape.windows[index]])
+            hidden = hidden + llama.attend(index, layer, read, write, rotation, masks[self.shape.windows[index]])
             if index + 1 == len(weights.layers):  # the rest needs only the last tokens
-                at = on_device(last, llama.device)
                 hidden = hidden[torch.arange(len(at), device=llama.device) % len(hidden), at]
             hidden = hidden + llama.mlp(layer, hidden)
         normed = llama.norm(hidden, weights.norm)
         return F.linear(normed, weights.head), normed if weights.norm_output else hidden
+
+
+class GraphHead(Graphs):
+    """`TorchHead` with CUDA graphs."""
+
+    def __init__(self, lean: TorchHead, capture: Capture | None = None) -> None:
+        super().__init__(lean.llama.device, lean.llama.rotary, capture)
+        self.lean = lean
+
+    @torch.inference_mode()
+    def forward(
+        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `TorchHead.forward`."""
+
+        def compute(inputs: Sequence[torch.Tensor], place: Place) -> torch.Tensor:
+            masks = place.masks(self.lean.shape.windows)
+            return torch.cat(self.lean.compute(inputs, place.positions, place.tables, masks, place.write), dim=-1)
+
+        found = self.run(rows, (len(last),), [token_ids, states, on_device(last, self.device)], compute)
+        if found is None:
+            return self.lean.forward(token_ids, states, rows, last)
+        return found[:, : -states.shape[-1]], found[:, -states.shape[-1] :]
 
 
 class DraftHead(Head):
@@ -122,7 +162,8 @@ class DraftHead(Head):
     ) -> None:
         super().__init__(weights, shape, layers, name, executor)
         if executor == "torch":
-            self._forward = TorchHead(shape, weights, rotary)
+            lean = TorchHead(shape, weights, rotary)
+            self._forward = GraphHead(lean) if self.device.type == "cuda" else lean
         else:
             from naive_speculate.infer.head.onnx import OnnxHead  # onnxruntime is optional
 

@@ -7,7 +7,8 @@ cache's whole buffers under a mask.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,26 +17,60 @@ import torch
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.llama.torch import TorchLlama
+from naive_speculate.infer.llama.weights import RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
 
 MAX_TOKENS = 32  # longer queries are prompts, which occur once
+CAPACITY_STEP = 512  # positions by which caches grow: graphs are captured again after that
+MAX_SPARE = 2  # most caches that are kept
 MAX_GRAPHS = 64  # most graphs of one cache; at the limit all are dropped and captured again on use
 Capture = Callable[[Callable[[], torch.Tensor]], tuple[Callable[[], None], torch.Tensor]]
 """Turns a computation into a function that repeats it, and the tensor that then holds the result."""
-_Key = tuple[int, int, int, int, tuple[int, ...]]  # first row, rows, tokens, logits, layers
+_Key = tuple[Any, ...]  # first row, rows, tokens, and what else a forward depends on
 _CAPTURING = threading.Lock()  # held during a capture: a process can capture one graph at a time
 _log = logging.getLogger(__name__)
 
 
+class Place:
+    """Where a captured forward reads and writes: consecutive rows of a cache's buffers, from a position of each on."""
+
+    def __init__(self, rows: CacheRows, num_new: int, rotary: RotaryTable, device: torch.device) -> None:
+        self.starts = on_device(rows.lengths, device)
+        self.tables = rotary.up_to(rows.cache.capacity)
+        self._buffers = [(state.keys, state.values) for state in rows.cache.buffers()]
+        self._covered = slice(rows.indices[0], rows.indices[0] + len(rows.indices))
+        self._num_new = num_new
+
+    @property
+    def positions(self) -> torch.Tensor:
+        """Those of the new tokens."""
+        return self.starts[:, None] + torch.arange(self._num_new, device=self.starts.device)
+
+    def masks(self, windows: Iterable[int | None]) -> dict[int | None, torch.Tensor | None]:
+        """Attention masks by sliding window."""
+        capacity, positions = self._buffers[0][0].shape[2], self.positions
+        return {window: causal_mask(positions, capacity, window) for window in set(windows)}
+
+    def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `CacheRows.write`; returns the whole buffers of the rows."""
+        numbers = torch.arange(self._covered.start, self._covered.stop, device=keys.device)[:, None]
+        for buffer, new in zip(self._buffers[layer], (keys, values), strict=True):
+            buffer[numbers, :, self.positions] = new.transpose(1, 2)
+        return self._buffers[layer][0][self._covered], self._buffers[layer][1][self._covered]
+
+
+Compute = Callable[[Sequence[torch.Tensor], Place], torch.Tensor]
+"""A forward from its inputs and its place, with no work on the host."""
+
+
 @dataclass
 class _Window:
-    """A captured forward: write tokens and lengths, replay, read logits and hidden states."""
+    """A captured forward: write inputs and lengths, replay, read the result."""
 
-    token_ids: torch.Tensor
-    starts: torch.Tensor
+    inputs: list[torch.Tensor]
+    place: Place
     replay: Callable[[], None]
     result: torch.Tensor
-    compute: Callable[[], torch.Tensor]  # keeps the tensors alive whose addresses the graph uses
 
 
 @dataclass
@@ -48,72 +83,70 @@ class _Windows:
     full: bool = False  # memory was insufficient for another one
 
 
-class GraphLlama:
-    """`TorchLlama` with a CUDA graph, or what `capture` makes, for every window width that occurs a second time."""
+class Graphs:
+    """Forwards as CUDA graphs, or what `capture` makes, for every window width that occurs a second time.
 
-    def __init__(self, lean: TorchLlama, capture: Capture | None = None) -> None:
-        self.shape, self.dtype, self.device = lean.shape, lean.dtype, lean.device
-        self.lean = lean
-        self._capture = capture or CudaCapture(lean.device)
+    Caches that sequences no longer use are kept for the next ones, since graphs were captured for their buffers.
+    """
+
+    def __init__(self, device: torch.device, rotary: RotaryTable, capture: Capture | None = None) -> None:
+        self.device = device
+        self._rotary = rotary
+        self._capture = capture or CudaCapture(device)
         self._works = True
         self._caches: WeakKeyDictionary[RaggedKVCache, _Windows] = WeakKeyDictionary()
+        self._spare: list[RaggedKVCache] = []
         # Captured forwards share memory, so writing inputs and reading results must not be interrupted.
         self._lock = threading.Lock()
 
-    @torch.inference_mode()
-    def forward(
-        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """See `TorchLlama.forward`; with `layers` only forwards with the logits of every position are captured."""
-        num_new = token_ids.shape[1]
-        if num_new > MAX_TOKENS or not rows.contiguous or rows.branches or (layers and num_logits < num_new):
-            return self.lean.forward(token_ids, rows, num_logits, layers)
+    def new_cache(self, batch_size: int) -> RaggedKVCache:
+        """An empty cache for `batch_size` rows."""
+        with suppress(IndexError):  # another thread may take the last one
+            if batch_size == 1:
+                spare = self._spare.pop()
+                spare.empty()
+                return spare
+        return RaggedKVCache(batch_size, CAPACITY_STEP)
+
+    def recycle(self, cache: RaggedKVCache, num_layers: int) -> None:
+        """Take back an unused cache; large ones, and those whose buffers could not all be allocated, are dropped."""
+        small, complete = cache.capacity <= 2 * CAPACITY_STEP, cache.num_layers == num_layers
+        if len(cache.lengths) == 1 and small and complete and len(self._spare) < MAX_SPARE:
+            self._spare.append(cache)
+
+    def run(
+        self, rows: CacheRows, kind: tuple[Any, ...], inputs: Sequence[torch.Tensor], compute: Compute
+    ) -> torch.Tensor | None:
+        """The result of a captured forward. `kind`: what `compute` depends on; `inputs`: the new tokens `[rows, num_new]`, and
+        others. None if the forward is the first of its kind or is not captured: compute it as usual."""
+        num_new = inputs[0].shape[1]
+        if num_new > MAX_TOKENS or not rows.contiguous or rows.branches:
+            return None
         rows.cache.reserve(rows.get_num_tokens() + num_new)
         with self._lock:
-            window = self._window(token_ids, rows, num_logits, tuple(layers)) if self._works else None
-            if window is None:
-                return self.lean.forward(token_ids, rows, num_logits, layers)
-            window.token_ids.copy_(token_ids)
-            window.starts.copy_(on_device(rows.lengths, self.device))
+            if not self._works or (window := self._window(rows, (num_new, *kind), inputs, compute)) is None:
+                return None
+            for own, given in zip(window.inputs, inputs, strict=True):
+                own.copy_(given)
+            window.place.starts.copy_(on_device(rows.lengths, self.device))
             window.replay()
-            found = window.result.clone()
-        logits, features = found[..., : self.shape.vocab_size], found[..., self.shape.vocab_size :]
-        return logits, features if layers else None
+            return window.result.clone()
 
-    def _window(self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: tuple[int, ...]) -> _Window | None:
-        """The captured forward for a query; None if it is the first of its kind or cannot be captured."""
-        cache = rows.cache
-        windows = self._caches.get(cache)
-        if windows is None or windows.version != cache.version:
-            windows = self._caches[cache] = _Windows(cache.version)
-        key = (rows.indices[0], len(rows.indices), token_ids.shape[1], num_logits, layers)
+    def _window(
+        self, rows: CacheRows, kind: tuple[Any, ...], inputs: Sequence[torch.Tensor], compute: Compute
+    ) -> _Window | None:
+        windows = self._caches.get(rows.cache)
+        if windows is None or windows.version != rows.cache.version:
+            windows = self._caches[rows.cache] = _Windows(rows.cache.version)
+        key = (rows.indices[0], len(rows.indices), *kind)
         if key in windows.captured:
             return windows.captured[key]
         if key not in windows.seen or windows.full:
             windows.seen.add(key)
             return None
-        token_ids, starts = token_ids.clone(), on_device(rows.lengths, self.device)
-        tables = self.lean.rotary.up_to(cache.capacity)
-        buffers = [(state.keys, state.values) for state in cache.buffers()]
-        count, num_new = token_ids.shape
-        covered = slice(rows.indices[0], rows.indices[0] + count)
-
-        def compute() -> torch.Tensor:
-            positions = starts[:, None] + torch.arange(num_new, device=self.device)
-            numbers = torch.arange(covered.start, covered.stop, device=self.device)[:, None]
-            capacity = buffers[0][0].shape[2]
-            masks = {window: causal_mask(positions, capacity, window) for window in set(self.shape.windows)}
-
-            def write(layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-                for buffer, new in zip(buffers[layer], (keys, values), strict=True):
-                    buffer[numbers, :, positions] = new.transpose(1, 2)
-                return buffers[layer][0][covered], buffers[layer][1][covered]
-
-            logits, features = self.lean.compute(token_ids, positions, tables, masks, write, num_logits, layers)
-            return logits if features is None else torch.cat([logits, features], dim=-1)
-
+        own, place = [given.clone() for given in inputs], Place(rows, inputs[0].shape[1], self._rotary, self.device)
         try:
-            replay, result = self._capture(compute)
+            replay, result = self._capture(lambda: compute(own, place))
         except torch.OutOfMemoryError:  # the next cache may have enough memory
             windows.full = True
             return None
@@ -124,8 +157,35 @@ class GraphLlama:
             return None
         if len(windows.captured) >= MAX_GRAPHS:
             windows.captured.clear()
-        windows.captured[key] = _Window(token_ids, starts, replay, result, compute)
+        windows.captured[key] = _Window(own, place, replay, result)
         return windows.captured[key]
+
+
+class GraphLlama(Graphs):
+    """`TorchLlama` with CUDA graphs."""
+
+    def __init__(self, lean: TorchLlama, capture: Capture | None = None) -> None:
+        super().__init__(lean.device, lean.rotary, capture)
+        self.shape, self.dtype, self.lean = lean.shape, lean.dtype, lean
+
+    @torch.inference_mode()
+    def forward(
+        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """See `TorchLlama.forward`; with `layers` only forwards with the logits of every position are captured."""
+        lean = self.lean
+
+        def compute(inputs: Sequence[torch.Tensor], place: Place) -> torch.Tensor:
+            masks = place.masks(self.shape.windows)
+            logits, features = lean.compute(inputs[0], place.positions, place.tables, masks, place.write, num_logits, layers)
+            return logits if features is None else torch.cat([logits, features], dim=-1)
+
+        captured = not layers or num_logits == token_ids.shape[1]
+        found = self.run(rows, (num_logits, *layers), [token_ids], compute) if captured else None
+        if found is None:
+            return lean.forward(token_ids, rows, num_logits, layers)
+        logits, features = found[..., : self.shape.vocab_size], found[..., self.shape.vocab_size :]
+        return logits, features if layers else None
 
 
 class CudaCapture:

@@ -1,7 +1,6 @@
 """The fast language model for the Llama family: Llama, Qwen2, Qwen3, Mistral."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
@@ -23,8 +22,6 @@ if TYPE_CHECKING:  # slow to import
 Executor = Literal["auto", "onnx", "torch"]
 
 _ONNXRUNTIME, _ONNX = "1.31", "1.19"  # the least versions with all operators of the graphs
-_GRAPH_STEP = 512  # CUDA graphs are captured again when a cache grows, so it grows by this many tokens
-_MAX_SPARE = 2
 
 
 class _Forward(Protocol):
@@ -59,7 +56,6 @@ class LlamaLanguageModel(HasEndTokens):
         self.output_embeddings = self.input_embeddings
         if weights.head.data_ptr() != weights.embedding.data_ptr():  # ONNX Runtime has a copy
             self.output_embeddings = on_disk(weights.head) if self.executor == "onnx" else weights.head
-        self._spare: list[RaggedKVCache] = []
 
     @classmethod
     def from_transformers(cls, model: "PreTrainedModel", executor: Executor = "auto") -> "LlamaLanguageModel":
@@ -74,28 +70,14 @@ class LlamaLanguageModel(HasEndTokens):
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
-        with suppress(IndexError):  # another thread may take the last one
-            if batch_size == 1:
-                spare = self._spare.pop()
-                spare.empty()
-                return spare
-        return RaggedKVCache(batch_size, _GRAPH_STEP) if self._captures else RaggedKVCache(batch_size)
+        return self._forward.new_cache(batch_size) if isinstance(self._forward, GraphLlama) else RaggedKVCache(batch_size)
 
     def recycle(self, cache: RaggedKVCache) -> None:
-        """Take back an unused cache for a later `new_cache`, since CUDA graphs were captured for its buffers.
-
-        Large caches, and caches whose buffers could not all be allocated, are dropped.
-        """
-        small = cache.capacity <= 2 * _GRAPH_STEP
-        complete = cache.num_layers == self.num_layers
-        if self._captures and len(cache.lengths) == 1 and small and complete and len(self._spare) < _MAX_SPARE:
-            self._spare.append(cache)
+        """Take back an unused cache for a later `new_cache`; see `Graphs`."""
+        if isinstance(self._forward, GraphLlama):
+            self._forward.recycle(cache, self.num_layers)
 
     takes_trees = True  # its cache may be `TreeRows`
-
-    @property
-    def _captures(self) -> bool:
-        return isinstance(self._forward, GraphLlama)
 
     def forward(
         self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()

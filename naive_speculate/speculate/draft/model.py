@@ -142,7 +142,7 @@ class DrawnWindow:
         if self._needs_probs:
             self._probs.append(batch_probabilities(self._pipelines, scores[:, None])[0][:, 0])
         if self._takes_best:
-            token_ids = scores.argmax(dim=-1)
+            token_ids = scores.max(dim=-1).indices
         else:
             token_ids = torch.stack([self._draw_row(index, scores[index]) for index in range(len(self._rows))])
         self._token_ids.append(token_ids)
