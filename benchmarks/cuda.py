@@ -85,7 +85,7 @@ def runs(target: LlamaForCausalLM, draft: LlamaForCausalLM, tokens: int) -> Mapp
     def ours(k: int) -> tuple[int, int]:
         result = decoder.generate(prompt, params, num_draft_tokens=k, detail="none")
         assert result.token_ids == [prompt[-1] + 1 + n for n in range(tokens)]
-        return tokens, result.metrics.num_spec_steps
+        return tokens, result.metrics.num_spec_steps + 1  # the prompt's pass, which transformers counts too
 
     def theirs(k: int) -> tuple[int, int]:
         passes = [0]
@@ -129,7 +129,7 @@ def main() -> None:
                 f"{name:13} {k} {step_ms:12.2f} {floor:6.2f} {tokens:16.2f} {1e3 * tokens / step_ms:9.0f} {speed_up:8.2f}",
                 flush=True,
             )
-        del target, draft
+        del target, draft, run
         if device == "cuda":
             torch.cuda.empty_cache()
 

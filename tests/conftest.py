@@ -46,8 +46,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     gc.disable()  # what is imported stays
-    with quick_imports(mcp=False):  # which takes a second; the tests that call a server over it import it themselves
-        return (yield)
+    try:
+        with quick_imports(mcp=False):  # which takes a second; the tests that call a server over it import it themselves
+            return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+        gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.hookimpl(tryfirst=True)  # before any test is deselected by its markers
@@ -59,9 +64,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.nodeid.startswith(place) and (name != "server" or "server" in uses):
                 item.add_marker(name)
     config.stash[COLLECTED] = list(items)
-    gc.freeze()
-    gc.enable()
-    gc.set_threshold(50_000, 20, 100)
     items.sort(key=lambda item: [not item.nodeid.startswith(place) for place in TAKE_LONG])
 
 

@@ -20,7 +20,7 @@ from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
 
-MAX_TOKENS = 32  # longer queries are prompts, which occur once
+MAX_TOKENS = 32  # of a query; longer ones are prompts, or long copies for a head to read, and seldom occur twice
 CAPACITY_STEP = 512  # positions by which caches grow: graphs are captured again after that
 MAX_SPARE = 2  # most caches that are kept
 MAX_GRAPHS = 64  # most graphs of one cache; at the limit all are dropped and captured again on use
@@ -39,23 +39,23 @@ class Place:
         self.tables = rotary.up_to(rows.cache.capacity)
         self._buffers = [(state.keys, state.values) for state in rows.cache.buffers()]
         self._covered = slice(rows.indices[0], rows.indices[0] + len(rows.indices))
-        self._num_new = num_new
+        self._numbers = torch.arange(self._covered.start, self._covered.stop, device=device)[:, None]
+        self._offsets = torch.arange(num_new, device=device)
+        self.begin()
 
-    @property
-    def positions(self) -> torch.Tensor:
-        """Those of the new tokens."""
-        return self.starts[:, None] + torch.arange(self._num_new, device=self.starts.device)
+    def begin(self) -> None:
+        """Compute the positions of the new tokens, `[rows, num_new]`; a captured forward begins with this."""
+        self.positions = self.starts[:, None] + self._offsets
 
     def masks(self, windows: Iterable[int | None]) -> dict[int | None, torch.Tensor | None]:
         """Attention masks by sliding window."""
-        capacity, positions = self._buffers[0][0].shape[2], self.positions
-        return {window: causal_mask(positions, capacity, window) for window in set(windows)}
+        capacity = self._buffers[0][0].shape[2]
+        return {window: causal_mask(self.positions, capacity, window) for window in set(windows)}
 
     def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """As `CacheRows.write`; returns the whole buffers of the rows."""
-        numbers = torch.arange(self._covered.start, self._covered.stop, device=keys.device)[:, None]
         for buffer, new in zip(self._buffers[layer], (keys, values), strict=True):
-            buffer[numbers, :, self.positions] = new.transpose(1, 2)
+            buffer[self._numbers, :, self.positions] = new.transpose(1, 2)
         return self._buffers[layer][0][self._covered], self._buffers[layer][1][self._covered]
 
 
@@ -86,7 +86,8 @@ class _Windows:
 class Graphs:
     """Forwards as CUDA graphs, or what `capture` makes, for every window width that occurs a second time.
 
-    Caches that sequences no longer use are kept for the next ones, since graphs were captured for their buffers.
+    Up to `MAX_SPARE` small caches of one row that are no longer used are kept for later sequences, since graphs were captured
+    for their buffers.
     """
 
     def __init__(self, device: torch.device, rotary: RotaryTable, capture: Capture | None = None) -> None:
@@ -117,8 +118,11 @@ class Graphs:
     def run(
         self, rows: CacheRows, kind: tuple[Any, ...], inputs: Sequence[torch.Tensor], compute: Compute
     ) -> torch.Tensor | None:
-        """The result of a captured forward. `kind`: what `compute` depends on; `inputs`: the new tokens `[rows, num_new]`, and
-        others. None if the forward is the first of its kind or is not captured: compute it as usual."""
+        """The result of a captured forward; reserves room in the cache.
+
+        `kind`: what `compute` depends on; `inputs`: the new tokens `[rows, num_new]`, and others. None if the forward is the
+        first of its kind or is not captured: compute it as usual.
+        """
         num_new = inputs[0].shape[1]
         if num_new > MAX_TOKENS or not rows.contiguous or rows.branches:
             return None
@@ -145,8 +149,13 @@ class Graphs:
             windows.seen.add(key)
             return None
         own, place = [given.clone() for given in inputs], Place(rows, inputs[0].shape[1], self._rotary, self.device)
+
+        def whole() -> torch.Tensor:
+            place.begin()
+            return compute(own, place)
+
         try:
-            replay, result = self._capture(lambda: compute(own, place))
+            replay, result = self._capture(whole)
         except torch.OutOfMemoryError:  # the next cache may have enough memory
             windows.full = True
             return None
