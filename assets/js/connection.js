@@ -19,7 +19,11 @@ const CALL = /\/gradio_api\/(queue\/join|run\/)/; // calls of the page's events
 const SERVER = /\/gradio_api\/component_server/; // calls of server functions; without an answer they return `undefined`
 const FAILED = JSON.stringify({ error: "The server cannot be reached." });
 
+const RESULT = /"msg":"process_completed","event_id":"([^"]+)"/g;
+const ENDS = '"msg":"close_stream"';
+
 const ask = window.fetch.bind(window);
+const joined = new Set(); // ids of calls without a result yet
 const waiting = new Set(); // called once when the connection is back
 const losses = new Set();  // called whenever it is lost
 let box = null, status, offer;
@@ -104,7 +108,9 @@ async function fetchOrWait(input, init) {
   if (url.includes("/gradio_api/queue/data")) return results(input, init);
   if (url.endsWith("/gradio_api/app_id")) return new Promise(() => {}); // Gradio would reload the page after it
   try {
-    return await ask(input, leaving ? { ...init, keepalive: true } : init);
+    const answer = await ask(input, leaving ? { ...init, keepalive: true } : init);
+    if (url.includes("/queue/join") && answer.ok) joined.add((await answer.clone().json()).event_id);
+    return answer;
   } catch (error) {
     if (CALL.test(url) || SERVER.test(url)) lost();
     if (!CALL.test(url)) throw error;
@@ -112,16 +118,24 @@ async function fetchOrWait(input, init) {
   }
 }
 
-// A stream of results that ends properly if it breaks, or if the server, perhaps another one, does not know it.
+// A stream of results that ends properly if it breaks, or if the server, perhaps another one, does not know it. The server ends
+// it when no call waits. For a call that joined before the page knew, Gradio would not open another stream, so this goes on.
 async function results(input, init) {
   const answer = await ask(input, init).catch(() => null);
   const known = answer?.ok ? answer : undefined;
-  const reader = known?.body.getReader();
+  let reader = known?.body.getReader();
   const body = new ReadableStream({
     async pull(controller) {
       try {
         const { done, value } = await reader.read();
-        if (done) controller.close(); else controller.enqueue(value);
+        if (done) return controller.close();
+        const words = new TextDecoder().decode(value);
+        for (const [, id] of words.matchAll(RESULT)) joined.delete(id);
+        const more = words.includes(ENDS) && joined.size ? await ask(input, init) : null;
+        if (!more?.ok) return controller.enqueue(value);
+        joined.clear(); // a call whose result got lost opens one stream more, not one after the other
+        reader = more.body.getReader();
+        controller.enqueue(new TextEncoder().encode(words.slice(0, words.lastIndexOf("data:", words.indexOf(ENDS))) || "\n"));
       } catch {
         if ((input.signal ?? init?.signal)?.aborted) return controller.close();
         lost();

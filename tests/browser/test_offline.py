@@ -7,7 +7,7 @@ from playwright.sync_api import ConsoleMessage, Page, expect
 from benchmarks.server import Server
 from tests.browser.conftest import small
 from tests.browser.relay import Relay
-from tests.browser.steps import another_run, ended, link, linked, run, shown_run, start, text, trace
+from tests.browser.steps import another_run, ended, link, linked, run, settled, shown_run, start, text, trace
 from tests.hosting.http import generate, get
 
 PROMPT = "Once upon a time there was an old man who"
@@ -130,3 +130,49 @@ def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_again_whatever
     page.locator("#chart-lengths").scroll_into_view_if_needed()
     page.locator("#chart-lengths .main-svg").first.wait_for(state="attached")
     expect(page.locator(SAID)).to_be_empty()
+
+
+HOLD_THE_END = """
+    const plain = window.fetch.bind(window);
+    const goOn = new Promise((done) => { window.letGo = done; });
+    window.joined = 0;
+    window.fetch = async (input, init) => {
+        const [answer, url] = [await plain(input, init), String(input.url ?? input)];
+        if (url.includes("/queue/join")) window.joined += 1;
+        if (!url.includes("/queue/data") || !window.holds) return answer;
+        const reader = answer.body.getReader();
+        const body = new ReadableStream({
+            async pull(controller) {
+                const { done, value } = await reader.read();
+                if (done) return controller.close();
+                if (new TextDecoder().decode(value).includes("close_stream")) {
+                    window.ending = true;
+                    await goOn;
+                }
+                controller.enqueue(value);
+            },
+        });
+        return new Response(body, answer);
+    };
+"""
+"""A stream of results whose last message, that it ends, comes when the test says so."""
+
+
+def test_a_call_that_joins_while_the_stream_of_results_ends_gets_its_results(server, chromium):
+    page = chromium.new_page()
+    page.add_init_script(HOLD_THE_END)
+    opened(page, server.url)
+    run(page, PROMPT, max_tokens=8, k=2)
+    settled(page)
+    page.evaluate("window.holds = true")
+    for _ in range(2):
+        before, joined = shown_run(page), page.evaluate("window.joined")
+        page.locator("#run").click()
+        page.wait_for_function("(joined) => window.joined > joined", arg=joined)
+        if page.evaluate("window.ending"):  # the second time
+            page.wait_for_timeout(200)  # Gradio has read the answer
+            page.evaluate("window.letGo()")
+        another_run(page, before)
+        ended(page)
+        page.wait_for_function("window.ending")
+    page.close()
