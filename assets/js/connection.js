@@ -23,7 +23,7 @@ const RESULT = /"msg":"process_completed","event_id":"([^"]+)"/g;
 const ENDS = '"msg":"close_stream"';
 
 const ask = window.fetch.bind(window);
-const joined = new Set(); // ids of calls without a result yet
+const joined = new Set(); // ids of calls that joined since the stream of results began, and have none yet
 const waiting = new Set(); // called once when the connection is back
 const losses = new Set();  // called whenever it is lost
 let box = null, status, offer;
@@ -109,7 +109,8 @@ async function fetchOrWait(input, init) {
   if (url.endsWith("/gradio_api/app_id")) return new Promise(() => {}); // Gradio would reload the page after it
   try {
     const answer = await ask(input, leaving ? { ...init, keepalive: true } : init);
-    if (url.includes("/queue/join") && answer.ok) joined.add((await answer.clone().json()).event_id);
+    const { event_id: id } = url.includes("/queue/join") ? await answer.clone().json().catch(() => ({})) : {};
+    if (id) joined.add(id);
     return answer;
   } catch (error) {
     if (CALL.test(url) || SERVER.test(url)) lost();
@@ -121,6 +122,7 @@ async function fetchOrWait(input, init) {
 // A stream of results that ends properly if it breaks, or if the server, perhaps another one, does not know it. The server ends
 // it when no call waits. For a call that joined before the page knew, Gradio would not open another stream, so this goes on.
 async function results(input, init) {
+  joined.clear();
   const answer = await ask(input, init).catch(() => null);
   const known = answer?.ok ? answer : undefined;
   let reader = known?.body.getReader();
@@ -133,7 +135,7 @@ async function results(input, init) {
         for (const [, id] of words.matchAll(RESULT)) joined.delete(id);
         const more = words.includes(ENDS) && joined.size ? await ask(input, init) : null;
         if (!more?.ok) return controller.enqueue(value);
-        joined.clear(); // a call whose result got lost opens one stream more, not one after the other
+        joined.clear();
         reader = more.body.getReader();
         controller.enqueue(new TextEncoder().encode(words.slice(0, words.lastIndexOf("data:", words.indexOf(ENDS))) || "\n"));
       } catch {
