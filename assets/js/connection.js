@@ -20,7 +20,7 @@ const SERVER = /\/gradio_api\/component_server/; // calls of server functions; w
 const FAILED = JSON.stringify({ error: "The server cannot be reached." });
 
 const RESULT = /"msg":"process_completed","event_id":"([^"]+)"/g;
-const ENDS = '"msg":"close_stream"';
+const ENDS = 'data: {"msg":"close_stream"';
 
 const ask = window.fetch.bind(window);
 const joined = new Set(); // ids of calls that joined since the stream of results began, and have none yet
@@ -125,19 +125,26 @@ async function results(input, init) {
   joined.clear();
   const answer = await ask(input, init).catch(() => null);
   const known = answer?.ok ? answer : undefined;
-  let reader = known?.body.getReader();
+  const decoder = new TextDecoder(), encoder = new TextEncoder();
+  let reader = known?.body.getReader(), text = ""; // what was read of a message that is not whole
   const body = new ReadableStream({
     async pull(controller) {
       try {
         const { done, value } = await reader.read();
-        if (done) return controller.close();
-        const words = new TextDecoder().decode(value);
-        for (const [, id] of words.matchAll(RESULT)) joined.delete(id);
-        const more = words.includes(ENDS) && joined.size ? await ask(input, init) : null;
-        if (!more?.ok) return controller.enqueue(value);
+        if (done) {
+          controller.enqueue(encoder.encode(text));
+          return controller.close();
+        }
+        text += decoder.decode(value, { stream: true });
+        const whole = text.includes("\n\n") ? text.slice(0, text.lastIndexOf("\n\n") + 2) : "";
+        text = text.slice(whole.length);
+        for (const [, id] of whole.matchAll(RESULT)) joined.delete(id);
+        const end = joined.size ? whole.indexOf(ENDS) : -1;
+        controller.enqueue(encoder.encode(end < 0 ? whole : whole.slice(0, end)));
+        if (end < 0) return;
         joined.clear();
-        reader = more.body.getReader();
-        controller.enqueue(new TextEncoder().encode(words.slice(0, words.lastIndexOf("data:", words.indexOf(ENDS))) || "\n"));
+        const more = await ask(input, init).catch(() => null);
+        reader = more?.ok ? more.body.getReader() : undefined; // then the next read fails, as from a broken stream
       } catch {
         if ((input.signal ?? init?.signal)?.aborted) return controller.close();
         lost();
