@@ -23,7 +23,7 @@ const RESULT = /"msg":"process_completed","event_id":"([^"]+)"/g;
 const ENDS = 'data: {"msg":"close_stream"';
 
 const ask = window.fetch.bind(window);
-const joined = new Set(); // ids of calls that joined since the stream of results began, and have none yet
+const joined = new Set(); // ids of calls without a result that joined since the stream of results began
 const waiting = new Set(); // called once when the connection is back
 const losses = new Set();  // called whenever it is lost
 let box = null, status, offer;
