@@ -248,3 +248,23 @@ Mean TPOT (ms):                          9.09
 ==================================================
 """
 """SGLang of 2026, python/sglang/bench_serving.py."""
+
+TRTLLM_PROMETHEUS = """\
+# HELP trtllm_num_requests_running Number of active requests
+# TYPE trtllm_num_requests_running gauge
+trtllm_num_requests_running{engine_type="trtllm",model_name="m"} 2.0
+# TYPE trtllm_spec_decode_num_draft_tokens_total counter
+trtllm_spec_decode_num_draft_tokens_total{engine_type="trtllm",model_name="m"} 99.0
+# TYPE trtllm_spec_decode_num_accepted_tokens_total counter
+trtllm_spec_decode_num_accepted_tokens_total{engine_type="trtllm",model_name="m"} 66.0
+# TYPE trtllm_spec_decode_drafted_tokens_total counter
+trtllm_spec_decode_drafted_tokens_total{engine_type="trtllm",model_name="m",token_position="0"} 30.0
+trtllm_spec_decode_drafted_tokens_total{engine_type="trtllm",model_name="m",token_position="1"} 30.0
+trtllm_spec_decode_drafted_tokens_total{engine_type="trtllm",model_name="m",token_position="2"} 30.0
+# TYPE trtllm_spec_decode_accepted_tokens_total counter
+trtllm_spec_decode_accepted_tokens_total{engine_type="trtllm",model_name="m",token_position="0"} 27.0
+trtllm_spec_decode_accepted_tokens_total{engine_type="trtllm",model_name="m",token_position="1"} 18.0
+# TYPE trtllm_speculative_config_info gauge
+trtllm_speculative_config_info{spec_enabled="True",spec_method="MTP",spec_num_tokens="3"} 1.0
+"""
+"""TensorRT-LLM, tensorrt_llm/metrics/collector.py at 050f80def8df, GET /prometheus/metrics: no request accepted index 2."""

@@ -32,7 +32,7 @@ KNOWN = (
     "vLLM's “SpecDecoding metrics” and “Speculative metrics” log lines, its request metrics, its benchmark's summary and its "
     "Prometheus text; SGLang's meta_info, its “Decode batch” log line and its Prometheus text; llama.cpp's lines of each step, "
     "its “draft acceptance” and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus "
-    "text"
+    "text; LMDeploy's and TensorRT-LLM's Prometheus text"
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")

@@ -24,6 +24,7 @@ EXPECTED = {
     "VLLM_LOG_FIRST": ("vLLM", None, 400, 250, ()),
     "VLLM_PROMETHEUS": ("vLLM", 1000, 3000, 1740, (0.8, 0.56, 0.38)),
     "LLAMACPP_PROMETHEUS": ("llama.cpp", 720, 2160, 1640, (640 / 720, 540 / 720, 460 / 720)),
+    "TRTLLM_PROMETHEUS": ("TensorRT-LLM", 30, 90, 45, (0.9, 0.6, 0.0)),
     "LLAMACPP_SERVER_LOG": ("llama.cpp", 690, 1207, 1186, (1.0,)),
     "LLAMACPP_SERVER_TRACE": ("llama.cpp", 20, 60, 37, (0.85, 0.6, 0.4)),
     "LLAMACPP_STATISTICS": ("llama.cpp", 200, 600, 360, (0.8, 0.6, 0.4)),
@@ -168,8 +169,31 @@ def test_counters_read_twice_count_what_is_between():
     reading = read(samples.VLLM_PROMETHEUS + later.replace(" 560.0", " 650.0").replace(" 380.0", " 390.0"))
     assert (reading.num_steps, reading.num_draft_tokens, reading.num_accepted_tokens) == (500, 1500, 400)
     assert reading.rates == pytest.approx((0.6, 0.18, 0.02))
-    with pytest.raises(ValueError, match="was restarted"):
-        read(later + samples.VLLM_PROMETHEUS)
+    for texts in ([later, samples.VLLM_PROMETHEUS], [samples.VLLM_PROMETHEUS, later.replace("1500.0", "50.0"), later]):
+        with pytest.raises(ValueError, match="was restarted"):
+            read("".join(texts))
+
+
+def test_counters_have_one_meaning_however_they_are_written():
+    text = "\n".join(line for line in samples.VLLM_PROMETHEUS.splitlines() if line[0] != "#" and "_created" not in line)
+    whole = read(text)
+    printed = re.sub(r"(?:_total)?\{.*\}", " (counter) =", re.sub(r".*per_pos.*\n?", "", text))
+    printed += "\nvllm:spec_decode_num_accepted_tokens_per_pos (vector) = [800, 560, 380]\n"
+    for other in (printed, re.sub(r"\} ", "} | ", text)):  # LLM.get_metrics, as vLLM's example prints it; Prometheus' table
+        assert read(other) == whole
+    lmdeploy = read(text.replace("vllm:", "lmdeploy:"))
+    assert (lmdeploy.engine, lmdeploy.num_steps, lmdeploy.rates) == ("LMDeploy", 1000, whole.rates)
+    assert read(re.sub("(running.*) 3.0", r"\1 0.0", text)).requests_running is None  # scraped after the run
+
+
+def test_a_counter_that_is_missing_is_not_zero():
+    text = samples.VLLM_PROMETHEUS
+    with pytest.raises(ValueError, match="num_accepted_tokens is missing: the text was not copied in full"):
+        read(text[: text.index("# TYPE vllm:spec_decode_num_accepted_tokens_total")])
+    of_iterations = "\n".join(line for line in samples.TRTLLM_PROMETHEUS.splitlines() if "token_position" not in line)
+    found = diagnose(read(of_iterations))  # TensorRT-LLM writes no counter that is 0
+    assert (found.reading.num_steps, found.num_draft_tokens, found.mean_acceptance_length) == (None, 3, 1 + 66 / 99 * 3)
+    assert diagnose(read(re.sub(".*num_accepted_tokens_total.*\n", "", of_iterations))).draft_acceptance_rate == 0
 
 
 def before_2026_04(length: float, k: int) -> str:
