@@ -18,26 +18,31 @@ _LOG = Format(
 )
 _LOG_V0 = Format("vLLM", "log line “Speculative metrics”", "vllm/engine/metrics.py, _format_spec_decode_metrics_str (v0.8)")
 _REQUEST = Format("vLLM", "request metrics", "the response's metrics.speculative_decoding (vllm#48915)")
-_LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
+_LMDEPLOY = _LOG._replace(engine="LMDeploy", source="lmdeploy/metrics/loggers.py, get_spec_msg (1263d5cd8)")
+_BEGIN, _LONGEST = re.compile(r"SpecDecoding\s+metrics:"), 2000  # a message may span lines, or follow another one on a line
 _COUNT = re.compile(r"(?<![A-Za-z] )\b(Accepted|Drafted):\s*(\d+)\s*tokens")
 _LINE_V0 = re.compile(
     r"Speculative metrics:(?:[^,\n]{0,60},){2} Number of speculative tokens: (\d+), Number of accepted tokens: \d+, "
     r"Number of draft tokens: (\d+), Number of emitted tokens: (\d+)"
 )
 _LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
-_RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d., ]+)")
-_RUNNING = re.compile(r"Running:\s*(\d+) reqs")  # vllm/v1/metrics/loggers.py, a line written at the same time
-_TOO_FEW = "vLLM's line does not count the steps"
+_RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d.]+(?:,\s*[\d.]+)*)")
+_RUNNING = re.compile(r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)")  # vllm/v1/metrics/loggers.py; LMDeploy
+_TOO_FEW = "The line does not count the steps"
 
 
 def read_log(text: str) -> Reading | None:
-    """All lines together, weighted by their steps; None if there is none."""
-    counted = [(dict(reversed(_COUNT.findall(line))), line) for line in _LINE.findall(text)]
-    parts = [_of_line(int(count["Accepted"]), int(count["Drafted"]), line) for count, line in counted if len(count) == 2]
+    """All messages together, weighted by their steps; None if there is none. One without its rates, such as one that was cut,
+    counts if no other has them."""
+    messages = [re.sub(r"\s+", " ", message[:_LONGEST]) for message in _BEGIN.split(text)[1:]]
+    counted = [(dict(reversed(_COUNT.findall(message))), message) for message in messages]
+    parts = [_of_message(int(count["Accepted"]), int(count["Drafted"]), one) for count, one in counted if len(count) == 2]
+    if any(part.rates for part in parts):
+        parts = [part for part in parts if part.rates or not part.drafted]
     if not parts:
         return None
     known = all(part.steps is not None for part in parts)
-    return _LOG.total(
+    return (_LMDEPLOY if "Avg thr (in/out)" in text else _LOG).total(
         parts,
         requests_running=mean(int(number) for number in _RUNNING.findall(text) if int(number)),
         derived=(f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",) if known else (),
@@ -56,10 +61,13 @@ def read_v0_log(text: str) -> Reading | None:
     return _LOG_V0.total([Part(round(emitted - steps), drafted, steps)], derived=derived)
 
 
-def _of_line(accepted: int, drafted: int, line: str) -> Part:
-    """All windows have full length, unless that contradicts the rates, which are shares of the steps."""
-    found, length, steps = _RATES.search(line), _LENGTH.search(line), None
+def _of_message(accepted: int, drafted: int, message: str) -> Part:
+    """All windows have full length, unless that contradicts the rates, which are shares of the steps. Without rates if some
+    were cut off: the mean length is 1 + their sum."""
+    found, length, steps = _RATES.search(message), _LENGTH.search(message), None
     rates = numbers_in(found[1]) if found else ()
+    if rates and length and abs(1 + sum(rates) - float(length[1])) > 0.005 + len(rates) * ROUNDING:
+        rates = ()
     if not drafted:
         steps = 0.0
     elif rates:

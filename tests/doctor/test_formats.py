@@ -95,6 +95,30 @@ def test_what_cannot_be_known_is_said():
     assert any("trees" in line for line in read(samples.SGLANG_META_INFO).unknown)
 
 
+def test_a_message_that_was_cut_spoils_no_figure():
+    whole, first = read(samples.VLLM_LOG), samples.VLLM_LOG.index("SpecDecoding metrics:")
+    message = samples.VLLM_LOG[first:].splitlines()[0]
+    for end in range(len(message) - len(", Avg Draft acceptance rate: 35.5%")):
+        reading = read(samples.VLLM_LOG + message[:end])
+        if reading.num_steps != whole.num_steps:  # only a part of the last number, 0.054, is missing
+            assert message[:end].endswith(", 0.05")
+    only = read(message[: message.index(", 0.432")])
+    assert (only.num_accepted_tokens, only.num_draft_tokens, only.rates) == (92, 259, ())
+    assert only.num_steps == pytest.approx(92 / 2.49)
+
+
+def test_messages_may_span_lines_or_share_one():
+    message = metrics_line(90, 180, "0.600, 0.300").strip()
+    for text in (f"{message}{message}\n", f"1 {message} 2 {message}", f"{message}\n2026-06-17 {message}".replace(" ", "\n  ")):
+        assert (read(text).num_steps, read(text).rates) == (pytest.approx(200), pytest.approx((0.6, 0.3)))
+
+
+def test_lmdeploys_log_is_its_own():
+    text = "[2026-08-01 10:00:00 DP0] Avg thr (in/out): 1.0 / 100.0 tokens/s, Engine (running/waiting): 4 / 0, KV cache: 3.0%, "
+    reading = read(text + samples.VLLM_LOG_WITHOUT_THROUGHPUT)
+    assert (reading.engine, reading.num_steps, reading.requests_running) == ("LMDeploy", pytest.approx(354), 4)
+
+
 def sglang(length: float, rate: float) -> str:
     return f"Decode batch, #running-req: 4, #token: 90, accept len: {length:.2f}, accept rate: {rate:.2f}, cuda graph: True\n"
 
