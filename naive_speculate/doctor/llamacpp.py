@@ -15,7 +15,7 @@ from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, objects, whole_number
-from naive_speculate.doctor.reading import Format, Part, Reading, judged_of, numbers_in, rates_of
+from naive_speculate.doctor.reading import Format, Part, Reading, judged_of, last_of_each, numbers_in, rates_of
 
 _TIMINGS = Format("llama.cpp", "server `timings`", "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)")
 _ROUNDS = Format("mlx-vlm", "server `timings` that count rounds", "mlx_vlm/server, timings (mlx-vlm#1788, #2324)")
@@ -127,9 +127,9 @@ def speeds(text: str) -> dict[str, Any]:
         for one, after in zip_longest(found, found[1:])
         if one[1]
     ]
-    last = {line[0]: durations[1] for line in _STATISTICS.findall(text) if (durations := _DURATIONS.search(line[6]))}
+    drafting = sum(float(durations[1]) for line in _statistics(text) if (durations := _DURATIONS.search(line[6])))
     total = sum(spent for drafted, spent, _ in times if drafted)
-    share = sum(map(float, last.values())) / total if total else 0.0
+    share = drafting / total if total else 0.0
     return _per_second(times) | ({"draft_share": share} if 0 < share < 1 else {})
 
 
@@ -144,16 +144,22 @@ def _per_second(times: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
     return named
 
 
+def _statistics(text: str) -> list[tuple[str, ...]]:
+    """The last statistics line of each drafter and process, since its counters grow."""
+    lines = [line for line in _STATISTICS.findall(text) if int(line[4])]
+    names = dict.fromkeys(line[0] for line in lines)
+    return [last for name in names for last in last_of_each([line for line in lines if line[0] == name], slice(1, 6))]
+
+
 def read_statistics(text: str) -> Reading | None:
-    """The last statistics line of each drafter, since its counters grow; None if there is none."""
-    last = {line[0]: line for line in _STATISTICS.findall(text) if int(line[4])}
-    if not last:
-        return None
+    """The last statistics lines; None if there is none."""
     parts, complete = [], True
-    for _, calls, drafts, first, of_drafter, of_accepted, rest in last.values():
+    for _, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
         steps, found = min(int(calls), int(drafts)) or int(drafts), re.search(f"#{_RATES}", rest)
         complete = complete and found is not None
         parts.append(Part(int(of_accepted), int(of_drafter), steps, numbers_in(found[1]) if found else (int(first) / steps,)))
+    if not parts:
+        return None
     first_only = "This version's line has a rate for the first index only (#acc drafts ÷ the steps)."
     unknown = (_P_MIN, "The line counts since the start of a server's slot.", *(() if complete else (first_only,)))
     return _LINE.total(parts, unknown=unknown, **speeds(text))

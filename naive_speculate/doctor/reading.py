@@ -99,6 +99,19 @@ class Format(NamedTuple):
         return Reading(*self, **found | figures)
 
 
+def last_of_each(reports: Iterable[tuple[str, ...]], counters: slice) -> list[tuple[str, ...]]:
+    """The last report of each set of growing counters: of processes that share a log, or of one that was restarted. A report
+    continues the nearest earlier one of which no counter is larger."""
+    last: list[tuple[list[int], tuple[str, ...]]] = []
+    for report in reports:
+        counts = list(map(int, report[counters]))
+        before = [one for one in last if all(old <= new for old, new in zip(one[0], counts, strict=True))]
+        if before:
+            last.remove(max(before, key=lambda one: sum(one[0])))
+        last.append((counts, report))
+    return [report for _, report in last]
+
+
 def mean_rates(parts: Sequence[tuple[float | None, tuple[float, ...]]]) -> tuple[float, ...]:
     """The mean of lists of rates, weighted by steps; empty if one list is, and a shorter list counts 0 for the rest."""
     weighted = [(steps, rates) for steps, rates in parts if steps]

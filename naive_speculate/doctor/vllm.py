@@ -11,7 +11,18 @@ from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
-from naive_speculate.doctor.reading import ROUNDING, Format, Part, Reading, category, judged_of, mean, numbers_in, rates_of
+from naive_speculate.doctor.reading import (
+    ROUNDING,
+    Format,
+    Part,
+    Reading,
+    category,
+    judged_of,
+    last_of_each,
+    mean,
+    numbers_in,
+    rates_of,
+)
 
 _LOG = Format(
     "vLLM", "log line “SpecDecoding metrics”", "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
@@ -51,14 +62,14 @@ def read_log(text: str) -> Reading | None:
 
 
 def read_v0_log(text: str) -> Reading | None:
-    """The last line of version 0, whose counters grow; None if there is none. Its count of accepted tokens includes those after
-    a rejection, so the emitted ones count."""
-    if not (found := _LINE_V0.findall(text)):
-        return None
-    k, drafted, emitted = map(int, found[-1])
-    steps = drafted / k if k else 0.0
+    """The last line of each process of version 0, whose counters grow; None if there is none. Its count of accepted tokens
+    includes those after a rejection, so the emitted ones count."""
+    parts = []
+    for k, drafted, emitted in (map(int, report) for report in last_of_each(_LINE_V0.findall(text), slice(3))):
+        steps = drafted / k if k else 0.0
+        parts.append(Part(round(emitted - steps), drafted, steps))
     derived = ("The steps are derived from the draft tokens and the window, the accepted tokens from the emitted ones.",)
-    return _LOG_V0.total([Part(round(emitted - steps), drafted, steps)], derived=derived)
+    return _LOG_V0.total(parts, derived=derived) if parts else None
 
 
 def _of_message(accepted: int, drafted: int, message: str) -> Part:

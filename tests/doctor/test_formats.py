@@ -198,6 +198,29 @@ def test_counters_read_twice_count_what_is_between():
             read("".join(texts))
 
 
+def statistics(steps: int, *, name: str = "draft-mtp") -> str:
+    return (
+        f"statistics {name}: #calls(b,g,a) = 1 {steps} {steps}, #gen drafts = {steps}, #acc drafts = {steps // 2}, "
+        f"#gen tokens = {3 * steps}, #acc tokens = {steps}, dur(b,g,a) = 0.1, {10 * steps}.0, 0.1 ms\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "total"),
+    [
+        ([100, 250, 400], 400),  # one process
+        ([100, 400, 20, 90], 490),  # restarted
+        ([400, 10, 420, 35, 430, 60], 490),  # two processes, or two slots of an early version
+    ],
+)
+def test_growing_counters_count_once_for_each_process(counts, total):
+    assert read("".join(map(statistics, counts))).num_steps == total
+    mixed = "".join(statistics(count) + statistics(2 * count, name="ngram-mod") for count in counts)
+    assert read(mixed).num_steps == 3 * total
+    reading = read("".join(V0 % (3 * count, 3 * count, 2 * count) for count in counts))
+    assert (reading.num_steps, reading.num_draft_tokens, reading.num_accepted_tokens) == (total, 3 * total, total)
+
+
 def test_counters_have_one_meaning_however_they_are_written():
     text = "\n".join(line for line in samples.VLLM_PROMETHEUS.splitlines() if line[0] != "#" and "_created" not in line)
     whole = read(text)
