@@ -153,8 +153,9 @@ def _statistics(text: str) -> list[tuple[str, ...]]:
 
 def read_statistics(text: str) -> Reading | None:
     """The last statistics lines; None if there is none."""
-    parts, complete = [], True
-    for _, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
+    parts, complete, called = [], True, Counter[str]()
+    for name, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
+        called[name] += int(calls)
         steps, found = min(int(calls), int(drafts)) or int(drafts), re.search(f"#{_RATES}", rest)
         complete = complete and found is not None
         parts.append(Part(int(of_accepted), int(of_drafter), steps, numbers_in(found[1]) if found else (int(first) / steps,)))
@@ -162,7 +163,8 @@ def read_statistics(text: str) -> Reading | None:
         return None
     first_only = "This version's line has a rate for the first index only (#acc drafts ÷ the steps)."
     unknown = (_P_MIN, "The line counts since the start of a server's slot.", *(() if complete else (first_only,)))
-    return _LINE.total(parts, unknown=unknown, **speeds(text))
+    share = sum(part.steps or 0 for part in parts) / max(*called.values(), 1)  # the first drafter is called in every step
+    return _LINE.total(parts, unknown=unknown, drafted_share=min(share, 1.0), **speeds(text))
 
 
 def read_example(text: str) -> Reading | None:

@@ -27,6 +27,7 @@ class Reading:
     # one. Empty if unknown; then all windows are taken to be whole.
     judged: tuple[float, ...] = ()
     num_steps: float | None = None  # with draft tokens
+    drafted_share: float | None = None  # of all steps, the share with draft tokens
     num_draft_tokens: int | None = None
     num_accepted_tokens: int | None = None
     requests_running: float | None = None  # mean number of requests decoded together

@@ -12,6 +12,7 @@ from naive_speculate.doctor.reading import Reading
 
 NONE, LOW_FIRST, CLIFF, SMALL, GAIN = 0.1, 0.5, 0.75, 0.15, 1.03
 MANY_TOKENS = 256  # above about this many tokens per forward, computing takes longer than reading the weights on current GPUs
+RARE = 0.5  # the share of steps with draft tokens below which drafts are rare
 HIGH, FASTER = 1.5, 1.15  # tokens per step from which drafting should pay, and the measured speedup that counts as one
 COSTLY = 0.35  # the drafter's share of a step from which it costs too much
 
@@ -62,6 +63,12 @@ _TEXTS = {  # by name: evidence with possible causes, and what to measure next
         "So a step takes as long as {step:.2f} plain tokens; it should take little more than one. Verification or drafting "
         "costs too much.",
         "the time of a target forward over 1 and over k + 1 tokens, and of one draft forward; then k = 1.",
+    ),
+    "rare_drafts": (
+        "Drafts are rare: {share} of the steps have draft tokens, and the figures describe these alone. Over all steps the "
+        "target emits {tokens:.2f} tokens per forward. The drafter finds nothing to propose: no n-gram repeats, or it is "
+        "unsure.",
+        "text that repeats its prompt, such as edits of code; else a draft model or a head.",
     ),
     "draft_cost": (
         "The drafter is expensive: it takes {share:.0%} of the time of a step. A draft model pays if it is many times smaller "
@@ -148,6 +155,10 @@ def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
 def _speed(found: Diagnosis) -> Iterator[Suspect]:
     """Causes of a low speedup other than acceptance."""
     reading, measured, tokens, share = found.reading, found.measured_speedup, found.mean_acceptance_length, found.draft_share
+    if reading.drafted_share is not None and tokens is not None:  # a speed is of all steps
+        tokens = 1 + (tokens - 1) * reading.drafted_share
+        if reading.drafted_share < RARE:
+            yield _suspect("rare_drafts", share=_percent(reading.drafted_share), tokens=tokens)
     slow, high = measured is not None and measured < FASTER, tokens is not None and tokens >= HIGH
     if measured is not None and slow and tokens is not None and high:
         yield _suspect("no_speedup", tokens=tokens, measured=measured, step=tokens / measured)

@@ -96,6 +96,14 @@ SEEN = {  # each kind, one log, the fault that must come first
         bench(tpot=30, running=128) + bench(tpot=41, running=128, drafts=drafts([0.87, 0.7, 0.6])),
         "no_speedup batch",
     ),
+    "llama.cpp's n-gram drafter, which finds little": (
+        "       eval time =    4838.87 ms /   630 tokens (    7.68 ms per token,   130.20 tokens per second)\n"
+        "statistics ngram_mod: #calls = 629, #gen drafts = 0, #acc drafts = 0, #gen tokens = 0, #acc tokens = 0\n"
+        "       eval time =    9139.89 ms /  1140 tokens (    8.02 ms per token,   124.73 tokens per second)\n"
+        "draft acceptance rate = 0.50000 (   96 accepted /   192 generated)\n"
+        "statistics ngram_mod: #calls = 1672, #gen drafts = 3, #acc drafts = 3, #gen tokens = 192, #acc tokens = 96\n",
+        "rare_drafts does_not_pay",
+    ),
     "an expensive drafter": (
         "       eval time =   10000.00 ms /   200 tokens (   50.00 ms per token,    20.00 tokens per second)\n"
         "slot print_timing: id 0 | task 1 | prompt eval time = 90.00 ms / 10 tokens\n"
@@ -121,12 +129,14 @@ def test_a_fault_is_recognised_in_its_log(kind):
         vllm_line([0.6, 0.3, 0.15, 0.07, 0.04, 0.02, 0.01, 0.0], 100),  # every index accepts half
         vllm_line([0.8, 0.6, 0.5]) + vllm_line([0.0, 0.0, 0.0], 2),
         llama_steps([3, 0, 4, 2, 1] * 12 + [0] * 3),
+        samples.LLAMACPP_STATISTICS,
+        samples.LLAMACPP_SERVER_LOG,
         bench(tpot=20) + bench(tpot=9, drafts=drafts([0.87, 0.7, 0.6]), name="Qwen3-30B-A3B"),
         bench(tpot=20, running=64) + bench(tpot=19, drafts=drafts([0.87, 0.7, 0.6])),  # not the same load
     ],
 )
 def test_healthy_logs_show_none_of_these(text):
-    assert not {*faults(text)} & {"drops_to_zero", "fades", "near_zero", "no_speedup", "draft_cost"}
+    assert not {*faults(text)} & {"drops_to_zero", "fades", "near_zero", "no_speedup", "rare_drafts", "draft_cost"}
 
 
 def test_chance_is_seldom_taken_for_a_fault():
