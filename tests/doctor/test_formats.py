@@ -279,6 +279,18 @@ def test_the_servers_arguments_decide_what_sglangs_rate_means(arguments):
     assert read(arguments.format(k=5, more=6) + "Decode batch, #running-req: 4, accept len: 2.50\n").drafted_per_step == 5
 
 
+def test_the_window_of_a_tree_is_its_depth():
+    """SGLang's own recipes draft trees; the rate is of all verified tokens."""
+    for steps, verified, rate in ((5, 64, 0.05), (5, 8, 0.39)):
+        arguments = f"speculative_num_steps={steps}, speculative_eagle_topk=4, speculative_num_draft_tokens={verified}\n"
+        for line in (sglang(3.1, rate), "Decode batch. #running-req: 4, #token: 90, accept len: 3.10, cuda graph: True\n"):
+            reading = read(arguments + line)
+            assert reading.drafted_per_step == steps
+            assert any(f"{verified} tokens are verified" in words for words in reading.unknown)
+    chain = "--speculative-num-steps 4 --speculative-eagle-topk 1 --speculative-num-draft-tokens 24\n"  # SGLang verifies 5
+    assert read(chain + sglang(1.04, 0.21)).drafted_per_step == 4
+
+
 def test_where_nothing_decides_both_meanings_of_sglangs_rate_are_reported():
     reading = read(sglang(1.6, 0.2))
     assert (reading.drafted_per_step, reading.other_drafted_per_step) == (3, 7)

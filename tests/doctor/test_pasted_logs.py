@@ -222,6 +222,40 @@ def test_a_saved_benchmark_is_the_printed_one():
     assert read(json.dumps(saved)) == read(samples.VLLM_BENCH)
 
 
+SGLANG_BLOCK = (
+    "============ Serving Benchmark Result ============\nBackend:            sglang    \nMax request concurrency:     {}  \n"
+    "Successful requests:        50        \nConcurrency:           7.01      \n{}Mean TPOT (ms):         {}    \n"
+)
+
+
+def test_the_load_that_sglang_prints_first_is_of_its_own_block():
+    drafting, slow = "Accept length:     2.20      \n", SGLANG_BLOCK.format(8, "", 30.0)
+    text = SGLANG_BLOCK.format("not set", "", 1.0) + slow + SGLANG_BLOCK.format(8, drafting, 20.0)
+    found = diagnose(read(text))
+    assert (found.reading.engine, found.reading.requests_running) == ("SGLang", 8)
+    assert found.measured_speedup == pytest.approx(1.5)
+    assert diagnose(read(slow + SGLANG_BLOCK.format(1, drafting, 20.0))).measured_speedup is None  # not the same load
+
+
+SGLANG_LENGTHS = [
+    "Average Latency: 92.421 s\nAverage Accept length: 2.500\n",
+    "#questions: 80, Throughput: 378.57 token/s, Acceptance length: 2.50\n",
+    "batch size: 1\nacc_length: 2.50 \n",
+    '{"run_name": "a", "batch_size": 1, "acc_length": 2.5}\n{"run_name": "b", "batch_size": 1, "acc_length": -1}\n',
+    '{"backend": "sglang", "max_concurrency": 1, "mean_tpot_ms": 9.0, "accept_length": 2.5}\n'
+    '{"backend": "sglang", "max_concurrency": 1, "mean_tpot_ms": 18.0, "accept_length": null}\n',
+    '{"speculative_num_steps": 3, "internal_states": [{"avg_spec_accept_length": 2.5}]}',
+]
+
+
+@pytest.mark.parametrize("text", SGLANG_LENGTHS)
+def test_every_program_of_sglang_names_the_mean_length(text):
+    found = diagnose(read(text))
+    assert (found.reading.engine, found.mean_acceptance_length) == ("SGLang", 2.5)
+    assert found.num_draft_tokens == (3 if "num_steps" in text else None)
+    assert found.measured_speedup == (2 if "tpot" in text else None)
+
+
 def test_words_before_a_label_change_its_meaning():
     with pytest.raises(ValueError, match="none of the supported formats"):
         read("Num drafts: 34\nTotal draft tokens: 102\nNum accepted tokens: 39\n")
