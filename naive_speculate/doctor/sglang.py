@@ -141,7 +141,7 @@ def _meaning(text: str) -> int | None:
 
 def stated(text: str) -> tuple[list[int], int]:
     """The windows that the server's arguments state, and how many tokens it verifies per step if it drafts trees, else 0. Of a
-    tree the first window is the depth. With topk 1 SGLang verifies steps + 1, whatever was asked for."""
+    tree the first window is the depth. With topk 1 SGLang verifies steps + 1, whatever was requested."""
     steps, branches, verified = ([int(number) for number in pattern.findall(text)] for pattern in _STATED)
     windows = [k for k in (*steps, *(count - 1 for count in verified)) if k >= 1]
     return windows, verified[0] if windows and steps and verified and max(branches, default=1) > 1 else 0
