@@ -1,5 +1,6 @@
 """Recognises the engine and format of a text, in any encoding."""
 
+import contextlib
 import gzip
 import json
 import re
@@ -36,6 +37,7 @@ KNOWN = (
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
+_MESSAGES = ("log", "MESSAGE", "message", "msg", "line")  # of Docker's, journald's and other records of a log
 _ZEROS: dict[tuple[bool, ...], str] = {  # which bytes of four are zero in mostly Latin text
     (False, True, True, True): "utf-32-le",
     (True, True, True, False): "utf-32-be",
@@ -67,6 +69,7 @@ def read(text: str) -> Reading:
     If a text has several formats, the most informative one is read: the first with rates per index, else the first.
     """
     text = re.sub("\r\n?", "\n", text.replace("\ufeff", ""))  # progress bars end lines with \r, joined files have several marks
+    text = "\n".join(map(_message, text.split("\n"))).replace("\u00a0", " ")  # web pages have no-break spaces
     text = _COLOURS.sub("", text)
     try:
         found = [reading for reader in READERS if (reading := reader(text)) is not None]
@@ -78,3 +81,12 @@ def read(text: str) -> Reading:
     known = [(len(one.rates) > 1, one.accepted_per_step is not None, one.drafted_per_step is not None) for one in found]
     best = found[known.index(max(known))]
     return replace(best, experts=experts(text))
+
+
+def _message(line: str) -> str:
+    """The message of a line that is a JSON record of a log; other lines unchanged."""
+    if line.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            return next((record[key].rstrip("\r\n") for key in _MESSAGES if isinstance(record.get(key), str)), line)
+    return line

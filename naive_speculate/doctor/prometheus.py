@@ -20,8 +20,8 @@ _ENGINES = {
     "trtllm": ("TensorRT-LLM", "tensorrt_llm/metrics/collector.py (050f80def8df)", "num_requests_running"),
     "naive_speculate": ("Naive Speculate", "ui/host/operations.py", "num_requests_running"),
 }
-_LINE = re.compile(  # what collects metrics may write "_" for ":", and prefix a container's name
-    rf"^[^#\n]*?(?<![\w:])(?P<prefix>{'|'.join(_ENGINES)}|sglang)[:_](?P<name>\w+)[ \t]*"
+_LINE = re.compile(  # what collects metrics may write "_" for ":", and prefix a container's name or a file's
+    rf"^[^#\n]*?(?<!\w)(?P<prefix>{'|'.join(_ENGINES)}|sglang)[:_](?P<name>\w+)[ \t]*"
     r"""(?P<labels>\{[^"{}\\\n]*(?:"[^"\\\n]*(?:\\.[^"\\\n]*)*"[^"{}\\\n]*)*\})?"""
     r"(?:[ \t]*(?:\(\w+\)[ \t]*)?[|=][ \t]*|[ \t]+|(?<=\}))(?P<value>\[[\d., ]*\]|\S+)",
     re.MULTILINE,

@@ -5,6 +5,7 @@ import json
 import pprint
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -57,6 +58,14 @@ BEFORE_LINES = [
     "INFO:root:",
     "INFO ",
 ]
+RECORDS: list[
+    Callable[[str], dict[str, object]]
+] = [  # a line as kept by Docker, by fluent-bit in Kubernetes, by journald, by a logger
+    lambda line: {"log": line, "stream": "stderr", "time": "2026-08-04T20:51:08Z"},
+    lambda line: {"log": line, "kubernetes": {"pod_name": "vllm-0"}},
+    lambda line: {"__REALTIME_TIMESTAMP": "1", "MESSAGE": line.rstrip("\n"), "_PID": "7"},
+    lambda line: {"level": "INFO", "msg": f"\u001b[32m{line.rstrip()}\u001b[0m"},
+]
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
 NOISE = 'INFO started {not json} [\n{"level": "info", "msg": "ready"}\n'
 
@@ -78,8 +87,14 @@ def test_a_sample_has_the_counts_of_its_engine_whatever_stands_around_it(name):
     for changed in (NOISE + text + "done }\n", *others):
         assert read(changed) == reading
     if "{" not in text[:3]:
+        assert (
+            read("".join(f"log.txt:7:{line}" for line in text.splitlines(keepends=True) if line[0] != "#")) == reading
+        )  # grep
         for before in BEFORE_LINES[: -2 if "# HELP" in text else None]:  # Prometheus text is not in logs
             assert read("".join(before + line for line in text.splitlines(keepends=True))) == reading
+    for record in RECORDS:
+        assert read("\n".join(json.dumps(record(line)) for line in text.splitlines(keepends=True))) == reading
+    assert read(text.replace("  ", " \u00a0")) == reading  # as copied from a web page
     for encoding in ENCODINGS:
         assert decoded(text.encode(encoding)).removeprefix(mark) == text
         assert decoded((mark + text).encode(encoding)).lstrip(mark) == text
