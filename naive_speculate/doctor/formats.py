@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from naive_speculate.doctor import benchmark, llamacpp, sglang, vllm
+from naive_speculate.doctor import benchmark, counts, llamacpp, sglang, vllm
 from naive_speculate.doctor.prometheus import read_prometheus
 from naive_speculate.doctor.reading import Reading
 from naive_speculate.doctor.suspects import experts
@@ -27,13 +27,16 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
     llamacpp.read_server_log,
     llamacpp.read_timings,
     llamacpp.read_example,
+    counts.read_counts,
+    counts.read_benchmark,
 )
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are impossible."""
 KNOWN = (
     "vLLM's “SpecDecoding metrics” and “Speculative metrics” log lines, its request metrics, its benchmark's summary and its "
     "Prometheus text; SGLang's meta_info, its “Decode batch” log line and its Prometheus text; llama.cpp's lines of each step, "
     "its “draft acceptance” and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus "
-    "text; LMDeploy's and TensorRT-LLM's Prometheus text"
+    "text; LMDeploy's log line and Prometheus text; TensorRT-LLM's Prometheus text, iterations, requests and benchmark; LM "
+    "Studio's and tabbyAPI's responses"
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")

@@ -26,6 +26,11 @@ EXPECTED = {
     "VLLM_PROMETHEUS": ("vLLM", 1000, 3000, 1740, (0.8, 0.56, 0.38)),
     "LLAMACPP_PROMETHEUS": ("llama.cpp", 720, 2160, 1640, (640 / 720, 540 / 720, 460 / 720)),
     "TRTLLM_PROMETHEUS": ("TensorRT-LLM", 30, 90, 45, (0.9, 0.6, 0.0)),
+    "TRTLLM_ITERATIONS": ("TensorRT-LLM", 5, 15, 10, ()),
+    "TRTLLM_REQUESTS": ("TensorRT-LLM", None, 100, 57, ()),
+    "TRTLLM_BENCH": ("TensorRT-LLM", 100, 300, 170, ()),
+    "LM_STUDIO_LOG": ("LM Studio", 123, 492, 176, ()),
+    "TABBY_LINE": ("tabbyAPI", 90, 270, 120, ()),
     "LLAMACPP_SERVER_LOG": ("llama.cpp", 690, 1207, 1186, (1.0,)),
     "LLAMACPP_SERVER_TRACE": ("llama.cpp", 20, 60, 37, (0.85, 0.6, 0.4)),
     "LLAMACPP_STATISTICS": ("llama.cpp", 200, 600, 360, (0.8, 0.6, 0.4)),
@@ -86,7 +91,7 @@ def test_a_sample_has_the_counts_of_its_engine_whatever_stands_around_it(name):
     others = (text.replace("\n", end) for end in ("\r\n", "\r", f"\n{mark}"))
     for changed in (NOISE + text + "done }\n", *others):
         assert read(changed) == reading
-    if "{" not in text[:3]:
+    if "{" not in text[:3] and "{\n" not in text:  # no object spans lines
         assert (
             read("".join(f"log.txt:7:{line}" for line in text.splitlines(keepends=True) if line[0] != "#")) == reading
         )  # grep
@@ -126,6 +131,33 @@ def test_messages_may_span_lines_or_share_one():
     message = metrics_line(90, 180, "0.600, 0.300").strip()
     for text in (f"{message}{message}\n", f"1 {message} 2 {message}", f"{message}\n2026-06-17 {message}".replace(" ", "\n  ")):
         assert (read(text).num_steps, read(text).rates) == (pytest.approx(200), pytest.approx((0.6, 0.3)))
+
+
+def test_the_same_counts_are_read_from_every_form_of_a_report():
+    details = {"accepted_prediction_tokens": 120, "rejected_prediction_tokens": 150, "reasoning_tokens": 0}
+    response = {"id": "c", "usage": {"completion_tokens": 211, "completion_tokens_details": details}}
+    assert read(json.dumps(response)) == read(samples.TABBY_LINE)
+    stats = {"accepted_draft_tokens_count": 176, "rejected_draft_tokens_count": 316}
+    earlier = {"id": "c", "usage": {"completion_tokens": 300}, "stats": stats}
+    assert read(json.dumps(earlier)) == read(samples.LM_STUDIO_LOG)
+    averages = {
+        "num_draft_tokens": 300,
+        "num_accepted_draft_tokens": 170,
+        "draft_acceptance_rate": 0.58,
+        "acceptance_length": 2.73,
+    }
+    saved = {"mode": "MTP"} | {f"{name}_percentiles": {"minimum": 1, "average": value} for name, value in averages.items()}
+    assert read(json.dumps({"engine": {}, "decoding_stats": saved})) == read(samples.TRTLLM_BENCH)
+    assert read(samples.TRTLLM_ITERATIONS).requests_running == 2.5
+
+
+def test_a_response_without_drafts_is_no_report():
+    details = {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}  # as OpenAI's own responses have
+    for response in ({"usage": {"completion_tokens": 9, "completion_tokens_details": details}}, {"stats": {}}):
+        with pytest.raises(ValueError, match="none of the supported formats"):
+            read(json.dumps(response))
+    nothing = samples.TRTLLM_BENCH.replace("0.58", "0.00").replace("170.00", "0.00").replace("2.73", "1.00")
+    assert diagnose(read(nothing)).draft_acceptance_rate == 0
 
 
 def test_lmdeploys_log_is_its_own():
