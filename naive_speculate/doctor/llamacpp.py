@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
-from naive_speculate.doctor.json_objects import last_reports, objects, whole_number
+from naive_speculate.doctor.json_objects import last_reports, whole_number
 from naive_speculate.doctor.reading import Format, Part, Reading, judged_of, last_of_each, numbers_in, rates_of
 
 _TIMINGS = Format("llama.cpp", "server `timings`", "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)")
@@ -63,11 +63,7 @@ _REPLAYED = (
 
 def read_timings(text: str) -> Reading | None:
     """`timings` of all responses together; None if there are none. Of a streamed response the last report counts."""
-    found = last_reports(
-        text,
-        ("draft_n", "draft_n_accepted"),
-        lambda timings, outermost: [outermost.get("id"), timings.get("prompt_n"), timings.get("prompt_ms")],
-    )
+    found = last_reports(text, ("draft_n", "draft_n_accepted"), _response)
     if not found:
         return None
     parts, rounds = [], []
@@ -81,13 +77,19 @@ def read_timings(text: str) -> Reading | None:
         parts.append(Part(accepted, drafted, steps))
     times = [
         (bool(timings.get("draft_n")), timings["predicted_ms"], timings["predicted_n"])
-        for timings, _ in objects(text, ("predicted_ms",))
+        for timings, _ in last_reports(text, ("predicted_ms",), _response)
         if isinstance(timings["predicted_ms"], int | float) and isinstance(timings.get("predicted_n"), int)
     ]
     if None in rounds:
         return _without_rates(_TIMINGS, parts, **_per_second(times))
     named = _ROUNDS if any("draft_kind" in timings for timings, _ in found) else _ROUNDS._replace(engine="llama.cpp")
     return named.total(parts, unknown=("These timings have no rates per index.",), **_per_second(times))
+
+
+def _response(timings: dict[str, Any], outermost: dict[str, Any]) -> list[Any] | None:
+    """What the timings of one response have in common; None if they name nothing of it."""
+    common = [outermost.get("id"), timings.get("prompt_n"), timings.get("prompt_ms")]
+    return common if any(common) else None
 
 
 def read_server_log(text: str) -> Reading | None:
@@ -160,7 +162,7 @@ def read_statistics(text: str) -> Reading | None:
         complete = complete and found is not None
         parts.append(Part(int(of_accepted), int(of_drafter), steps, numbers_in(found[1]) if found else (int(first) / steps,)))
     if not parts:
-        return None
+        return _LINE.total([Part(0, 0, 0)]) if _STATISTICS.search(text) else None  # refused: nothing was drafted
     first_only = "This version's line has a rate for the first index only (#acc drafts ÷ the steps)."
     unknown = (_P_MIN, "The line counts since the start of a server's slot.", *(() if complete else (first_only,)))
     share = sum(part.steps or 0 for part in parts) / max(*called.values(), 1)  # the first drafter is called in every step

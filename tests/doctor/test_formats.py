@@ -206,6 +206,7 @@ UNDRAFTED = "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\nacc
         # Of a streamed response the last report counts.
         ("".join(f"data: {json.dumps(chunk)}\n" for chunk in STREAMED_META) + "data: [DONE]\n", {"num_steps": 20}),
         ("".join(f"data: {json.dumps(chunk)}\n" for chunk in STREAMED_TIMINGS), {"num_steps": 4, "num_draft_tokens": 9}),
+        ('{"draft_n": 9, "draft_n_accepted": 6}\n{"draft_n": 9, "draft_n_accepted": 2}\n', {"num_accepted_tokens": 8}),
         # Several responses count together.
         (f"[{samples.SGLANG_META_INFO}, {OTHER_META}]", {"num_steps": 40, "rates": (0.425, 0.325, 0.225, 0.075)}),
         # Timings without rounds among some with them: the rounds are derived.
@@ -402,6 +403,16 @@ def test_timings_that_count_rounds_are_believed(name):
         read(json.dumps({name: "many", "draft_n": 4, "draft_n_accepted": 2}))
 
 
+def test_the_first_tokens_of_a_stream_are_no_plain_decoding():
+    """llama.cpp's `timings_per_token`: the first chunks come before the first draft."""
+    chunks = [{"prompt_n": 9, "prompt_ms": 5.0, "predicted_n": count, "predicted_ms": 100.0 * count} for count in (1, 2, 3)]
+    chunks.append(chunks[0] | {"predicted_n": 40, "predicted_ms": 1000.0, "draft_n": 60, "draft_n_accepted": 20})
+    stream = "".join(f"data: {json.dumps({'id': 'c', 'timings': timings})}\n" for timings in chunks)
+    assert (read(stream).tokens_per_second, read(stream).plain_tokens_per_second) == (40, None)
+    plain = {"id": "d", "timings": chunks[0] | {"predicted_n": 20, "predicted_ms": 1000.0}}
+    assert read(stream + json.dumps(plain)).plain_tokens_per_second == 20
+
+
 def test_other_bytes_are_decoded_and_compressed_ones_unpacked():
     words = "“k” = 3, 投机解码 🎉\n" * 3 + "plain words and more of them, as logs have\n" * 9
     framed = "\x01\0\0\0\0\0\0\x40 a line as docker keeps it\n" * 3
@@ -460,6 +471,10 @@ def test_the_figures_are_those_of_this_librarys_own_metrics():
         ("nothing of the kind", "SpecDecoding metrics"),
         ("n_drafted = 4\nn_accept = 5\n", "5 accepted of 4"),
         ("n_drafted = 0\nn_accept = 0\n", "nothing was drafted"),
+        (
+            "statistics ngram_mod: #calls = 9, #gen drafts = 0, #acc drafts = 0, #gen tokens = 0, #acc tokens = 0",
+            "nothing was drafted",
+        ),
         ("accepted 4/3 draft tokens\n", "4 accepted of 3 drafted in one step"),
         ("SpecDecoding metrics: Accepted: 0 tokens, Drafted: 0 tokens", "nothing was drafted"),
         ("vllm:spec_decode_num_draft_tokens_total many", "must be a number"),
