@@ -29,8 +29,8 @@ _EXAMPLE = Format(
 _STEPS = Format("llama.cpp", "lines of each step", "tools/server/server-context.cpp, after verification (001d906a6d86)")
 _RATES = r"acc(?:ept(?:ance)?)?(?: rate)?(?:/| per )pos(?:ition)? *[=:] *\(([\d., ]*)\)"
 _STATISTICS = re.compile(
-    r"statistics +(\S+): #calls(?:\(b,g,a\))? = +(?:\d+ +\d+ +)?(\d+), #gen drafts = +(\d+), #acc drafts = +(\d+), "
-    r"#gen tokens = +(\d+), #acc tokens = +(\d+)(.*)"
+    r"statistics\s+(\S+):\s+#calls(?:\(b,g,a\))?\s*=\s+(?:\d+\s+(\d+)\s+)?(\d+),\s+#gen drafts\s*=\s+(\d+),\s+"
+    r"#acc drafts\s*=\s+(\d+),\s+#gen tokens\s*=\s+(\d+),\s+#acc tokens\s*=\s+(\d+)(.*(?:\n[ \t]+#.*)*)"
 )
 _DURATIONS = re.compile(r"dur\(b,g,a\) = *[\d.]+, *([\d.]+), *[\d.]+ ms")
 _EVAL = r"(?<!prompt )\beval time = +([\d.]+) ms / +(\d+)"
@@ -129,7 +129,7 @@ def speeds(text: str) -> dict[str, Any]:
         for one, after in zip_longest(found, found[1:])
         if one[1]
     ]
-    drafting = sum(float(durations[1]) for line in _statistics(text) if (durations := _DURATIONS.search(line[6])))
+    drafting = sum(float(durations[1]) for line in _statistics(text) if (durations := _DURATIONS.search(line[-1])))
     total = sum(spent for drafted, spent, _ in times if drafted)
     share = drafting / total if total else 0.0
     return _per_second(times) | ({"draft_share": share} if 0 < share < 1 else {})
@@ -148,16 +148,16 @@ def _per_second(times: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
 
 def _statistics(text: str) -> list[tuple[str, ...]]:
     """The last statistics line of each drafter and process, since its counters grow."""
-    lines = [line for line in _STATISTICS.findall(text) if int(line[4])]
+    lines = [line for line in _STATISTICS.findall(text) if int(line[5])]
     names = dict.fromkeys(line[0] for line in lines)
-    return [last for name in names for last in last_of_each([line for line in lines if line[0] == name], slice(1, 6))]
+    return [last for name in names for last in last_of_each([line for line in lines if line[0] == name], slice(2, 7))]
 
 
 def read_statistics(text: str) -> Reading | None:
     """The last statistics lines; None if there is none."""
     parts, complete, called = [], True, Counter[str]()
-    for name, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
-        called[name] += int(calls)
+    for name, drafting, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
+        called[name] += int(drafting or calls)
         steps, found = min(int(calls), int(drafts)) or int(drafts), re.search(f"#{_RATES}", rest)
         complete = complete and found is not None
         parts.append(Part(int(of_accepted), int(of_drafter), steps, numbers_in(found[1]) if found else (int(first) / steps,)))

@@ -219,6 +219,8 @@ UNDRAFTED = "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\nacc
         (LAST_TOKEN, {"num_steps": 1}),
         (UNDRAFTED, {"num_steps": 2, "num_draft_tokens": None, "accepted_per_step": 5.5}),
         ("accepted 2/3 draft tokens, new n_past = 9\n", {"course": (Stretch(9, 1, 1),)}),
+        # A line that was wrapped.
+        (samples.LLAMACPP_STATISTICS.replace(", #", ",\n  #"), {"num_steps": 200, "rates": (0.8, 0.6, 0.4)}),
         # Shortened summaries.
         (SUMMARY.replace("Position", "  Position") + SUMMARY, {"drafted_per_step": 3, "rates": (0.7656, 0.6876, 0.611)}),
         (SUMMARY, {"drafted_per_step": 3, "accepted_per_step": 2.06, "rates": (0.7656, 0.6876, 0.611)}),

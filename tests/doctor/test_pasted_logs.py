@@ -104,6 +104,11 @@ SEEN = {  # each kind, one log, the fault that must come first
         "statistics ngram_mod: #calls = 1672, #gen drafts = 3, #acc drafts = 3, #gen tokens = 192, #acc tokens = 96\n",
         "rare_drafts does_not_pay",
     ),
+    "the same, of 2026": (
+        "statistics ngram-mod: #calls(b,g,a) = 11 800 4, #gen drafts = 4, #acc drafts = 4, #gen tokens = 256,\n"
+        "  #acc tokens = 170, dur(b,g,a) = 0.340, 2.107, 1.102 ms\n",
+        "rare_drafts",
+    ),
     "an expensive drafter": (
         "       eval time =   10000.00 ms /   200 tokens (   50.00 ms per token,    20.00 tokens per second)\n"
         "slot print_timing: id 0 | task 1 | prompt eval time = 90.00 ms / 10 tokens\n"
