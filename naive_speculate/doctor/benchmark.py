@@ -8,11 +8,11 @@ A block without drafting, of the same number of requests at once, gives the spee
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from naive_speculate.doctor.json_objects import objects, whole_number
-from naive_speculate.doctor.reading import Format, Part, Reading, mean, mean_rates, ratio
+from naive_speculate.doctor.reading import Format, Part, Reading, mean
 from naive_speculate.doctor.sglang import GIVEN, stated
 
 SOURCE = "vllm bench serve (def9ce85ba10), examples/offline_inference/spec_decode.py; SGLang's bench_serving"
@@ -87,19 +87,12 @@ def read_summary(text: str) -> Reading | None:
             accepted, drafted, steps = (whole_number(block.figures[name], name) for name in _COUNTS)
             parts.append(Part(accepted, drafted, steps, tuple(block.rates)))
         return form.total(parts, **common)
-    lengths = [(block.length or 1) - 1 for block in runs]
-    widths = [ratio(100 * length, block.figures.get("rate")) for block, length in zip(runs, lengths, strict=True)]
-    width = None if None in widths else mean(width for width in widths if width is not None)
-    derived: tuple[str, ...] = ()
-    if width is None and by_sglang and (windows := stated(text)[0]):
-        width, derived = float(windows[0]), (GIVEN,)
-    rates = mean_rates([(1, tuple(block.rates)) for block in runs])
-    if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
-        width = float(len(rates))  # the printed figures have two decimals
-    unknown = ("The text does not count the steps, so several runs have the same weight.",)
-    return Reading(
-        *form, accepted_per_step=mean(lengths), drafted_per_step=width, rates=rates, derived=derived, unknown=unknown, **common
+    reading = form.of_means(
+        [((block.length or 1) - 1, block.figures.get("rate"), tuple(block.rates)) for block in runs], **common
     )
+    if reading.drafted_per_step is None and by_sglang and (windows := stated(text)[0]):
+        reading = replace(reading, drafted_per_step=float(windows[0]), derived=(GIVEN,))
+    return reading
 
 
 def _printed(text: str) -> Iterator[_Block]:

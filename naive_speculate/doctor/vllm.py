@@ -6,6 +6,7 @@ The log line "SpecDecoding metrics" covers the few seconds since the previous on
 """
 
 import re
+from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
@@ -37,6 +38,7 @@ _LINE_V0 = re.compile(
     r"Number of draft tokens: (\d+), Number of emitted tokens: (\d+)"
 )
 _LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
+_PERCENTAGE = re.compile(r"Draft acceptance rate:\s*(\d+(?:\.\d+)?)%")
 _RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d.]+(?:,\s*[\d.]+)*)")
 _RUNNING = re.compile(r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)")  # vllm/v1/metrics/loggers.py; LMDeploy
 _TOO_FEW = "The line does not count the steps"
@@ -51,7 +53,7 @@ def read_log(text: str) -> Reading | None:
     if any(part.rates for part in parts):
         parts = [part for part in parts if part.rates or not part.drafted]
     if not parts:
-        return None
+        return _of_shortened(messages)
     known = all(part.steps is not None for part in parts)
     return (_LMDEPLOY if "Avg thr (in/out)" in text else _LOG).total(
         parts,
@@ -59,6 +61,17 @@ def read_log(text: str) -> Reading | None:
         derived=(f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",) if known else (),
         unknown=() if known else (f"{_TOO_FEW}, and this version has no rates to derive them from.",),
     )
+
+
+def _of_shortened(messages: Sequence[str]) -> Reading | None:
+    """Messages from which the counts were left out, as in reports; None if they have no mean length."""
+    runs = []
+    for message in messages:
+        length, percentage, rates = _LENGTH.search(message), _PERCENTAGE.search(message), _RATES.search(message)
+        if length:
+            percent = float(percentage[1]) if percentage else None
+            runs.append((float(length[1]) - 1, percent, numbers_in(rates[1]) if rates else ()))
+    return _LOG.of_means(runs) if runs else None
 
 
 def read_v0_log(text: str) -> Reading | None:

@@ -127,6 +127,22 @@ def test_a_message_that_was_cut_spoils_no_figure():
     assert only.num_steps == pytest.approx(92 / 2.49)
 
 
+def test_a_message_without_its_counts_still_has_its_means():
+    """As people shorten it in reports."""
+    text = (
+        "INFO SpecDecoding metrics: Mean acceptance length: 2.89,\nPer-position acceptance rate: 0.763, 0.516, 0.354, 0.256,\n"
+        "Avg Draft acceptance rate: 47.4%\n\nINFO SpecDecoding metrics: Mean acceptance length: 1.00, "
+        "Per-position acceptance rate: 0.000, 0.000, 0.000, 0.000, Avg Draft acceptance rate: 0.0%\n"
+    )
+    reading = read(text)
+    assert (reading.drafted_per_step, reading.accepted_per_step) == (4, pytest.approx(1.89 / 2))
+    assert reading.rates == pytest.approx([rate / 2 for rate in (0.763, 0.516, 0.354, 0.256)])
+    short = read(
+        "SpecDecoding metrics: Mean acceptance length: 2.50, Accepted throughput: 4 tokens/s, Avg Draft acceptance rate: 50.0%"
+    )
+    assert (short.drafted_per_step, short.rates) == (3, ())
+
+
 def test_messages_may_span_lines_or_share_one():
     message = metrics_line(90, 180, "0.600, 0.300").strip()
     for text in (f"{message}{message}\n", f"1 {message} 2 {message}", f"{message}\n2026-06-17 {message}".replace(" ", "\n  ")):
