@@ -276,6 +276,10 @@ def test_words_before_a_label_change_its_meaning():
         ("--enable-expert-parallel", "--enable-expert-parallel"),
         ("print_info: n_expert         = 0", ""),
         ("Qwen3-8B", ""),
+        ("deepseek-ai/DeepSeek-V4-Flash", "DeepSeek-V4-Flash"),
+        ("deepseek-ai/DeepSeek-R1-0528", "DeepSeek-R1-0528"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", ""),  # dense
+        ("zai-org/GLM-4-9B", ""),
     ],
 )
 def test_a_mixture_of_experts_is_known_by_its_name(name, words):
