@@ -85,7 +85,8 @@ def read_summary(text: str) -> Reading | None:
         parts = []
         for block in runs:
             accepted, drafted, steps = (whole_number(block.figures[name], name) for name in _COUNTS)
-            parts.append(Part(accepted, drafted, steps, tuple(block.rates)))
+            whole = abs(sum(block.rates) - accepted / max(steps, 1)) <= 0.006 * len(block.rates)  # otherwise some were cut off
+            parts.append(Part(accepted, drafted, steps, tuple(block.rates) if whole else ()))
         return form.total(parts, **common)
     reading = form.of_means(
         [((block.length or 1) - 1, block.figures.get("rate"), tuple(block.rates)) for block in runs], **common

@@ -148,7 +148,8 @@ def _per_second(times: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
 
 def _statistics(text: str) -> list[tuple[str, ...]]:
     """The last statistics line of each drafter and process, since its counters grow."""
-    lines = [line for line in _STATISTICS.findall(text) if int(line[5])]
+    # Each accepted draft has an accepted token; a line with fewer was cut.
+    lines = [line for line in _STATISTICS.findall(text) if int(line[5]) and int(line[4]) <= int(line[6])]
     names = dict.fromkeys(line[0] for line in lines)
     return [last for name in names for last in last_of_each([line for line in lines if line[0] == name], slice(2, 7))]
 

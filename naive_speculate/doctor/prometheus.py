@@ -83,17 +83,22 @@ def read_prometheus(text: str) -> Reading | None:
 
 
 def _part(totals: _Totals, prefix: str) -> Part:
-    """All counters as one report."""
+    """All counters as one report. Raises `ValueError` if the accepted tokens are missing."""
     steps, drafted, accepted = (totals[name].get(None) for name in ("drafts", "draft_tokens", "accepted_tokens"))
     of_indices, drafted_at = totals["accepted_tokens_per_pos"], totals["drafted_tokens"]
-    if drafted_at:  # TensorRT-LLM's, of finished requests; it writes no counter that is 0
+    if drafted_at:  # TensorRT-LLM's, of finished requests
         of_indices = totals["accepted_tokens"]
-        steps, drafted, accepted = drafted_at[0], sum(drafted_at.values()), sum(of_indices.values()) - (accepted or 0)
-    elif accepted is None and prefix != "trtllm":
+        cut = of_indices.pop(None, 0) > 0 and not of_indices
+        steps, drafted, accepted = drafted_at[0], sum(drafted_at.values()), sum(of_indices.values())
+    else:
+        cut = accepted is None and prefix != "trtllm"  # which writes no counter that is 0
+    if cut:
         raise ValueError(f"{prefix}:spec_decode_num_accepted_tokens is missing: the text was not copied in full")
+    accepted = accepted or 0
     width = max([index for index in (*of_indices, *drafted_at) if index is not None], default=-1) + 1
-    rates = tuple(of_indices[index] / steps for index in range(width)) if steps else ()
-    return Part(int(accepted or 0), int(drafted or 0), steps, rates)
+    whole = steps and abs(sum(of_indices.values()) - accepted) <= 0.02 * accepted  # otherwise some were not copied
+    rates = tuple(of_indices[index] / steps for index in range(width)) if whole and steps else ()
+    return Part(int(accepted), int(drafted or 0), steps, rates)
 
 
 def _number(text: str, name: str) -> float:

@@ -176,6 +176,31 @@ def test_a_response_without_drafts_is_no_report():
     assert diagnose(read(nothing)).draft_acceptance_rate == 0
 
 
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        (samples.VLLM_PROMETHEUS, 'position="1"} 5'),
+        (samples.VLLM_PROMETHEUS, 'position="1"} 560.0'),
+        (samples.VLLM_BENCH, "Position 1:                            4"),
+        (samples.VLLM_EXAMPLE, "token 1: 0.4"),
+    ],
+)
+def test_rates_that_were_cut_off_are_no_rates(text, cut):
+    whole, reading = read(text), read(text[: text.index(cut) + len(cut)])
+    assert (reading.rates, reading.num_accepted_tokens) == ((), whole.num_accepted_tokens)
+
+
+def test_counts_that_were_cut_off_are_no_counts():
+    whole = samples.LLAMACPP_STATISTICS
+    for cut in ("#acc tokens =   3", "#acc tokens =   36"):
+        with pytest.raises(ValueError, match="nothing was drafted"):
+            read(whole[: whole.index(cut) + len(cut)])
+        assert read(whole + whole[: whole.index(cut) + len(cut)]) == read(whole)
+    trt = samples.TRTLLM_PROMETHEUS
+    with pytest.raises(ValueError, match="is missing: the text was not copied in full"):
+        read(trt[: trt.index("# TYPE trtllm_spec_decode_accepted")])
+
+
 def test_lmdeploys_log_is_its_own():
     text = "[2026-08-01 10:00:00 DP0] Avg thr (in/out): 1.0 / 100.0 tokens/s, Engine (running/waiting): 4 / 0, KV cache: 3.0%, "
     reading = read(text + samples.VLLM_LOG_WITHOUT_THROUGHPUT)
