@@ -4,10 +4,10 @@ response (before 9155cf0e6eff in `tokenizer_manager.py`, c60799d0eb1b; its count
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from naive_speculate.doctor.fading import Stretch
+from naive_speculate.doctor.fading import Stretch, drop
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.doctor.prometheus import samples
 from naive_speculate.doctor.reading import Format, Part, Reading, category, mean, rates_of, ratio
@@ -33,6 +33,10 @@ _META = Format(
     "SGLang", "meta_info", "python/sglang/srt/managers/tokenizer_manager_components/spec_decoding_meta.py (9155cf0e6eff)"
 )
 TREES = "With topk above 1 SGLang drafts trees without reporting it; then it counts all branches as drafted."
+_ENDS = (
+    "No step accepts more than {} draft tokens: the server drafts trees of this depth (topk above 1) and counts all branches "
+    "as drafted, or acceptance ends there."
+)
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
@@ -196,7 +200,14 @@ def read_meta_info(text: str) -> Reading | None:
     if not parts:
         return None
     no_rates = () if all(part.rates for part in parts) else ("There is no histogram, so the rates per index are unknown.",)
-    return _META.total(parts, unknown=(TREES, *no_rates))
+    reading = _META.total(parts, unknown=(TREES, *no_rates))
+    depth, end = sum(rate > 0 for rate in reading.rates), drop(reading.rates, reading.num_steps)
+    if end is None or end[0] != depth:
+        return reading
+    window, ends = reading.drafted_per_step, _ENDS.format(depth)
+    return replace(
+        reading, rates=reading.rates[:depth], drafted_per_step=float(depth), other_drafted_per_step=window, unknown=(ends,)
+    )
 
 
 def _of_request(meta: dict[str, Any], outermost: dict[str, Any]) -> Part:

@@ -382,6 +382,26 @@ def test_the_window_of_a_tree_is_its_depth():
     assert read(chain + sglang(1.04, 0.21)).drafted_per_step == 4
 
 
+def test_a_histogram_that_ends_early_is_of_a_tree_or_of_acceptance_that_ends():
+    """SGLang's defaults for Llama: topk 4, 5 steps, 8 verified tokens."""
+    counts = {"spec_verify_ct": 200, "spec_num_correct_drafts": 500, "spec_num_proposed_drafts": 1400}
+    meta = json.dumps({"meta_info": counts | {"completion_tokens": 700, "spec_accept_histogram": [40, 30, 30, 20, 30, 50]}})
+    found = diagnose(read(meta))
+    assert (found.num_draft_tokens, found.reading.other_drafted_per_step) == (5, 7)
+    assert found.unconditional == pytest.approx((0.8, 0.65, 0.5, 0.4, 0.25))
+    assert "drops_to_zero" not in [suspect.name for suspect in found.suspects]
+    assert any("trees of this depth" in line for line in found.reading.unknown)
+    assert any("By the other meaning k is 7" in line for line in caveats(found))
+    chance = json.dumps(
+        {
+            "meta_info": counts
+            | {"spec_verify_ct": 4, "spec_accept_histogram": [1, 2, 1]}
+            | {"spec_num_correct_drafts": 4, "spec_num_proposed_drafts": 12}
+        }
+    )
+    assert read(chance).drafted_per_step == 3  # four steps are too few
+
+
 def test_where_nothing_decides_both_meanings_of_sglangs_rate_are_reported():
     reading = read(sglang(1.6, 0.2))
     assert (reading.drafted_per_step, reading.other_drafted_per_step) == (3, 7)
