@@ -325,3 +325,9 @@ TABBY_LINE = (
     "tokens at 100 T/s, Generate: 21 T/s, Context: 20 tokens, Draft: 120 / 270 tokens accepted (44.44%))\n"
 )
 """tabbyAPI of August 2026, common/gen_logging.py."""
+
+MTP_BENCH = """\
+ code_python        pred= 192 draft= 132 acc= 125 rate=0.947 tok/s=80.0
+ code_cpp           pred=  58 draft=  40 acc=  37 rate=0.925 tok/s=80.0
+"""
+"""mtp-bench.py (a gist of llama.cpp#22673, May 2026), which prints the timings of each prompt."""

@@ -27,16 +27,17 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
     llamacpp.read_server_log,
     llamacpp.read_timings,
     llamacpp.read_example,
+    llamacpp.read_mtp_bench,
     counts.read_counts,
     counts.read_benchmark,
 )
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are impossible."""
 KNOWN = (
     "vLLM's “SpecDecoding metrics” and “Speculative metrics” log lines, its request metrics, its benchmark's summary and its "
-    "Prometheus text; SGLang's meta_info, its “Decode batch” log line and its Prometheus text; llama.cpp's lines of each step, "
-    "its “draft acceptance” and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus "
-    "text; LMDeploy's log line and Prometheus text; TensorRT-LLM's Prometheus text, iterations, requests and benchmark; LM "
-    "Studio's and tabbyAPI's responses"
+    "Prometheus text; SGLang's meta_info, its “Decode batch” log line, its benchmarks and its Prometheus text; llama.cpp's "
+    "lines of each step, its “draft acceptance” and “statistics” log lines, its and mlx-vlm's timings, mtp-bench's lines, "
+    "n_drafted and n_accept, and its Prometheus text; LMDeploy's log line and Prometheus text; TensorRT-LLM's Prometheus text, "
+    "iterations, requests and benchmark; LM Studio's and tabbyAPI's responses"
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")

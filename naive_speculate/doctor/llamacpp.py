@@ -39,6 +39,9 @@ _REQUEST = re.compile(
     rf"{_EVAL} tokens|{_ACCEPTANCE} *(\d+) accepted */ *(\d+) (?:generated|drafted)\)"
     rf"(?:, *(?:mean|avg) (?:acc(?:ept(?:ance|ed)?)? )?len(?:gth)? *[=:] *([\d.]+))?|(?<!#){_RATES}"
 )
+_BENCH = re.compile(
+    r"(?<!\S)(\S{1,60})\s+pred=\s*(\d{1,9})\s+draft=\s*(\d{1,9})\s+acc=\s*(\d{1,9})\s+rate=\S+\s+tok/s=\s*(\d{1,9}(?:\.\d{1,9})?)"
+)
 _ROUND_NAMES = re.compile(
     r"(?:(?:n|num|total|draft|drafting|spec|speculative|verify|decoding)_)*"
     r"(?:rounds|drafts|verifications|verify_ct|verify_steps|spec_steps)(?:_(?:n|num|ct|count|total))?"
@@ -84,6 +87,18 @@ def read_timings(text: str) -> Reading | None:
         return _without_rates(_TIMINGS, parts, **_per_second(times))
     named = _ROUNDS if any("draft_kind" in timings for timings, _ in found) else _ROUNDS._replace(engine="llama.cpp")
     return named.total(parts, unknown=("These timings have no rates per index.",), **_per_second(times))
+
+
+def read_mtp_bench(text: str) -> Reading | None:
+    """The lines of mtp-bench.py, which prints the timings of some prompts by llama.cpp's server; None without drafts."""
+    parts, times = [], []
+    for name, *numbers, speed in _BENCH.findall(text):
+        tokens, drafted, accepted = map(int, numbers)
+        if drafted:
+            parts.append(Part(accepted, drafted, max(tokens - accepted - 1, 0), category=name))
+        if float(speed):
+            times.append((drafted > 0, 1000 * tokens / float(speed), tokens))
+    return _without_rates(_TIMINGS, parts, **_per_second(times)) if parts else None
 
 
 def _response(timings: dict[str, Any], outermost: dict[str, Any]) -> list[Any] | None:

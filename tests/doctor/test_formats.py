@@ -31,6 +31,7 @@ EXPECTED = {
     "TRTLLM_BENCH": ("TensorRT-LLM", 100, 300, 170, ()),
     "LM_STUDIO_LOG": ("LM Studio", 123, 492, 176, ()),
     "TABBY_LINE": ("tabbyAPI", 90, 270, 120, ()),
+    "MTP_BENCH": ("llama.cpp", 86, 172, 162, ()),
     "LLAMACPP_SERVER_LOG": ("llama.cpp", 690, 1207, 1186, (1.0,)),
     "LLAMACPP_SERVER_TRACE": ("llama.cpp", 20, 60, 37, (0.85, 0.6, 0.4)),
     "LLAMACPP_STATISTICS": ("llama.cpp", 200, 600, 360, (0.8, 0.6, 0.4)),
@@ -474,6 +475,16 @@ def test_the_first_tokens_of_a_stream_are_no_plain_decoding():
     assert (read(stream).tokens_per_second, read(stream).plain_tokens_per_second) == (40, None)
     plain = {"id": "d", "timings": chunks[0] | {"predicted_n": 20, "predicted_ms": 1000.0}}
     assert read(stream + json.dumps(plain)).plain_tokens_per_second == 20
+
+
+def test_two_runs_of_mtp_bench_give_a_speedup():
+    plain = "".join(f"{name} pred= 100 draft=   0 acc=   0 rate=n/a tok/s=50.0 " for name in ("code_python", "code_cpp"))
+    reading = read(samples.MTP_BENCH + plain)  # as pages flatten it, on one line
+    assert (reading.tokens_per_second, reading.plain_tokens_per_second) == (pytest.approx(80), pytest.approx(50))
+    assert reading.num_steps == read(samples.MTP_BENCH).num_steps
+    assert {name: one.num_draft_tokens for name, one in reading.categories.items()} == {"code_python": 132, "code_cpp": 40}
+    with pytest.raises(ValueError, match="none of the supported formats"):
+        read(plain)
 
 
 def test_other_bytes_are_decoded_and_compressed_ones_unpacked():
