@@ -130,7 +130,8 @@ def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
     second = conditional[1] if len(conditional) > 1 else None
     subject = f"The first draft token is accepted in {_percent(first)} of the steps"
     subject = subject if conditional else f"{_percent(first)} of the judged draft tokens are accepted"
-    zero = drop(reading.rates, reading.num_steps)
+    # Where windows are short, an index without an accepted token may have had no draft token.
+    zero = None if _short(found) and not reading.judged else drop(reading.rates, reading.num_steps)
     if zero is not None:
         index, chance = zero
         before, rate = reading.rates[index - 1 : index + 1]
@@ -191,12 +192,17 @@ def _window(found: Diagnosis, dropped: bool) -> Iterator[Suspect]:
     elif best_k is None and found.whole_rates and width > 1 and rates[-1] < SMALL and not dropped:
         words = f"k may be too large: the last draft token is accepted in {rates[-1]:.0%} of the steps. Give costs to decide."
         yield Suspect("k_too_large", words, "the cost of a draft forward (--draft-cost).")
-    if len(rates) > 1 and width < 0.8 * len(rates):
+    if _short(found):
         words = (
             f"Windows are short: {width:.2f} draft tokens per step of at most {len(rates)}. The drafter often proposes fewer "
             "(no n-gram found, or an unsure draft), so rates after the first index include steps without a draft token there."
         )
         yield Suspect("short_windows", words, "acceptance by window length, if the engine reports it.")
+
+
+def _short(found: Diagnosis) -> bool:
+    rates, width = found.unconditional, found.num_draft_tokens
+    return width is not None and len(rates) > 1 and width < 0.8 * len(rates)
 
 
 def _percent(share: float) -> str:

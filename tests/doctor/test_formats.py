@@ -508,8 +508,9 @@ def test_a_label_may_hold_a_brace():
 
 @pytest.mark.parametrize(
     "unit",
-    ["vllm:a{", r"vllm:a{\"", "vllm:", "Speculative metrics:of speculative tokens: 1,", "id 1 |", "1", "a ", "[", '{"a":'],
-)
+    ["vllm:a{", r"vllm:a{\"", "vllm:", "Speculative metrics:of speculative tokens: 1,", "id 1 |", "1", "a ", "[", '{"a":',
+     "statistics x: #calls = 1 1 ", "x pred= ", "SpecDecoding metrics: ", "1 tokens generated in (", "[DT] AVERAGE: 1"],
+)  # fmt: skip
 def test_a_long_line_that_only_begins_like_known_ones_is_refused_at_once(unit):
     """A pattern that tries every beginning with every end takes minutes for it; the page accepts 100,000 characters."""
     begun = time.process_time()

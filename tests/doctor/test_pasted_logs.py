@@ -133,6 +133,9 @@ def test_a_fault_is_recognised_in_its_log(kind):
         samples.VLLM_BENCH,
         vllm_line([0.6, 0.3, 0.15, 0.07, 0.04, 0.02, 0.01, 0.0], 100),  # every index accepts half
         vllm_line([0.8, 0.6, 0.5]) + vllm_line([0.0, 0.0, 0.0], 2),
+        vllm_line([0.5, 0.3, 0.2, 0.1, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0], 400).replace(
+            "4000 tokens", "900 tokens"
+        ),  # short windows
         llama_steps([3, 0, 4, 2, 1] * 12 + [0] * 3),
         samples.LLAMACPP_STATISTICS,
         samples.LLAMACPP_SERVER_LOG,
