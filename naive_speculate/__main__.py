@@ -1,4 +1,4 @@
-"""The command line: `python -m naive_speculate generate "PROMPT"`, `… bench`, `… prove`, `… differ` and `… doctor < LOG`."""
+"""The command line: `python -m naive_speculate generate "PROMPT"`, `… bench`, `… prove`, `… differ` and `… doctor FILE`."""
 
 import argparse
 import contextlib

@@ -248,3 +248,86 @@ Mean TPOT (ms):                          9.09
 ==================================================
 """
 """SGLang of 2026, python/sglang/bench_serving.py."""
+
+TRTLLM_PROMETHEUS = """\
+# HELP trtllm_num_requests_running Number of active requests
+# TYPE trtllm_num_requests_running gauge
+trtllm_num_requests_running{engine_type="trtllm",model_name="m"} 2.0
+# TYPE trtllm_spec_decode_num_draft_tokens_total counter
+trtllm_spec_decode_num_draft_tokens_total{engine_type="trtllm",model_name="m"} 99.0
+# TYPE trtllm_spec_decode_num_accepted_tokens_total counter
+trtllm_spec_decode_num_accepted_tokens_total{engine_type="trtllm",model_name="m"} 66.0
+# TYPE trtllm_spec_decode_drafted_tokens_total counter
+trtllm_spec_decode_drafted_tokens_total{engine_type="trtllm",model_name="m",token_position="0"} 30.0
+trtllm_spec_decode_drafted_tokens_total{engine_type="trtllm",model_name="m",token_position="1"} 30.0
+trtllm_spec_decode_drafted_tokens_total{engine_type="trtllm",model_name="m",token_position="2"} 30.0
+# TYPE trtllm_spec_decode_accepted_tokens_total counter
+trtllm_spec_decode_accepted_tokens_total{engine_type="trtllm",model_name="m",token_position="0"} 27.0
+trtllm_spec_decode_accepted_tokens_total{engine_type="trtllm",model_name="m",token_position="1"} 18.0
+# TYPE trtllm_speculative_config_info gauge
+trtllm_speculative_config_info{spec_enabled="True",spec_method="MTP",spec_num_tokens="3"} 1.0
+"""
+"""TensorRT-LLM, tensorrt_llm/metrics/collector.py at 050f80def8df, GET /prometheus/metrics: no request accepted index 2."""
+
+TRTLLM_ITERATIONS = """\
+[{"iter": 7, "iterLatencyMS": 9.1, "numActiveRequests": 2, "specDecodingStats": {"numDraftTokens": 6, "numAcceptedTokens": 3,
+  "numRequestsWithDraftTokens": 2, "acceptanceLength": 2.5, "iterLatencyMS": 1.0, "draftOverhead": 0.1}},
+ {"iter": 8, "iterLatencyMS": 9.3, "numActiveRequests": 3, "specDecodingStats": {"numDraftTokens": 9, "numAcceptedTokens": 7,
+  "numRequestsWithDraftTokens": 3, "acceptanceLength": 3.33, "iterLatencyMS": 1.0, "draftOverhead": 0.1}},
+ {"iter": 9, "iterLatencyMS": 4.0, "numActiveRequests": 0, "specDecodingStats": {"numDraftTokens": 0, "numAcceptedTokens": 0,
+  "numRequestsWithDraftTokens": 0, "acceptanceLength": 1.0, "iterLatencyMS": 0.0, "draftOverhead": 0.0}}]
+"""
+"""TensorRT-LLM, GET /metrics with enable_iter_perf_stats: the last iteration was without a request."""
+
+TRTLLM_REQUESTS = (
+    '[{"request_id": 1, "perf_metrics": {"first_iter": 1, "last_iter": 50, "speculative_decoding": {"acceptance_rate": 0.57, '
+    '"total_accepted_draft_tokens": 57, "total_draft_tokens": 100}}}]\n'
+)
+"""TensorRT-LLM, GET /perf_metrics with return_perf_metrics."""
+
+TRTLLM_BENCH = """\
+= DECODING STATISTICS (MTP)
+-- Number of Draft Tokens Details --------------------------------
+[DT] MINIMUM: 90.00
+[DT] AVERAGE: 300.00
+-- Number of Accepted Draft Tokens Details --------------------------------
+[ADT] MINIMUM: 60.00
+[ADT] AVERAGE: 170.00
+-- Draft Acceptance Rate Details --------------------------------
+[DAR] MINIMUM: 0.41
+[DAR] AVERAGE: 0.58
+-- Acceptance Length Details --------------------------------
+[AL] MINIMUM: 2.20
+[AL] AVERAGE: 2.73
+[AL] P99    : 3.10
+"""
+"""TensorRT-LLM, tensorrt_llm/bench/dataclasses/reporting.py at 024997657505, `trtllm-bench throughput`, shortened."""
+
+LM_STUDIO_LOG = """\
+[2026-09-10 00:35:56][INFO][qwen3.8-27b] Generated prediction: {
+  "id": "chatcmpl-kn6",
+  "choices": [{"index": 0, "message": {"role": "assistant", "content": "{ and"}}],
+  "usage": {
+    "prompt_tokens": 66,
+    "completion_tokens": 300,
+    "total_draft_tokens_count": 500,
+    "accepted_draft_tokens_count": 176,
+    "rejected_draft_tokens_count": 316,
+    "ignored_draft_tokens_count": 8
+  },
+  "stats": {"tokens_per_second": 17.9}
+}
+"""
+"""LM Studio 0.4.24 of September 2026, the server's log; earlier the counts are in `stats`."""
+
+TABBY_LINE = (
+    "INFO:     Metrics (ID: 5f1c): 211 tokens generated in 9.3 seconds (Queue: 0.0 s, Process: 0 cached tokens and 20 new "
+    "tokens at 100 T/s, Generate: 21 T/s, Context: 20 tokens, Draft: 120 / 270 tokens accepted (44.44%))\n"
+)
+"""tabbyAPI of August 2026, common/gen_logging.py."""
+
+MTP_BENCH = """\
+ code_python        pred= 192 draft= 132 acc= 125 rate=0.947 tok/s=80.0
+ code_cpp           pred=  58 draft=  40 acc=  37 rate=0.925 tok/s=80.0
+"""
+"""mtp-bench.py (a gist of llama.cpp#22673, May 2026), which prints the timings of each prompt."""

@@ -1,4 +1,4 @@
-"""Diagnoses an engine's speculative decoding from its logs and metrics: `python -m naive_speculate doctor < log`."""
+"""Diagnoses an engine's speculative decoding from its logs and metrics: `python -m naive_speculate doctor FILE…`."""
 
 from naive_speculate.doctor.diagnosis import Diagnosis, Suspect, Window
 from naive_speculate.doctor.formats import read

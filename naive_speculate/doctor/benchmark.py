@@ -2,16 +2,18 @@
 
 `vllm/benchmarks/serve.py` at def9ce85ba10 prints the block and writes the same figures as JSON (`--save-result`);
 `examples/offline_inference/spec_decode.py` first printed only the mean length and the rates.
+SGLang's `bench_serving` prints the load before the requests; its JSON and `/server_info` have the mean length too.
 A block without drafting, of the same number of requests at once, gives the speed of plain decoding.
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from naive_speculate.doctor.json_objects import objects, whole_number
-from naive_speculate.doctor.reading import Format, Part, Reading, mean, mean_rates, ratio
+from naive_speculate.doctor.reading import Format, Part, Reading, mean
+from naive_speculate.doctor.sglang import GIVEN, stated
 
 SOURCE = "vllm bench serve (def9ce85ba10), examples/offline_inference/spec_decode.py; SGLang's bench_serving"
 _NAMES = {  # as printed, and as JSON
@@ -24,9 +26,11 @@ _NAMES = {  # as printed, and as JSON
     "acceptance length": "length",
     "mean acceptance length": "length",
     "accept length": "length",
+    "average accept length": "length",
+    "acc_length": "length",
     "acceptance rate (%)": "rate",
-    "successful requests": "begin",
-    "total_num_output_tokens": "begin",
+    "successful requests": "requests",
+    "total_num_output_tokens": "requests",
     "mean tpot (ms)": "tpot",
     "maximum request concurrency": "running",
     "max request concurrency": "running",
@@ -37,7 +41,15 @@ _NAMES = {  # as printed, and as JSON
     "spec_decode_acceptance_rate": "rate",
     "mean_tpot_ms": "tpot",
     "max_concurrency": "running",
+    "accept_length": "length",
+    "avg_spec_accept_length": "length",
 }
+_FIRST = (
+    "max request concurrency",
+    "successful requests",
+    "total_num_output_tokens",
+)  # a block's first line may be one of these
+_SGLANG = re.compile(r"accept[ _]length\b|\bacc_length\b|#questions:", re.IGNORECASE)
 _LABEL = re.compile(
     rf"(?<![\w-])(?i:(?P<name>{'|'.join(map(re.escape, sorted(_NAMES, key=len, reverse=True)))})"
     r"|(?P<kind>position|acceptance at token)[ \t]+(?P<index>\d{1,3}))[ \t]*:[ \t]*(?P<value>\d{1,15}(?:\.\d{1,15})?)[ \t\r]*$",
@@ -67,22 +79,21 @@ def read_summary(text: str) -> Reading | None:
         return None
     running = mean(block.figures["running"] for block in runs if "running" in block.figures)
     common: dict[str, Any] = {"requests_running": running, **_speeds(runs, [block for block in blocks if block.length is None])}
-    by_sglang = "accept length" in text.lower() and not any(block.rates for block in runs)
+    by_sglang = _SGLANG.search(text) is not None and not any(block.rates for block in runs)
     form = Format("SGLang" if by_sglang else "vLLM", "summary of a run" if len(runs) == 1 else "summaries of runs", SOURCE)
     if all(name in block.figures for block in runs for name in _COUNTS):
         parts = []
         for block in runs:
             accepted, drafted, steps = (whole_number(block.figures[name], name) for name in _COUNTS)
-            parts.append(Part(accepted, drafted, steps, tuple(block.rates)))
+            whole = abs(sum(block.rates) - accepted / max(steps, 1)) <= 0.006 * len(block.rates)  # otherwise some were cut off
+            parts.append(Part(accepted, drafted, steps, tuple(block.rates) if whole else ()))
         return form.total(parts, **common)
-    lengths = [(block.length or 1) - 1 for block in runs]
-    widths = [ratio(100 * length, block.figures.get("rate")) for block, length in zip(runs, lengths, strict=True)]
-    width = None if None in widths else mean(width for width in widths if width is not None)
-    rates = mean_rates([(1, tuple(block.rates)) for block in runs])
-    if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
-        width = float(len(rates))  # the printed figures have two decimals
-    unknown = ("The text does not count the steps, so several runs have the same weight.",)
-    return Reading(*form, accepted_per_step=mean(lengths), drafted_per_step=width, rates=rates, unknown=unknown, **common)
+    reading = form.of_means(
+        [((block.length or 1) - 1, block.figures.get("rate"), tuple(block.rates)) for block in runs], **common
+    )
+    if reading.drafted_per_step is None and by_sglang and (windows := stated(text)[0]):
+        reading = replace(reading, drafted_per_step=float(windows[0]), derived=(GIVEN,))
+    return reading
 
 
 def _printed(text: str) -> Iterator[_Block]:
@@ -92,20 +103,25 @@ def _printed(text: str) -> Iterator[_Block]:
         before = text[text.rfind("\n", 0, found.start()) + 1 : found.start()].split()
         if before and before[-1].isalpha() and not before[-1].isupper():
             continue  # a container's name, a time or a level may stand before a label; a word changes its meaning
-        value, name = float(found["value"]), _NAMES.get((found["name"] or "").lower())
-        if name in ("begin", *block.figures) or (name is None and block.rates and int(found["index"]) == 0):
+        label = (found["name"] or "").lower()
+        value, name = float(found["value"]), _NAMES.get(label)
+        full = bool(block.rates or block.figures.keys() - {"running"})
+        if name in block.figures or (full and label in _FIRST) or (not name and block.rates and int(found["index"]) == 0):
             yield block
             block = _Block()
         if name is None and int(found["index"]) == len(block.rates):
             block.rates.append(value / (100 if found["kind"].lower() == "position" else 1))
-        elif name is not None and name != "begin":
+        elif name is not None:
             block.figures[name] = value
     yield block
 
 
 def _saved(text: str) -> Iterator[_Block]:
-    for found, _ in objects(text, ("spec_decode_acceptance_length", "mean_tpot_ms")):
+    lengths = [key for key, name in _NAMES.items() if name == "length" and "_" in key]
+    for found, _ in objects(text, (*lengths, "mean_tpot_ms")):
         figures = {name: found[key] for key, name in _NAMES.items() if isinstance(found.get(key), int | float)}
+        if figures.get("length", 1) < 1:  # SGLang's mark of a run without drafting
+            del figures["length"]
         rates = found.get("spec_decode_per_position_acceptance_rates") or []
         known = isinstance(rates, list) and all(isinstance(rate, int | float) for rate in rates)
         yield _Block(figures, list(map(float, rates)) if known else [])

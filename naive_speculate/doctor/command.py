@@ -1,4 +1,4 @@
-"""The command `python -m naive_speculate doctor < log`."""
+"""The command `python -m naive_speculate doctor FILE…`, or `… doctor < log`."""
 
 import argparse
 import json
@@ -21,10 +21,11 @@ _WIDTH = 120  # of output to a file or a pipe
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="naive_speculate doctor",
-        description="Diagnoses an engine's speculative decoding from its log on standard input.",
+        description="Diagnoses an engine's speculative decoding from its logs, all together.",
         epilog=f"Supported: {KNOWN}.",
     )
     add, speed = parser.add_argument, parsed(float, "a positive number", lambda found: 0 < found < math.inf)
+    add("files", nargs="*", metavar="FILE", help="logs, responses or metrics (default: standard input)")
     size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
     cost = parsed(str, "a number", lambda text: bool(text.strip()))
     help = "time of a draft forward ÷ time of a target forward over one token; or two sizes such as 0.6B/8B"
@@ -41,9 +42,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _bytes(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot read {file!r:.80}: {error.strerror}") from None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read standard input and print the diagnosis. Raises `ValueError` if no format is recognised, or an option is out of
-    range."""
+    """Read the logs and print the diagnosis. Raises `ValueError` if a file cannot be read, no format is recognised, or an
+    option is out of range."""
     args = _parser().parse_args(arguments)
     draft, verify, sizes = args.draft_cost, args.verify_cost, (args.draft_size, args.target_size)
     if None in sizes and any(sizes):
@@ -53,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verify and not draft and not any(sizes):
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
     table, basis = from_words(" / ".join(sizes) if all(sizes) else draft or "", verify or "")
-    reading = read(decoded(sys.stdin.buffer.read()))
+    reading = read("\n".join(map(decoded, map(_bytes, args.files) if args.files else [sys.stdin.buffer.read()])))
     given = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
     reading = replace(reading, **{name: speed for name, speed in given.items() if speed is not None})
     found = diagnose(reading, table, num_draft_tokens=args.num_draft_tokens)

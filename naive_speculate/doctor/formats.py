@@ -1,5 +1,6 @@
 """Recognises the engine and format of a text, in any encoding."""
 
+import contextlib
 import gzip
 import json
 import re
@@ -7,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from naive_speculate.doctor import benchmark, llamacpp, sglang, vllm
+from naive_speculate.doctor import benchmark, counts, llamacpp, sglang, vllm
 from naive_speculate.doctor.prometheus import read_prometheus
 from naive_speculate.doctor.reading import Reading
 from naive_speculate.doctor.suspects import experts
@@ -26,16 +27,21 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
     llamacpp.read_server_log,
     llamacpp.read_timings,
     llamacpp.read_example,
+    llamacpp.read_mtp_bench,
+    counts.read_counts,
+    counts.read_benchmark,
 )
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are impossible."""
 KNOWN = (
     "vLLM's “SpecDecoding metrics” and “Speculative metrics” log lines, its request metrics, its benchmark's summary and its "
-    "Prometheus text; SGLang's meta_info, its “Decode batch” log line and its Prometheus text; llama.cpp's lines of each step, "
-    "its “draft acceptance” and “statistics” log lines, its and mlx-vlm's timings, n_drafted and n_accept, and its Prometheus "
-    "text"
+    "Prometheus text; SGLang's meta_info, its “Decode batch” log line, its benchmarks and its Prometheus text; llama.cpp's "
+    "lines of each step, its “draft acceptance” and “statistics” log lines, its and mlx-vlm's timings, mtp-bench's lines, "
+    "n_drafted and n_accept, and its Prometheus text; LMDeploy's log line and Prometheus text; TensorRT-LLM's Prometheus text, "
+    "iterations, requests and benchmark; LM Studio's and tabbyAPI's responses"
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
+_MESSAGES = ("log", "MESSAGE", "message", "msg", "line")  # of Docker's, journald's and other records of a log
 _ZEROS: dict[tuple[bool, ...], str] = {  # which bytes of four are zero in mostly Latin text
     (False, True, True, True): "utf-32-le",
     (True, True, True, False): "utf-32-be",
@@ -67,6 +73,7 @@ def read(text: str) -> Reading:
     If a text has several formats, the most informative one is read: the first with rates per index, else the first.
     """
     text = re.sub("\r\n?", "\n", text.replace("\ufeff", ""))  # progress bars end lines with \r, joined files have several marks
+    text = "\n".join(map(_message, text.split("\n"))).replace("\u00a0", " ")  # web pages have no-break spaces
     text = _COLOURS.sub("", text)
     try:
         found = [reading for reader in READERS if (reading := reader(text)) is not None]
@@ -78,3 +85,12 @@ def read(text: str) -> Reading:
     known = [(len(one.rates) > 1, one.accepted_per_step is not None, one.drafted_per_step is not None) for one in found]
     best = found[known.index(max(known))]
     return replace(best, experts=experts(text))
+
+
+def _message(line: str) -> str:
+    """The message of a line that is a JSON record of a log; other lines unchanged."""
+    if line.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            return next((record[key].rstrip("\r\n") for key in _MESSAGES if isinstance(record.get(key), str)), line)
+    return line

@@ -14,8 +14,8 @@ from itertools import zip_longest
 from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
-from naive_speculate.doctor.json_objects import last_reports, objects, whole_number
-from naive_speculate.doctor.reading import Format, Part, Reading, judged_of, numbers_in, rates_of
+from naive_speculate.doctor.json_objects import last_reports, whole_number
+from naive_speculate.doctor.reading import Format, Part, Reading, judged_of, last_of_each, numbers_in, rates_of
 
 _TIMINGS = Format("llama.cpp", "server `timings`", "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)")
 _ROUNDS = Format("mlx-vlm", "server `timings` that count rounds", "mlx_vlm/server, timings (mlx-vlm#1788, #2324)")
@@ -29,8 +29,8 @@ _EXAMPLE = Format(
 _STEPS = Format("llama.cpp", "lines of each step", "tools/server/server-context.cpp, after verification (001d906a6d86)")
 _RATES = r"acc(?:ept(?:ance)?)?(?: rate)?(?:/| per )pos(?:ition)? *[=:] *\(([\d., ]*)\)"
 _STATISTICS = re.compile(
-    r"statistics +(\S+): #calls(?:\(b,g,a\))? = +(?:\d+ +\d+ +)?(\d+), #gen drafts = +(\d+), #acc drafts = +(\d+), "
-    r"#gen tokens = +(\d+), #acc tokens = +(\d+)(.*)"
+    r"statistics\s+(\S+):\s+#calls(?:\(b,g,a\))?\s*=\s+(?:\d+\s+(\d+)\s+)?(\d+),\s+#gen drafts\s*=\s+(\d+),\s+"
+    r"#acc drafts\s*=\s+(\d+),\s+#gen tokens\s*=\s+(\d+),\s+#acc tokens\s*=\s+(\d+)(.*(?:\n[ \t]+#.*)*)"
 )
 _DURATIONS = re.compile(r"dur\(b,g,a\) = *[\d.]+, *([\d.]+), *[\d.]+ ms")
 _EVAL = r"(?<!prompt )\beval time = +([\d.]+) ms / +(\d+)"
@@ -38,6 +38,9 @@ _ACCEPTANCE = r"draft acc(?:eptance|ept)?(?: rate)? *[=:] *[\d.]+%? *\("
 _REQUEST = re.compile(
     rf"{_EVAL} tokens|{_ACCEPTANCE} *(\d+) accepted */ *(\d+) (?:generated|drafted)\)"
     rf"(?:, *(?:mean|avg) (?:acc(?:ept(?:ance|ed)?)? )?len(?:gth)? *[=:] *([\d.]+))?|(?<!#){_RATES}"
+)
+_BENCH = re.compile(
+    r"(?<!\S)(\S{1,60})\s+pred=\s*(\d{1,9})\s+draft=\s*(\d{1,9})\s+acc=\s*(\d{1,9})\s+rate=\S+\s+tok/s=\s*(\d{1,9}(?:\.\d{1,9})?)"
 )
 _ROUND_NAMES = re.compile(
     r"(?:(?:n|num|total|draft|drafting|spec|speculative|verify|decoding)_)*"
@@ -63,11 +66,7 @@ _REPLAYED = (
 
 def read_timings(text: str) -> Reading | None:
     """`timings` of all responses together; None if there are none. Of a streamed response the last report counts."""
-    found = last_reports(
-        text,
-        ("draft_n", "draft_n_accepted"),
-        lambda timings, outermost: [outermost.get("id"), timings.get("prompt_n"), timings.get("prompt_ms")],
-    )
+    found = last_reports(text, ("draft_n", "draft_n_accepted"), _response)
     if not found:
         return None
     parts, rounds = [], []
@@ -81,13 +80,31 @@ def read_timings(text: str) -> Reading | None:
         parts.append(Part(accepted, drafted, steps))
     times = [
         (bool(timings.get("draft_n")), timings["predicted_ms"], timings["predicted_n"])
-        for timings, _ in objects(text, ("predicted_ms",))
+        for timings, _ in last_reports(text, ("predicted_ms",), _response)
         if isinstance(timings["predicted_ms"], int | float) and isinstance(timings.get("predicted_n"), int)
     ]
     if None in rounds:
         return _without_rates(_TIMINGS, parts, **_per_second(times))
     named = _ROUNDS if any("draft_kind" in timings for timings, _ in found) else _ROUNDS._replace(engine="llama.cpp")
     return named.total(parts, unknown=("These timings have no rates per index.",), **_per_second(times))
+
+
+def read_mtp_bench(text: str) -> Reading | None:
+    """The lines of mtp-bench.py, which prints the timings of some prompts by llama.cpp's server; None without drafts."""
+    parts, times = [], []
+    for name, *numbers, speed in _BENCH.findall(text):
+        tokens, drafted, accepted = map(int, numbers)
+        if drafted:
+            parts.append(Part(accepted, drafted, max(tokens - accepted - 1, 0), category=name))
+        if float(speed):
+            times.append((drafted > 0, 1000 * tokens / float(speed), tokens))
+    return _without_rates(_TIMINGS, parts, **_per_second(times)) if parts else None
+
+
+def _response(timings: dict[str, Any], outermost: dict[str, Any]) -> list[Any] | None:
+    """What the timings of one response have in common; None if they name nothing of it."""
+    common = [outermost.get("id"), timings.get("prompt_n"), timings.get("prompt_ms")]
+    return common if any(common) else None
 
 
 def read_server_log(text: str) -> Reading | None:
@@ -127,9 +144,9 @@ def speeds(text: str) -> dict[str, Any]:
         for one, after in zip_longest(found, found[1:])
         if one[1]
     ]
-    last = {line[0]: durations[1] for line in _STATISTICS.findall(text) if (durations := _DURATIONS.search(line[6]))}
+    drafting = sum(float(durations[1]) for line in _statistics(text) if (durations := _DURATIONS.search(line[-1])))
     total = sum(spent for drafted, spent, _ in times if drafted)
-    share = sum(map(float, last.values())) / total if total else 0.0
+    share = drafting / total if total else 0.0
     return _per_second(times) | ({"draft_share": share} if 0 < share < 1 else {})
 
 
@@ -144,19 +161,28 @@ def _per_second(times: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
     return named
 
 
+def _statistics(text: str) -> list[tuple[str, ...]]:
+    """The last statistics line of each drafter and process, since its counters grow."""
+    # Each accepted draft has an accepted token; a line with fewer was cut.
+    lines = [line for line in _STATISTICS.findall(text) if int(line[5]) and int(line[4]) <= int(line[6])]
+    names = dict.fromkeys(line[0] for line in lines)
+    return [last for name in names for last in last_of_each([line for line in lines if line[0] == name], slice(2, 7))]
+
+
 def read_statistics(text: str) -> Reading | None:
-    """The last statistics line of each drafter, since its counters grow; None if there is none."""
-    last = {line[0]: line for line in _STATISTICS.findall(text) if int(line[4])}
-    if not last:
-        return None
-    parts, complete = [], True
-    for _, calls, drafts, first, of_drafter, of_accepted, rest in last.values():
+    """The last statistics lines; None if there is none."""
+    parts, complete, called = [], True, Counter[str]()
+    for name, drafting, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
+        called[name] += int(drafting or calls)
         steps, found = min(int(calls), int(drafts)) or int(drafts), re.search(f"#{_RATES}", rest)
         complete = complete and found is not None
         parts.append(Part(int(of_accepted), int(of_drafter), steps, numbers_in(found[1]) if found else (int(first) / steps,)))
+    if not parts:
+        return _LINE.total([Part(0, 0, 0)]) if _STATISTICS.search(text) else None  # refused: nothing was drafted
     first_only = "This version's line has a rate for the first index only (#acc drafts ÷ the steps)."
     unknown = (_P_MIN, "The line counts since the start of a server's slot.", *(() if complete else (first_only,)))
-    return _LINE.total(parts, unknown=unknown, **speeds(text))
+    share = sum(part.steps or 0 for part in parts) / max(*called.values(), 1)  # the first drafter is called in every step
+    return _LINE.total(parts, unknown=unknown, drafted_share=min(share, 1.0), **speeds(text))
 
 
 def read_example(text: str) -> Reading | None:

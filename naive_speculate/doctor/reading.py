@@ -27,6 +27,7 @@ class Reading:
     # one. Empty if unknown; then all windows are taken to be whole.
     judged: tuple[float, ...] = ()
     num_steps: float | None = None  # with draft tokens
+    drafted_share: float | None = None  # of all steps, the share with draft tokens
     num_draft_tokens: int | None = None
     num_accepted_tokens: int | None = None
     requests_running: float | None = None  # mean number of requests decoded together
@@ -97,6 +98,30 @@ class Format(NamedTuple):
             },
         }
         return Reading(*self, **found | figures)
+
+    def of_means(self, runs: Sequence[tuple[float, float | None, tuple[float, ...]]], **figures: Any) -> Reading:
+        """Runs without counts, with equal weights: accepted draft tokens per step, the percentage accepted, and rates."""
+        widths = [ratio(100 * accepted, percentage) for accepted, percentage, _ in runs if accepted]
+        width = None if None in widths else mean(width for width in widths if width is not None)
+        rates = mean_rates([(1, rates) for *_, rates in runs])
+        if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
+            width = float(len(rates))  # the printed figures have two decimals
+        unknown = ("The text does not count the steps, so several runs have the same weight.",)
+        found = {"accepted_per_step": mean(accepted for accepted, *_ in runs), "drafted_per_step": width, "rates": rates}
+        return Reading(*self, unknown=unknown, **found | figures)
+
+
+def last_of_each(reports: Iterable[tuple[str, ...]], counters: slice) -> list[tuple[str, ...]]:
+    """The last report of each set of growing counters: of processes that share a log, or of one that was restarted. A report
+    continues the nearest earlier one of which no counter is larger."""
+    last: list[tuple[list[int], tuple[str, ...]]] = []
+    for report in reports:
+        counts = list(map(int, report[counters]))
+        before = [one for one in last if all(old <= new for old, new in zip(one[0], counts, strict=True))]
+        if before:
+            last.remove(max(before, key=lambda one: sum(one[0])))
+        last.append((counts, report))
+    return [report for _, report in last]
 
 
 def mean_rates(parts: Sequence[tuple[float | None, tuple[float, ...]]]) -> tuple[float, ...]:

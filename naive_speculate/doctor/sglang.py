@@ -4,19 +4,19 @@ response (before 9155cf0e6eff in `tokenizer_manager.py`, c60799d0eb1b; its count
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from naive_speculate.doctor.fading import Stretch
+from naive_speculate.doctor.fading import Stretch, drop
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.doctor.prometheus import samples
 from naive_speculate.doctor.reading import Format, Part, Reading, category, mean, rates_of, ratio
 
 _LOG = Format("SGLang", "log line “Decode batch”", "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)")
-_STATED = (  # the window in the server's printed arguments: verified tokens per step minus one, and steps
-    (re.compile(r"speculative[-_]num[-_]draft[-_]tokens['\"]?\s*[=:\s]\s*(\d+)"), 1),
-    (re.compile(r"speculative[-_]num[-_]steps['\"]?\s*[=:\s]\s*(\d+)"), 0),
-)
+_STATED = [  # the server's printed arguments
+    re.compile(rf"speculative[-_]{name}['\"]?\s*[=:\s]\s*(\d+)")
+    for name in ("num[-_]steps", "eagle[-_]topk", "num[-_]draft[-_]tokens")
+]
 _MEANINGS = (
     "“accept rate” is read as accepted ÷ drafted, as SGLang prints it since April 2026 (sglang#23530)",
     "“accept rate” is read as (accepted + 1) ÷ (drafted + 1), as SGLang printed it before April 2026 (sglang#23530)",
@@ -25,6 +25,7 @@ _UNDECIDED = (
     "“accept rate” has two possible meanings, and the log does not decide: accepted ÷ drafted since April 2026 (sglang#23530), "
     "which is used here, and (accepted + 1) ÷ (drafted + 1) before."
 )
+GIVEN = "The window is from the server's arguments."
 _GAUGE = Format("SGLang", "Prometheus gauges", "python/sglang/srt/observability/metrics_collector.py (44cedc2b9c7d)")
 _NO_RATES = "This format has no counts and no rates per index; meta_info's histogram has them."
 _TREE = "The server drafts trees: the window is their depth, and {} tokens are verified per step."
@@ -32,6 +33,10 @@ _META = Format(
     "SGLang", "meta_info", "python/sglang/srt/managers/tokenizer_manager_components/spec_decoding_meta.py (9155cf0e6eff)"
 )
 TREES = "With topk above 1 SGLang drafts trees without reporting it; then it counts all branches as drafted."
+_ENDS = (
+    "No step accepts more than {} draft tokens: the server drafts trees of this depth (topk above 1) and counts all branches "
+    "as drafted, or acceptance ends there."
+)
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
 _HISTOGRAM = ("spec_correct_drafts_histogram", "spec_accept_histogram")
@@ -64,14 +69,15 @@ def read_log(text: str) -> Reading | None:
     speed, plain_speed = (
         mean(line.throughput for line in part if line.throughput and line.running in common) for part in (lines, plain)
     )
+    windows, tree = stated(text)
     # A step that accepts any accepts three at most, or this is an underestimate.
     hits = [(line, min((line.length - 1) / 3, 1.0), line.running * INTERVAL) for line in lines]
     return Reading(
         *_LOG,
-        **_means(lines, _width(lines, _stated(text))),
+        **_means(lines, (float(windows[0]), None, GIVEN) if tree else _width(lines, windows)),
         requests_running=mean(line.running for line in lines),
         course=tuple(Stretch(line.position, steps, steps * share) for line, share, steps in hits),
-        unknown=(TREES, _NO_RATES),
+        unknown=(_TREE.format(tree) if tree else TREES, _NO_RATES),
         tokens_per_second=None if plain_speed is None else speed,
         plain_tokens_per_second=None if speed is None else plain_speed,
     )
@@ -108,7 +114,7 @@ def read_gauges(text: str) -> Reading | None:
         width: _Width = (float(int(own[0])), None, "The window is from the server's gauges.")
     else:
         rounded = all(round(value, 2) == value for line in lines for value in (line.length, line.rate or 0.0))
-        width = _width(lines, _stated(text), _meaning(text), _HALF if rounded else _EXACT)
+        width = _width(lines, stated(text)[0], _meaning(text), _HALF if rounded else _EXACT)
     tree = depth >= 1 and verified >= 1 and verified != depth + 1
     reported = [mean(gauges["num_running_reqs"]) for gauges in workers if "num_running_reqs" in gauges]
     return Reading(
@@ -137,8 +143,12 @@ def _meaning(text: str) -> int | None:
     return 0 if "proposed drafts" in words else 1 if "total draft tokens" in words else None
 
 
-def _stated(text: str) -> list[int]:
-    return [k for pattern, own in _STATED for number in pattern.findall(text) if (k := int(number) - own) >= 1]
+def stated(text: str) -> tuple[list[int], int]:
+    """The windows that the server's arguments state, and how many tokens it verifies per step if it drafts trees, else 0. Of a
+    tree the first window is the depth. With topk 1 SGLang verifies steps + 1, whatever was requested."""
+    steps, branches, verified = ([int(number) for number in pattern.findall(text)] for pattern in _STATED)
+    windows = [k for k in (*steps, *(count - 1 for count in verified)) if k >= 1]
+    return windows, verified[0] if windows and steps and verified and max(branches, default=1) > 1 else 0
 
 
 def _means(lines: Sequence[_Line], width: _Width) -> dict[str, Any]:
@@ -147,15 +157,15 @@ def _means(lines: Sequence[_Line], width: _Width) -> dict[str, Any]:
     return figures | {"derived": (width[2],) if width[2] else ()}
 
 
-def _width(lines: Sequence[_Line], stated: Sequence[int], meaning: int | None = None, half: float = _HALF) -> _Width:
+def _width(lines: Sequence[_Line], given: Sequence[int], meaning: int | None = None, half: float = _HALF) -> _Width:
     """The window from the windows that the server's arguments state, from the rate's meaning if it is stated, or from the
     meaning that gives a whole number; `half` is the rounding error of the figures."""
     reports = [(line.running, line.length, line.rate) for line in lines if line.rate is not None]
     if len(reports) < len(lines):
-        return (stated[0], None, "The window is from the server's arguments.") if stated else (None, None, "")
-    fitting = [[k for k in {*range(1, _MOST + 1), *stated} if _fits(k, own, reports, half)] for own in (0, 1)]
+        return (given[0], None, GIVEN) if given else (None, None, "")
+    fitting = [[k for k in {*range(1, _MOST + 1), *given} if _fits(k, own, reports, half)] for own in (0, 1)]
     for words, ks in zip(_MEANINGS, fitting, strict=True):
-        if found := [k for k in stated if k in ks]:
+        if found := [k for k in given if k in ks]:
             return found[0], None, f"{words}: this fits the window in the server's arguments."
     weighted_rate = sum(running * rate for running, _, rate in reports)
     if not weighted_rate:
@@ -190,7 +200,14 @@ def read_meta_info(text: str) -> Reading | None:
     if not parts:
         return None
     no_rates = () if all(part.rates for part in parts) else ("There is no histogram, so the rates per index are unknown.",)
-    return _META.total(parts, unknown=(TREES, *no_rates))
+    reading = _META.total(parts, unknown=(TREES, *no_rates))
+    depth, end = sum(rate > 0 for rate in reading.rates), drop(reading.rates, reading.num_steps)
+    if end is None or end[0] != depth:
+        return reading
+    window, ends = reading.drafted_per_step, _ENDS.format(depth)
+    return replace(
+        reading, rates=reading.rates[:depth], drafted_per_step=float(depth), other_drafted_per_step=window, unknown=(ends,)
+    )
 
 
 def _of_request(meta: dict[str, Any], outermost: dict[str, Any]) -> Part:

@@ -12,12 +12,13 @@ from naive_speculate.doctor.reading import Reading
 
 NONE, LOW_FIRST, CLIFF, SMALL, GAIN = 0.1, 0.5, 0.75, 0.15, 1.03
 MANY_TOKENS = 256  # above about this many tokens per forward, computing takes longer than reading the weights on current GPUs
+RARE = 0.5  # the share of steps with draft tokens below which drafts are rare
 HIGH, FASTER = 1.5, 1.15  # tokens per step from which drafting should pay, and the measured speedup that counts as one
 COSTLY = 0.35  # the drafter's share of a step from which it costs too much
 
 _EXPERTS = re.compile(
     r"\b\d+(?:\.\d+)?[BT]-A\d+(?:\.\d+)?B\b|\b\d+x\d+B\b"
-    r"|\b(?:Mixtral|DeepSeek-(?:V[23]|R1)|Kimi-K\d|gpt-oss|GLM-4\.5|MiniMax-M\d|Qwen\d?-?MoE|OLMoE)[\w.-]*"
+    r"|\b(?:Mixtral|DeepSeek-(?:V[2-9]|R1(?!-Distill))|Kimi-K\d|gpt-oss|GLM-(?:4\.[5-9](?!V-Flash)|[5-9])|Llama-4|MiniMax-M\d|Qwen\d?-?MoE|OLMoE)[\w.-]*"
     r"|--enable-expert-parallel\b|\benable_expert_parallel['\"]?\s*[=:]\s*True"
     r"|\bn_expert\s*=\s*[1-9]\d*|\bnum_(?:local_)?experts['\"]?\s*[=:]\s*[1-9]\d*",
     re.IGNORECASE,
@@ -62,6 +63,12 @@ _TEXTS = {  # by name: evidence with possible causes, and what to measure next
         "So a step takes as long as {step:.2f} plain tokens; it should take little more than one. Verification or drafting "
         "costs too much.",
         "the time of a target forward over 1 and over k + 1 tokens, and of one draft forward; then k = 1.",
+    ),
+    "rare_drafts": (
+        "Drafts are rare: {share} of the steps have draft tokens, and the figures describe these alone. Over all steps the "
+        "target emits {tokens:.2f} tokens per forward. The drafter finds nothing to propose: no n-gram repeats, or it is "
+        "unsure.",
+        "text that repeats its prompt, such as edits of code; else a draft model or a head.",
     ),
     "draft_cost": (
         "The drafter is expensive: it takes {share:.0%} of the time of a step. A draft model pays if it is many times smaller "
@@ -123,7 +130,8 @@ def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
     second = conditional[1] if len(conditional) > 1 else None
     subject = f"The first draft token is accepted in {_percent(first)} of the steps"
     subject = subject if conditional else f"{_percent(first)} of the judged draft tokens are accepted"
-    zero = drop(reading.rates, reading.num_steps)
+    # Where windows are short, an index without an accepted token may have had no draft token.
+    zero = None if _short(found) and not reading.judged else drop(reading.rates, reading.num_steps)
     if zero is not None:
         index, chance = zero
         before, rate = reading.rates[index - 1 : index + 1]
@@ -148,6 +156,10 @@ def _acceptance(found: Diagnosis) -> Iterator[Suspect]:
 def _speed(found: Diagnosis) -> Iterator[Suspect]:
     """Causes of a low speedup other than acceptance."""
     reading, measured, tokens, share = found.reading, found.measured_speedup, found.mean_acceptance_length, found.draft_share
+    if reading.drafted_share is not None and tokens is not None:  # a speed is of all steps
+        tokens = 1 + (tokens - 1) * reading.drafted_share
+        if reading.drafted_share < RARE:
+            yield _suspect("rare_drafts", share=_percent(reading.drafted_share), tokens=tokens)
     slow, high = measured is not None and measured < FASTER, tokens is not None and tokens >= HIGH
     if measured is not None and slow and tokens is not None and high:
         yield _suspect("no_speedup", tokens=tokens, measured=measured, step=tokens / measured)
@@ -180,12 +192,17 @@ def _window(found: Diagnosis, dropped: bool) -> Iterator[Suspect]:
     elif best_k is None and found.whole_rates and width > 1 and rates[-1] < SMALL and not dropped:
         words = f"k may be too large: the last draft token is accepted in {rates[-1]:.0%} of the steps. Give costs to decide."
         yield Suspect("k_too_large", words, "the cost of a draft forward (--draft-cost).")
-    if len(rates) > 1 and width < 0.8 * len(rates):
+    if _short(found):
         words = (
             f"Windows are short: {width:.2f} draft tokens per step of at most {len(rates)}. The drafter often proposes fewer "
             "(no n-gram found, or an unsure draft), so rates after the first index include steps without a draft token there."
         )
         yield Suspect("short_windows", words, "acceptance by window length, if the engine reports it.")
+
+
+def _short(found: Diagnosis) -> bool:
+    rates, width = found.unconditional, found.num_draft_tokens
+    return width is not None and len(rates) > 1 and width < 0.8 * len(rates)
 
 
 def _percent(share: float) -> str:

@@ -6,38 +6,56 @@ The log line "SpecDecoding metrics" covers the few seconds since the previous on
 """
 
 import re
+from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
 from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
-from naive_speculate.doctor.reading import ROUNDING, Format, Part, Reading, category, judged_of, mean, numbers_in, rates_of
+from naive_speculate.doctor.reading import (
+    ROUNDING,
+    Format,
+    Part,
+    Reading,
+    category,
+    judged_of,
+    last_of_each,
+    mean,
+    numbers_in,
+    rates_of,
+)
 
 _LOG = Format(
     "vLLM", "log line “SpecDecoding metrics”", "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
 )
 _LOG_V0 = Format("vLLM", "log line “Speculative metrics”", "vllm/engine/metrics.py, _format_spec_decode_metrics_str (v0.8)")
 _REQUEST = Format("vLLM", "request metrics", "the response's metrics.speculative_decoding (vllm#48915)")
-_LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
+_LMDEPLOY = _LOG._replace(engine="LMDeploy", source="lmdeploy/metrics/loggers.py, get_spec_msg (1263d5cd8)")
+_BEGIN, _LONGEST = re.compile(r"SpecDecoding\s+metrics:"), 2000  # a message may span lines, or follow another one on a line
 _COUNT = re.compile(r"(?<![A-Za-z] )\b(Accepted|Drafted):\s*(\d+)\s*tokens")
 _LINE_V0 = re.compile(
     r"Speculative metrics:(?:[^,\n]{0,60},){2} Number of speculative tokens: (\d+), Number of accepted tokens: \d+, "
     r"Number of draft tokens: (\d+), Number of emitted tokens: (\d+)"
 )
 _LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
-_RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d., ]+)")
-_RUNNING = re.compile(r"Running:\s*(\d+) reqs")  # vllm/v1/metrics/loggers.py, a line written at the same time
-_TOO_FEW = "vLLM's line does not count the steps"
+_PERCENTAGE = re.compile(r"Draft acceptance rate:\s*(\d+(?:\.\d+)?)%")
+_RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d.]+(?:,\s*[\d.]+)*)")
+_RUNNING = re.compile(r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)")  # vllm/v1/metrics/loggers.py; LMDeploy
+_TOO_FEW = "The line does not count the steps"
 
 
 def read_log(text: str) -> Reading | None:
-    """All lines together, weighted by their steps; None if there is none."""
-    counted = [(dict(reversed(_COUNT.findall(line))), line) for line in _LINE.findall(text)]
-    parts = [_of_line(int(count["Accepted"]), int(count["Drafted"]), line) for count, line in counted if len(count) == 2]
+    """All messages together, weighted by their steps; None if there is none. One without its rates, such as one that was cut,
+    counts if no other has them."""
+    messages = [re.sub(r"\s+", " ", message[:_LONGEST]) for message in _BEGIN.split(text)[1:]]
+    counted = [(dict(reversed(_COUNT.findall(message))), message) for message in messages]
+    parts = [_of_message(int(count["Accepted"]), int(count["Drafted"]), one) for count, one in counted if len(count) == 2]
+    if any(part.rates for part in parts):
+        parts = [part for part in parts if part.rates or not part.drafted]
     if not parts:
-        return None
+        return _of_shortened(messages)
     known = all(part.steps is not None for part in parts)
-    return _LOG.total(
+    return (_LMDEPLOY if "Avg thr (in/out)" in text else _LOG).total(
         parts,
         requests_running=mean(int(number) for number in _RUNNING.findall(text) if int(number)),
         derived=(f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",) if known else (),
@@ -45,21 +63,35 @@ def read_log(text: str) -> Reading | None:
     )
 
 
+def _of_shortened(messages: Sequence[str]) -> Reading | None:
+    """Messages from which the counts were left out, as in reports; None if they have no mean length."""
+    runs = []
+    for message in messages:
+        length, percentage, rates = _LENGTH.search(message), _PERCENTAGE.search(message), _RATES.search(message)
+        if length:
+            percent = float(percentage[1]) if percentage else None
+            runs.append((float(length[1]) - 1, percent, numbers_in(rates[1]) if rates else ()))
+    return _LOG.of_means(runs) if runs else None
+
+
 def read_v0_log(text: str) -> Reading | None:
-    """The last line of version 0, whose counters grow; None if there is none. Its count of accepted tokens includes those after
-    a rejection, so the emitted ones count."""
-    if not (found := _LINE_V0.findall(text)):
-        return None
-    k, drafted, emitted = map(int, found[-1])
-    steps = drafted / k if k else 0.0
+    """The last line of each process of version 0, whose counters grow; None if there is none. Its count of accepted tokens
+    includes those after a rejection, so the emitted ones count."""
+    parts = []
+    for k, drafted, emitted in (map(int, report) for report in last_of_each(_LINE_V0.findall(text), slice(3))):
+        steps = drafted / k if k else 0.0
+        parts.append(Part(round(emitted - steps), drafted, steps))
     derived = ("The steps are derived from the draft tokens and the window, the accepted tokens from the emitted ones.",)
-    return _LOG_V0.total([Part(round(emitted - steps), drafted, steps)], derived=derived)
+    return _LOG_V0.total(parts, derived=derived) if parts else None
 
 
-def _of_line(accepted: int, drafted: int, line: str) -> Part:
-    """All windows have full length, unless that contradicts the rates, which are shares of the steps."""
-    found, length, steps = _RATES.search(line), _LENGTH.search(line), None
+def _of_message(accepted: int, drafted: int, message: str) -> Part:
+    """All windows have full length, unless that contradicts the rates, which are shares of the steps. Without rates if some
+    were cut off: the mean length is 1 + their sum."""
+    found, length, steps = _RATES.search(message), _LENGTH.search(message), None
     rates = numbers_in(found[1]) if found else ()
+    if rates and length and abs(1 + sum(rates) - float(length[1])) > 0.005 + len(rates) * ROUNDING:
+        rates = ()
     if not drafted:
         steps = 0.0
     elif rates:

@@ -1,5 +1,6 @@
 """`python -m naive_speculate doctor < log`."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -26,6 +27,14 @@ def test_json_is_the_diagnosis_and_nothing_else():
     done = doctor(samples.SGLANG_META_INFO, "--draft-size", "0.6B", "--target-size", "8B", "--json")
     expected = diagnose(read(samples.SGLANG_META_INFO), estimated("0.6B", "8B"))
     assert json.loads(done.stdout) == expected.to_dict()
+
+
+def test_files_are_read_together(tmp_path):
+    files = [tmp_path / "decode log.txt", tmp_path / "older.gz"]
+    files[0].write_bytes(samples.VLLM_LOG.encode("utf-16"))
+    files[1].write_bytes(gzip.compress(samples.VLLM_LOG.encode()))
+    done = run_program("naive_speculate.__main__", ["doctor", "--json", *map(str, files)])
+    assert json.loads(done.stdout)["reading"]["num_draft_tokens"] == 2 * 259
 
 
 def test_a_profile_has_the_rates_by_index_of_each_category(tmp_path):
@@ -57,6 +66,7 @@ def test_a_profile_has_the_rates_by_index_of_each_category(tmp_path):
         (samples.VLLM_LOG, ["--draft-cost", "0.1", "--verify-cost", "one"], "must be a number"),
         (samples.VLLM_LOG, ["--num-draft-tokens", "0"], "positive whole number"),
         (samples.VLLM_LOG, ["--plain-speed", "inf"], "must be a positive number, got 'inf'"),
+        ("", ["no/such/log.txt"], "cannot read 'no/such/log.txt': No such file or directory"),
         (samples.VLLM_LOG, ["--profile", "no/such/folder.json"], "--profile: cannot write 'no/such/folder.json'"),
     ],
 )

@@ -5,6 +5,7 @@ import json
 import pprint
 import re
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -24,6 +25,13 @@ EXPECTED = {
     "VLLM_LOG_FIRST": ("vLLM", None, 400, 250, ()),
     "VLLM_PROMETHEUS": ("vLLM", 1000, 3000, 1740, (0.8, 0.56, 0.38)),
     "LLAMACPP_PROMETHEUS": ("llama.cpp", 720, 2160, 1640, (640 / 720, 540 / 720, 460 / 720)),
+    "TRTLLM_PROMETHEUS": ("TensorRT-LLM", 30, 90, 45, (0.9, 0.6, 0.0)),
+    "TRTLLM_ITERATIONS": ("TensorRT-LLM", 5, 15, 10, ()),
+    "TRTLLM_REQUESTS": ("TensorRT-LLM", None, 100, 57, ()),
+    "TRTLLM_BENCH": ("TensorRT-LLM", 100, 300, 170, ()),
+    "LM_STUDIO_LOG": ("LM Studio", 123, 492, 176, ()),
+    "TABBY_LINE": ("tabbyAPI", 90, 270, 120, ()),
+    "MTP_BENCH": ("llama.cpp", 86, 172, 162, ()),
     "LLAMACPP_SERVER_LOG": ("llama.cpp", 690, 1207, 1186, (1.0,)),
     "LLAMACPP_SERVER_TRACE": ("llama.cpp", 20, 60, 37, (0.85, 0.6, 0.4)),
     "LLAMACPP_STATISTICS": ("llama.cpp", 200, 600, 360, (0.8, 0.6, 0.4)),
@@ -56,6 +64,14 @@ BEFORE_LINES = [
     "INFO:root:",
     "INFO ",
 ]
+RECORDS: list[
+    Callable[[str], dict[str, object]]
+] = [  # a line as kept by Docker, by fluent-bit in Kubernetes, by journald, by a logger
+    lambda line: {"log": line, "stream": "stderr", "time": "2026-08-04T20:51:08Z"},
+    lambda line: {"log": line, "kubernetes": {"pod_name": "vllm-0"}},
+    lambda line: {"__REALTIME_TIMESTAMP": "1", "MESSAGE": line.rstrip("\n"), "_PID": "7"},
+    lambda line: {"level": "INFO", "msg": f"\u001b[32m{line.rstrip()}\u001b[0m"},
+]
 ENCODINGS = ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"]
 NOISE = 'INFO started {not json} [\n{"level": "info", "msg": "ready"}\n'
 
@@ -76,9 +92,15 @@ def test_a_sample_has_the_counts_of_its_engine_whatever_stands_around_it(name):
     others = (text.replace("\n", end) for end in ("\r\n", "\r", f"\n{mark}"))
     for changed in (NOISE + text + "done }\n", *others):
         assert read(changed) == reading
-    if "{" not in text[:3]:
+    if "{" not in text[:3] and "{\n" not in text:  # no object spans lines
+        assert (
+            read("".join(f"log.txt:7:{line}" for line in text.splitlines(keepends=True) if line[0] != "#")) == reading
+        )  # grep
         for before in BEFORE_LINES[: -2 if "# HELP" in text else None]:  # Prometheus text is not in logs
             assert read("".join(before + line for line in text.splitlines(keepends=True))) == reading
+    for record in RECORDS:
+        assert read("\n".join(json.dumps(record(line)) for line in text.splitlines(keepends=True))) == reading
+    assert read(text.replace("  ", " \u00a0")) == reading  # as copied from a web page
     for encoding in ENCODINGS:
         assert decoded(text.encode(encoding)).removeprefix(mark) == text
         assert decoded((mark + text).encode(encoding)).lstrip(mark) == text
@@ -92,6 +114,98 @@ def test_what_cannot_be_known_is_said():
     assert any("does not count the steps" in line for line in read(samples.VLLM_LOG_FIRST).unknown)
     assert any("does not count the steps" in line for line in read(samples.VLLM_LOG).derived)
     assert any("trees" in line for line in read(samples.SGLANG_META_INFO).unknown)
+
+
+def test_a_message_that_was_cut_spoils_no_figure():
+    whole, first = read(samples.VLLM_LOG), samples.VLLM_LOG.index("SpecDecoding metrics:")
+    message = samples.VLLM_LOG[first:].splitlines()[0]
+    for end in range(len(message) - len(", Avg Draft acceptance rate: 35.5%")):
+        reading = read(samples.VLLM_LOG + message[:end])
+        if reading.num_steps != whole.num_steps:  # only a part of the last number, 0.054, is missing
+            assert message[:end].endswith(", 0.05")
+    only = read(message[: message.index(", 0.432")])
+    assert (only.num_accepted_tokens, only.num_draft_tokens, only.rates) == (92, 259, ())
+    assert only.num_steps == pytest.approx(92 / 2.49)
+
+
+def test_a_message_without_its_counts_still_has_its_means():
+    """As people shorten it in reports."""
+    text = (
+        "INFO SpecDecoding metrics: Mean acceptance length: 2.89,\nPer-position acceptance rate: 0.763, 0.516, 0.354, 0.256,\n"
+        "Avg Draft acceptance rate: 47.4%\n\nINFO SpecDecoding metrics: Mean acceptance length: 1.00, "
+        "Per-position acceptance rate: 0.000, 0.000, 0.000, 0.000, Avg Draft acceptance rate: 0.0%\n"
+    )
+    reading = read(text)
+    assert (reading.drafted_per_step, reading.accepted_per_step) == (4, pytest.approx(1.89 / 2))
+    assert reading.rates == pytest.approx([rate / 2 for rate in (0.763, 0.516, 0.354, 0.256)])
+    short = read(
+        "SpecDecoding metrics: Mean acceptance length: 2.50, Accepted throughput: 4 tokens/s, Avg Draft acceptance rate: 50.0%"
+    )
+    assert (short.drafted_per_step, short.rates) == (3, ())
+
+
+def test_messages_may_span_lines_or_share_one():
+    message = metrics_line(90, 180, "0.600, 0.300").strip()
+    for text in (f"{message}{message}\n", f"1 {message} 2 {message}", f"{message}\n2026-06-17 {message}".replace(" ", "\n  ")):
+        assert (read(text).num_steps, read(text).rates) == (pytest.approx(200), pytest.approx((0.6, 0.3)))
+
+
+def test_the_same_counts_are_read_from_every_form_of_a_report():
+    details = {"accepted_prediction_tokens": 120, "rejected_prediction_tokens": 150, "reasoning_tokens": 0}
+    response = {"id": "c", "usage": {"completion_tokens": 211, "completion_tokens_details": details}}
+    assert read(json.dumps(response)) == read(samples.TABBY_LINE)
+    stats = {"accepted_draft_tokens_count": 176, "rejected_draft_tokens_count": 316}
+    earlier = {"id": "c", "usage": {"completion_tokens": 300}, "stats": stats}
+    assert read(json.dumps(earlier)) == read(samples.LM_STUDIO_LOG)
+    averages = {
+        "num_draft_tokens": 300,
+        "num_accepted_draft_tokens": 170,
+        "draft_acceptance_rate": 0.58,
+        "acceptance_length": 2.73,
+    }
+    saved = {"mode": "MTP"} | {f"{name}_percentiles": {"minimum": 1, "average": value} for name, value in averages.items()}
+    assert read(json.dumps({"engine": {}, "decoding_stats": saved})) == read(samples.TRTLLM_BENCH)
+    assert read(samples.TRTLLM_ITERATIONS).requests_running == 2.5
+
+
+def test_a_response_without_drafts_is_no_report():
+    details = {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}  # as OpenAI's own responses have
+    for response in ({"usage": {"completion_tokens": 9, "completion_tokens_details": details}}, {"stats": {}}):
+        with pytest.raises(ValueError, match="none of the supported formats"):
+            read(json.dumps(response))
+    nothing = samples.TRTLLM_BENCH.replace("0.58", "0.00").replace("170.00", "0.00").replace("2.73", "1.00")
+    assert diagnose(read(nothing)).draft_acceptance_rate == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        (samples.VLLM_PROMETHEUS, 'position="1"} 5'),
+        (samples.VLLM_PROMETHEUS, 'position="1"} 560.0'),
+        (samples.VLLM_BENCH, "Position 1:                            4"),
+        (samples.VLLM_EXAMPLE, "token 1: 0.4"),
+    ],
+)
+def test_rates_that_were_cut_off_are_no_rates(text, cut):
+    whole, reading = read(text), read(text[: text.index(cut) + len(cut)])
+    assert (reading.rates, reading.num_accepted_tokens) == ((), whole.num_accepted_tokens)
+
+
+def test_counts_that_were_cut_off_are_no_counts():
+    whole = samples.LLAMACPP_STATISTICS
+    for cut in ("#acc tokens =   3", "#acc tokens =   36"):
+        with pytest.raises(ValueError, match="nothing was drafted"):
+            read(whole[: whole.index(cut) + len(cut)])
+        assert read(whole + whole[: whole.index(cut) + len(cut)]) == read(whole)
+    trt = samples.TRTLLM_PROMETHEUS
+    with pytest.raises(ValueError, match="is missing: the text was not copied in full"):
+        read(trt[: trt.index("# TYPE trtllm_spec_decode_accepted")])
+
+
+def test_lmdeploys_log_is_its_own():
+    text = "[2026-08-01 10:00:00 DP0] Avg thr (in/out): 1.0 / 100.0 tokens/s, Engine (running/waiting): 4 / 0, KV cache: 3.0%, "
+    reading = read(text + samples.VLLM_LOG_WITHOUT_THROUGHPUT)
+    assert (reading.engine, reading.num_steps, reading.requests_running) == ("LMDeploy", pytest.approx(354), 4)
 
 
 def sglang(length: float, rate: float) -> str:
@@ -134,6 +248,7 @@ UNDRAFTED = "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\nacc
         # Of a streamed response the last report counts.
         ("".join(f"data: {json.dumps(chunk)}\n" for chunk in STREAMED_META) + "data: [DONE]\n", {"num_steps": 20}),
         ("".join(f"data: {json.dumps(chunk)}\n" for chunk in STREAMED_TIMINGS), {"num_steps": 4, "num_draft_tokens": 9}),
+        ('{"draft_n": 9, "draft_n_accepted": 6}\n{"draft_n": 9, "draft_n_accepted": 2}\n', {"num_accepted_tokens": 8}),
         # Several responses count together.
         (f"[{samples.SGLANG_META_INFO}, {OTHER_META}]", {"num_steps": 40, "rates": (0.425, 0.325, 0.225, 0.075)}),
         # Timings without rounds among some with them: the rounds are derived.
@@ -146,6 +261,8 @@ UNDRAFTED = "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\nacc
         (LAST_TOKEN, {"num_steps": 1}),
         (UNDRAFTED, {"num_steps": 2, "num_draft_tokens": None, "accepted_per_step": 5.5}),
         ("accepted 2/3 draft tokens, new n_past = 9\n", {"course": (Stretch(9, 1, 1),)}),
+        # A line that was wrapped.
+        (samples.LLAMACPP_STATISTICS.replace(", #", ",\n  #"), {"num_steps": 200, "rates": (0.8, 0.6, 0.4)}),
         # Shortened summaries.
         (SUMMARY.replace("Position", "  Position") + SUMMARY, {"drafted_per_step": 3, "rates": (0.7656, 0.6876, 0.611)}),
         (SUMMARY, {"drafted_per_step": 3, "accepted_per_step": 2.06, "rates": (0.7656, 0.6876, 0.611)}),
@@ -168,8 +285,54 @@ def test_counters_read_twice_count_what_is_between():
     reading = read(samples.VLLM_PROMETHEUS + later.replace(" 560.0", " 650.0").replace(" 380.0", " 390.0"))
     assert (reading.num_steps, reading.num_draft_tokens, reading.num_accepted_tokens) == (500, 1500, 400)
     assert reading.rates == pytest.approx((0.6, 0.18, 0.02))
-    with pytest.raises(ValueError, match="was restarted"):
-        read(later + samples.VLLM_PROMETHEUS)
+    for texts in ([later, samples.VLLM_PROMETHEUS], [samples.VLLM_PROMETHEUS, later.replace("1500.0", "50.0"), later]):
+        with pytest.raises(ValueError, match="was restarted"):
+            read("".join(texts))
+
+
+def statistics(steps: int, *, name: str = "draft-mtp") -> str:
+    return (
+        f"statistics {name}: #calls(b,g,a) = 1 {steps} {steps}, #gen drafts = {steps}, #acc drafts = {steps // 2}, "
+        f"#gen tokens = {3 * steps}, #acc tokens = {steps}, dur(b,g,a) = 0.1, {10 * steps}.0, 0.1 ms\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "total"),
+    [
+        ([100, 250, 400], 400),  # one process
+        ([100, 400, 20, 90], 490),  # restarted
+        ([400, 10, 420, 35, 430, 60], 490),  # two processes, or two slots of an early version
+    ],
+)
+def test_growing_counters_count_once_for_each_process(counts, total):
+    assert read("".join(map(statistics, counts))).num_steps == total
+    mixed = "".join(statistics(count) + statistics(2 * count, name="ngram-mod") for count in counts)
+    assert read(mixed).num_steps == 3 * total
+    reading = read("".join(V0 % (3 * count, 3 * count, 2 * count) for count in counts))
+    assert (reading.num_steps, reading.num_draft_tokens, reading.num_accepted_tokens) == (total, 3 * total, total)
+
+
+def test_counters_have_one_meaning_however_they_are_written():
+    text = "\n".join(line for line in samples.VLLM_PROMETHEUS.splitlines() if line[0] != "#" and "_created" not in line)
+    whole = read(text)
+    printed = re.sub(r"(?:_total)?\{.*\}", " (counter) =", re.sub(r".*per_pos.*\n?", "", text))
+    printed += "\nvllm:spec_decode_num_accepted_tokens_per_pos (vector) = [800, 560, 380]\n"
+    for other in (printed, re.sub(r"\} ", "} | ", text)):  # LLM.get_metrics, as vLLM's example prints it; Prometheus' table
+        assert read(other) == whole
+    lmdeploy = read(text.replace("vllm:", "lmdeploy:"))
+    assert (lmdeploy.engine, lmdeploy.num_steps, lmdeploy.rates) == ("LMDeploy", 1000, whole.rates)
+    assert read(re.sub("(running.*) 3.0", r"\1 0.0", text)).requests_running is None  # scraped after the run
+
+
+def test_a_counter_that_is_missing_is_not_zero():
+    text = samples.VLLM_PROMETHEUS
+    with pytest.raises(ValueError, match="num_accepted_tokens is missing: the text was not copied in full"):
+        read(text[: text.index("# TYPE vllm:spec_decode_num_accepted_tokens_total")])
+    of_iterations = "\n".join(line for line in samples.TRTLLM_PROMETHEUS.splitlines() if "token_position" not in line)
+    found = diagnose(read(of_iterations))  # TensorRT-LLM writes no counter that is 0
+    assert (found.reading.num_steps, found.num_draft_tokens, found.mean_acceptance_length) == (None, 3, 1 + 66 / 99 * 3)
+    assert diagnose(read(re.sub(".*num_accepted_tokens_total.*\n", "", of_iterations))).draft_acceptance_rate == 0
 
 
 def before_2026_04(length: float, k: int) -> str:
@@ -206,6 +369,38 @@ def test_the_servers_arguments_decide_what_sglangs_rate_means(arguments):
         reading = read(arguments.format(k=k, more=k + 1) + sglang(1.6, 0.2))
         assert (reading.drafted_per_step, reading.other_drafted_per_step) == (k, None)
     assert read(arguments.format(k=5, more=6) + "Decode batch, #running-req: 4, accept len: 2.50\n").drafted_per_step == 5
+
+
+def test_the_window_of_a_tree_is_its_depth():
+    """SGLang's own recipes draft trees; the rate is of all verified tokens."""
+    for steps, verified, rate in ((5, 64, 0.05), (5, 8, 0.39)):
+        arguments = f"speculative_num_steps={steps}, speculative_eagle_topk=4, speculative_num_draft_tokens={verified}\n"
+        for line in (sglang(3.1, rate), "Decode batch. #running-req: 4, #token: 90, accept len: 3.10, cuda graph: True\n"):
+            reading = read(arguments + line)
+            assert reading.drafted_per_step == steps
+            assert any(f"{verified} tokens are verified" in words for words in reading.unknown)
+    chain = "--speculative-num-steps 4 --speculative-eagle-topk 1 --speculative-num-draft-tokens 24\n"  # SGLang verifies 5
+    assert read(chain + sglang(1.04, 0.21)).drafted_per_step == 4
+
+
+def test_a_histogram_that_ends_early_is_of_a_tree_or_of_acceptance_that_ends():
+    """SGLang's defaults for Llama: topk 4, 5 steps, 8 verified tokens."""
+    counts = {"spec_verify_ct": 200, "spec_num_correct_drafts": 500, "spec_num_proposed_drafts": 1400}
+    meta = json.dumps({"meta_info": counts | {"completion_tokens": 700, "spec_accept_histogram": [40, 30, 30, 20, 30, 50]}})
+    found = diagnose(read(meta))
+    assert (found.num_draft_tokens, found.reading.other_drafted_per_step) == (5, 7)
+    assert found.unconditional == pytest.approx((0.8, 0.65, 0.5, 0.4, 0.25))
+    assert "drops_to_zero" not in [suspect.name for suspect in found.suspects]
+    assert any("trees of this depth" in line for line in found.reading.unknown)
+    assert any("By the other meaning k is 7" in line for line in caveats(found))
+    chance = json.dumps(
+        {
+            "meta_info": counts
+            | {"spec_verify_ct": 4, "spec_accept_histogram": [1, 2, 1]}
+            | {"spec_num_correct_drafts": 4, "spec_num_proposed_drafts": 12}
+        }
+    )
+    assert read(chance).drafted_per_step == 3  # four steps are too few
 
 
 def test_where_nothing_decides_both_meanings_of_sglangs_rate_are_reported():
@@ -272,6 +467,26 @@ def test_timings_that_count_rounds_are_believed(name):
         read(json.dumps({name: "many", "draft_n": 4, "draft_n_accepted": 2}))
 
 
+def test_the_first_tokens_of_a_stream_are_no_plain_decoding():
+    """llama.cpp's `timings_per_token`: the first chunks come before the first draft."""
+    chunks = [{"prompt_n": 9, "prompt_ms": 5.0, "predicted_n": count, "predicted_ms": 100.0 * count} for count in (1, 2, 3)]
+    chunks.append(chunks[0] | {"predicted_n": 40, "predicted_ms": 1000.0, "draft_n": 60, "draft_n_accepted": 20})
+    stream = "".join(f"data: {json.dumps({'id': 'c', 'timings': timings})}\n" for timings in chunks)
+    assert (read(stream).tokens_per_second, read(stream).plain_tokens_per_second) == (40, None)
+    plain = {"id": "d", "timings": chunks[0] | {"predicted_n": 20, "predicted_ms": 1000.0}}
+    assert read(stream + json.dumps(plain)).plain_tokens_per_second == 20
+
+
+def test_two_runs_of_mtp_bench_give_a_speedup():
+    plain = "".join(f"{name} pred= 100 draft=   0 acc=   0 rate=n/a tok/s=50.0 " for name in ("code_python", "code_cpp"))
+    reading = read(samples.MTP_BENCH + plain)  # as pages flatten it, on one line
+    assert (reading.tokens_per_second, reading.plain_tokens_per_second) == (pytest.approx(80), pytest.approx(50))
+    assert reading.num_steps == read(samples.MTP_BENCH).num_steps
+    assert {name: one.num_draft_tokens for name, one in reading.categories.items()} == {"code_python": 132, "code_cpp": 40}
+    with pytest.raises(ValueError, match="none of the supported formats"):
+        read(plain)
+
+
 def test_other_bytes_are_decoded_and_compressed_ones_unpacked():
     words = "“k” = 3, 投机解码 🎉\n" * 3 + "plain words and more of them, as logs have\n" * 9
     framed = "\x01\0\0\0\0\0\0\x40 a line as docker keeps it\n" * 3
@@ -293,8 +508,9 @@ def test_a_label_may_hold_a_brace():
 
 @pytest.mark.parametrize(
     "unit",
-    ["vllm:a{", r"vllm:a{\"", "vllm:", "Speculative metrics:of speculative tokens: 1,", "id 1 |", "1", "a ", "[", '{"a":'],
-)
+    ["vllm:a{", r"vllm:a{\"", "vllm:", "Speculative metrics:of speculative tokens: 1,", "id 1 |", "1", "a ", "[", '{"a":',
+     "statistics x: #calls = 1 1 ", "x pred= ", "SpecDecoding metrics: ", "1 tokens generated in (", "[DT] AVERAGE: 1"],
+)  # fmt: skip
 def test_a_long_line_that_only_begins_like_known_ones_is_refused_at_once(unit):
     """A pattern that tries every beginning with every end takes minutes for it; the page accepts 100,000 characters."""
     begun = time.process_time()
@@ -330,6 +546,10 @@ def test_the_figures_are_those_of_this_librarys_own_metrics():
         ("nothing of the kind", "SpecDecoding metrics"),
         ("n_drafted = 4\nn_accept = 5\n", "5 accepted of 4"),
         ("n_drafted = 0\nn_accept = 0\n", "nothing was drafted"),
+        (
+            "statistics ngram_mod: #calls = 9, #gen drafts = 0, #acc drafts = 0, #gen tokens = 0, #acc tokens = 0",
+            "nothing was drafted",
+        ),
         ("accepted 4/3 draft tokens\n", "4 accepted of 3 drafted in one step"),
         ("SpecDecoding metrics: Accepted: 0 tokens, Drafted: 0 tokens", "nothing was drafted"),
         ("vllm:spec_decode_num_draft_tokens_total many", "must be a number"),

@@ -96,6 +96,19 @@ SEEN = {  # each kind, one log, the fault that must come first
         bench(tpot=30, running=128) + bench(tpot=41, running=128, drafts=drafts([0.87, 0.7, 0.6])),
         "no_speedup batch",
     ),
+    "llama.cpp's n-gram drafter, which finds little": (
+        "       eval time =    4838.87 ms /   630 tokens (    7.68 ms per token,   130.20 tokens per second)\n"
+        "statistics ngram_mod: #calls = 629, #gen drafts = 0, #acc drafts = 0, #gen tokens = 0, #acc tokens = 0\n"
+        "       eval time =    9139.89 ms /  1140 tokens (    8.02 ms per token,   124.73 tokens per second)\n"
+        "draft acceptance rate = 0.50000 (   96 accepted /   192 generated)\n"
+        "statistics ngram_mod: #calls = 1672, #gen drafts = 3, #acc drafts = 3, #gen tokens = 192, #acc tokens = 96\n",
+        "rare_drafts does_not_pay",
+    ),
+    "the same, of 2026": (
+        "statistics ngram-mod: #calls(b,g,a) = 11 800 4, #gen drafts = 4, #acc drafts = 4, #gen tokens = 256,\n"
+        "  #acc tokens = 170, dur(b,g,a) = 0.340, 2.107, 1.102 ms\n",
+        "rare_drafts",
+    ),
     "an expensive drafter": (
         "       eval time =   10000.00 ms /   200 tokens (   50.00 ms per token,    20.00 tokens per second)\n"
         "slot print_timing: id 0 | task 1 | prompt eval time = 90.00 ms / 10 tokens\n"
@@ -120,13 +133,18 @@ def test_a_fault_is_recognised_in_its_log(kind):
         samples.VLLM_BENCH,
         vllm_line([0.6, 0.3, 0.15, 0.07, 0.04, 0.02, 0.01, 0.0], 100),  # every index accepts half
         vllm_line([0.8, 0.6, 0.5]) + vllm_line([0.0, 0.0, 0.0], 2),
+        vllm_line([0.5, 0.3, 0.2, 0.1, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0], 400).replace(
+            "4000 tokens", "900 tokens"
+        ),  # short windows
         llama_steps([3, 0, 4, 2, 1] * 12 + [0] * 3),
+        samples.LLAMACPP_STATISTICS,
+        samples.LLAMACPP_SERVER_LOG,
         bench(tpot=20) + bench(tpot=9, drafts=drafts([0.87, 0.7, 0.6]), name="Qwen3-30B-A3B"),
         bench(tpot=20, running=64) + bench(tpot=19, drafts=drafts([0.87, 0.7, 0.6])),  # not the same load
     ],
 )
 def test_healthy_logs_show_none_of_these(text):
-    assert not {*faults(text)} & {"drops_to_zero", "fades", "near_zero", "no_speedup", "draft_cost"}
+    assert not {*faults(text)} & {"drops_to_zero", "fades", "near_zero", "no_speedup", "rare_drafts", "draft_cost"}
 
 
 def test_chance_is_seldom_taken_for_a_fault():
@@ -212,6 +230,40 @@ def test_a_saved_benchmark_is_the_printed_one():
     assert read(json.dumps(saved)) == read(samples.VLLM_BENCH)
 
 
+SGLANG_BLOCK = (
+    "============ Serving Benchmark Result ============\nBackend:            sglang    \nMax request concurrency:     {}  \n"
+    "Successful requests:        50        \nConcurrency:           7.01      \n{}Mean TPOT (ms):         {}    \n"
+)
+
+
+def test_the_load_that_sglang_prints_first_is_of_its_own_block():
+    drafting, slow = "Accept length:     2.20      \n", SGLANG_BLOCK.format(8, "", 30.0)
+    text = SGLANG_BLOCK.format("not set", "", 1.0) + slow + SGLANG_BLOCK.format(8, drafting, 20.0)
+    found = diagnose(read(text))
+    assert (found.reading.engine, found.reading.requests_running) == ("SGLang", 8)
+    assert found.measured_speedup == pytest.approx(1.5)
+    assert diagnose(read(slow + SGLANG_BLOCK.format(1, drafting, 20.0))).measured_speedup is None  # not the same load
+
+
+SGLANG_LENGTHS = [
+    "Average Latency: 92.421 s\nAverage Accept length: 2.500\n",
+    "#questions: 80, Throughput: 378.57 token/s, Acceptance length: 2.50\n",
+    "batch size: 1\nacc_length: 2.50 \n",
+    '{"run_name": "a", "batch_size": 1, "acc_length": 2.5}\n{"run_name": "b", "batch_size": 1, "acc_length": -1}\n',
+    '{"backend": "sglang", "max_concurrency": 1, "mean_tpot_ms": 9.0, "accept_length": 2.5}\n'
+    '{"backend": "sglang", "max_concurrency": 1, "mean_tpot_ms": 18.0, "accept_length": null}\n',
+    '{"speculative_num_steps": 3, "internal_states": [{"avg_spec_accept_length": 2.5}]}',
+]
+
+
+@pytest.mark.parametrize("text", SGLANG_LENGTHS)
+def test_every_program_of_sglang_names_the_mean_length(text):
+    found = diagnose(read(text))
+    assert (found.reading.engine, found.mean_acceptance_length) == ("SGLang", 2.5)
+    assert found.num_draft_tokens == (3 if "num_steps" in text else None)
+    assert found.measured_speedup == (2 if "tpot" in text else None)
+
+
 def test_words_before_a_label_change_its_meaning():
     with pytest.raises(ValueError, match="none of the supported formats"):
         read("Num drafts: 34\nTotal draft tokens: 102\nNum accepted tokens: 39\n")
@@ -227,6 +279,10 @@ def test_words_before_a_label_change_its_meaning():
         ("--enable-expert-parallel", "--enable-expert-parallel"),
         ("print_info: n_expert         = 0", ""),
         ("Qwen3-8B", ""),
+        ("deepseek-ai/DeepSeek-V4-Flash", "DeepSeek-V4-Flash"),
+        ("deepseek-ai/DeepSeek-R1-0528", "DeepSeek-R1-0528"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", ""),  # dense
+        ("zai-org/GLM-4-9B", ""),
     ],
 )
 def test_a_mixture_of_experts_is_known_by_its_name(name, words):
