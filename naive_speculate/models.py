@@ -160,12 +160,16 @@ def _load_tokenizer(argument: str, source: str | Path, by_llama_cpp: bool) -> An
 
             return GgufTokenizer(name) if by_llama_cpp else plain_tokenizer(name)
         if _has_plain_tokenizer(Path(name)):
-            return PreTrainedTokenizerFast.from_pretrained(name)
-        from transformers import AutoTokenizer
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(name)
+        else:
+            from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer("")  # it reads settings that loading does not
     except Exception as error:  # tokenizers raises plain Exception
-        raise load_error(argument, name, error) from None
+        if Path(name).is_dir() and not (Path(name) / "tokenizer.json").exists():
+            error = ValueError(f"it has no tokenizer.json: {error}")
+        raise load_error(argument, name, error, "config.json or tokenizer_config.json") from None
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ValueError(f"{argument}={name!r} has a tokenizer without a fast backend, which is required")
     if set(tokenizer.get_vocab().values()) <= set(tokenizer.all_special_ids):  # what transformers makes up without files
