@@ -62,6 +62,7 @@ def load_pair(
     by_llama_cpp = executor == "auto" and sources.head is None and sources.name is None and has_llama_cpp()
     in_llama_cpp = [by_llama_cpp and is_gguf(model) for model in (sources.target, sources.draft) if model is not None]
     options = LoadOptions(device, _torch_device(device, device_map, in_llama_cpp), dtype, executor, by_llama_cpp)
+    dtype_of(dtype, options.device, None)  # a `ValueError` for an unknown name
     tokenizer = _load_tokenizer("target", sources.target, by_llama_cpp)
     draft_tokenizer = None if sources.draft is None else _draft_tokenizer(tokenizer, sources.draft, by_llama_cpp)
     target_model = load_model(str(sources.target), "target", options, device_map)
