@@ -13,7 +13,7 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any, NoReturn
 
-from naive_speculate.arguments import Parser, add_models, number, parsed, whole_number, window
+from naive_speculate.arguments import Parser, add_models, as_typed, number, parsed, whole_number, window
 
 DEFAULT_MAX_TOKENS = 128
 INTERRUPTED = 130
@@ -174,15 +174,6 @@ def _report(message: str) -> None:
     print(f"naive_speculate: {' '.join(message.split())}", file=sys.stderr, flush=True)
 
 
-def _as_typed(message: str, arguments: Sequence[str]) -> str:
-    """A message of the library, with the names of arguments as the options that the user typed."""
-    for option in {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}:
-        name = re.escape(option[2:].replace("-", "_"))
-        typed = option.replace("\\", r"\\")
-        message = re.sub(rf"^{name}\b|(?<![-\w]){name}(?==)", typed, message) if name else message
-    return message
-
-
 def _leave(*_: object) -> NoReturn:
     """End at once. While libraries load, or on a second Ctrl-C, an exception could be caught or printed elsewhere."""
     with contextlib.suppress(OSError):
@@ -206,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _report("interrupted")
         return INTERRUPTED
     except ValueError as error:
-        _report(_as_typed(str(error), arguments))
+        _report(as_typed(str(error), arguments))
     except OSError as error:  # a full disk, or a closed pipe
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's exit does not fail too

@@ -1,7 +1,8 @@
 """Shared parts of the command lines."""
 
 import argparse
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -36,6 +37,15 @@ positive = parsed(int, "a positive whole number", lambda found: found >= 1)
 number = parsed(float, "a number")
 positive_number = parsed(float, "a positive number", lambda found: found > 0)
 window = parsed(lambda text: "auto" if text.lower() == "auto" else int(text), "a whole number or auto")
+
+
+def as_typed(message: str, arguments: Sequence[str]) -> str:
+    """A message of the library, with the names of arguments as the options that the user typed."""
+    for option in {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}:
+        name = re.escape(option[2:].replace("-", "_"))
+        typed = option.replace("\\", r"\\")
+        message = re.sub(rf"^{name}\b|(?<![-\w]){name}(?==)", typed, message) if name else message
+    return message
 
 
 def windows(text: str) -> list[int | str]:

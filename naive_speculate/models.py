@@ -62,6 +62,7 @@ def load_pair(
     by_llama_cpp = executor == "auto" and sources.head is None and sources.name is None and has_llama_cpp()
     in_llama_cpp = [by_llama_cpp and is_gguf(model) for model in (sources.target, sources.draft) if model is not None]
     options = LoadOptions(device, _torch_device(device, device_map, in_llama_cpp), dtype, executor, by_llama_cpp)
+    dtype_of(dtype, options.device, None)  # a `ValueError` for an unknown name
     tokenizer = _load_tokenizer("target", sources.target, by_llama_cpp)
     draft_tokenizer = None if sources.draft is None else _draft_tokenizer(tokenizer, sources.draft, by_llama_cpp)
     target_model = load_model(str(sources.target), "target", options, device_map)
@@ -160,12 +161,16 @@ def _load_tokenizer(argument: str, source: str | Path, by_llama_cpp: bool) -> An
 
             return GgufTokenizer(name) if by_llama_cpp else plain_tokenizer(name)
         if _has_plain_tokenizer(Path(name)):
-            return PreTrainedTokenizerFast.from_pretrained(name)
-        from transformers import AutoTokenizer
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(name)
+        else:
+            from transformers import AutoTokenizer
 
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer("")  # it reads settings that loading does not
     except Exception as error:  # tokenizers raises plain Exception
-        raise load_error(argument, name, error) from None
+        if Path(name).is_dir() and not (Path(name) / "tokenizer.json").exists():
+            error = ValueError(f"it has no tokenizer.json: {error}")
+        raise load_error(argument, name, error, "config.json or tokenizer_config.json") from None
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ValueError(f"{argument}={name!r} has a tokenizer without a fast backend, which is required")
     if set(tokenizer.get_vocab().values()) <= set(tokenizer.all_special_ids):  # what transformers makes up without files

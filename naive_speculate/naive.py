@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 from transformers.utils import logging
 
-from naive_speculate.arguments import Parser, number, positive, whole_number
+from naive_speculate.arguments import Parser, as_typed, number, positive, whole_number
 from naive_speculate.events import EventKind
 from naive_speculate.infer import BasicInferencer, KVCache, new_cache
 from naive_speculate.infer.inferencer import eos_token_ids
@@ -242,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         _print_run(vocabulary, steps)
     except ValueError as error:
-        parser.error(" ".join(str(error).split()))
+        parser.error(as_typed(str(error), arguments or sys.argv[1:]))
     return 0
 
 

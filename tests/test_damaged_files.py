@@ -36,6 +36,11 @@ def spoiled(whole, role, folder, file, content):
     return folder
 
 
+def changed(**values):
+    """What changes values of a JSON file."""
+    return lambda own: json.dumps(json.loads(own) | values).encode()
+
+
 @pytest.mark.parametrize("role", ["target", "draft", "head"])
 @pytest.mark.parametrize(
     "content",
@@ -62,6 +67,8 @@ def test_a_damaged_weight_file_is_named_in_one_line(tmp_path, whole, role, conte
         ("config.json", b"[]"),
         ("config.json", b"\xff\xfe\0"),
         ("config.json", b"[" * 100_000),
+        ("generation_config.json", b"[]"),
+        ("chat_template.jinja", b"\xff\xfe\0"),
     ],
 )
 def test_a_damaged_tokenizer_or_configuration_is_named_in_one_line(tmp_path, whole, role, file, content):
@@ -85,6 +92,51 @@ def test_weights_that_are_not_those_of_the_configuration_are_refused(tmp_path, w
         loaded(whole, role, folder)
 
 
+@pytest.mark.parametrize("role", ["target", "draft", "head"])
+@pytest.mark.parametrize(
+    "values",
+    [{"num_attention_heads": 0}, {"rms_norm_eps": [1]}, {"head_dim": {"a": 1}}, {"hidden_size": "x"}, {"rope_theta": "x"}],
+    ids=str,
+)
+def test_a_wrong_value_of_a_configuration_is_answered_in_one_line_that_names_the_file(tmp_path, whole, role, values):
+    if role != "head" and "rope_theta" in values:
+        values = {"rope_parameters": {"rope_type": "default"} | values}
+    folder = spoiled(whole, role, tmp_path / "x", "config.json", changed(**values))
+    with pytest.raises(
+        ValueError, match=rf"^{role}='.*' cannot be loaded: a value in its config.json .*is wrong \(.*"
+    ) as caught:
+        loaded(whole, role, folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+@pytest.mark.parametrize("values", [{"model_max_length": "x"}, {"tokenizer_class": 3}, {"eos_token": 3}], ids=str)
+def test_a_wrong_value_of_a_tokenizer_s_configuration_is_found_as_it_loads(tmp_path, whole, role, values):
+    folder = spoiled(whole, role, tmp_path / "x", "tokenizer_config.json", changed(**values))
+    with pytest.raises(
+        ValueError, match=rf"^{role}='.*' cannot be loaded: a value in its .*tokenizer_config.json is wrong \(.*"
+    ):
+        loaded(whole, role, folder)
+
+
+@pytest.mark.parametrize("role", ["target", "draft", "head"])
+@pytest.mark.parametrize("pickled", [True, False])
+def test_a_folder_without_weights_is_answered_by_the_file_that_it_lacks(tmp_path, whole, role, pickled):
+    folder = spoiled(whole, role, tmp_path / "x", WEIGHTS, b"")
+    (folder / WEIGHTS).rename(folder / ("pytorch_model.bin" if pickled else "other"))
+    why = r" \(pytorch_model.bin is not read, .*\)" if pickled else ""
+    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: it has no {WEIGHTS}{why}$"):
+        loaded(whole, role, folder)
+
+
+def test_a_quantised_head_is_refused_in_one_line(tmp_path, whole):
+    tensors = {name: tensor.to(torch.int8) for name, tensor in load_file(whole / "head" / WEIGHTS).items()}
+    folder = spoiled(whole, "head", tmp_path / "x", WEIGHTS, b"")
+    save_file(tensors, folder / WEIGHTS)
+    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: .* is torch.int8; quantised heads are not supported$"):
+        loaded(whole, "head", folder)
+
+
 def test_a_shard_that_is_missing_is_named(tmp_path, whole):
     shutil.copytree(whole / "model", folder := tmp_path / "x")
     (folder / WEIGHTS).unlink()
@@ -94,7 +146,10 @@ def test_a_shard_that_is_missing_is_named(tmp_path, whole):
 
 
 @pytest.mark.parametrize("role", ["target", "draft", "head"])
-@pytest.mark.parametrize("content", ["[]", "{}", '{"weight_map": []}', '{"weight_map": {"fc.weight": 3}}'])
+@pytest.mark.parametrize(
+    "content",
+    ["[]", "{}", '{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {"fc.weight": 3}}', '{"weight_map": {"a": "/x"}}'],
+)
 def test_a_damaged_index_is_named_in_one_line(tmp_path, whole, role, content):
     folder = spoiled(whole, role, tmp_path / "x", WEIGHTS, b"")
     (folder / WEIGHTS).unlink()

@@ -68,7 +68,7 @@ def test_a_draft_with_too_few_common_tokens_is_refused(tmp_path, bundled_pair):
     ],
 )
 def test_bad_arguments_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"^{message}"):
         load_pair(**options)
 
 

@@ -286,11 +286,11 @@ def test_a_seed_repeats_the_command(small_pair):
     [
         ([""], "prompt_token_ids is empty"),
         (["Hi", "--max-new-tokens", "many"], "must be a positive whole number, got 'many'"),
-        (["Hi", "--max-new-tokens", "100000"], "max_new_tokens is 100000"),
-        (["Hi", "--temperature", "-1"], "temperature must be 0 or at least 0.001, got -1.0"),
+        (["Hi", "--max-new-tokens", "100000"], "--max-new-tokens is 100000"),
+        (["Hi", "--temperature", "-1"], "--temperature must be 0 or at least 0.001, got -1.0"),
         (["Hi", "--seed", "-1"], "--seed must not be negative, got -1"),
         (["Hi", "--target", "nowhere"], "--target needs --draft"),
-        (["Hi", "--target", "./nowhere", "--draft", "./nowhere"], "target='./nowhere': there is no such folder"),
+        (["Hi", "--target", "./nowhere", "--draft", "./nowhere"], "--target='./nowhere': there is no such folder"),
         (["\udcff"], "prompt"),
     ],
 )

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from transformers.utils.hub import cached_file
 
-_TOKENIZER, _INDEX = "tokenizer.json", "model.safetensors.index.json"
+_TOKENIZER, _TEMPLATE, _INDEX = "tokenizer.json", "chat_template.jinja", "model.safetensors.index.json"
 _SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", _INDEX)
 
 
@@ -49,7 +49,7 @@ def _shards(index: Path) -> dict[str, str]:
     """The file of each tensor, from an index of several files; a `ValueError` if the index is damaged."""
     found: Any = json.loads(index.read_text(encoding="utf-8"))
     shards = found.get("weight_map") if isinstance(found, dict) else None
-    if not isinstance(shards, dict) or not all(isinstance(file, str) for file in shards.values()):
+    if not isinstance(shards, dict) or not shards or not all(str(file).endswith(".safetensors") for file in shards.values()):
         raise ValueError("it has no weight_map of tensors to files")
     return shards
 
@@ -59,7 +59,7 @@ def damaged_file(source: str | Path) -> str | None:
     files were downloaded."""
     folder = Path(source).expanduser()
     weights = sorted(path.name for path in folder.glob("*.safetensors")) if folder.is_dir() else ["model.safetensors"]
-    for name in (*_SETTINGS, _TOKENIZER, *weights):
+    for name in (*_SETTINGS, _TOKENIZER, _TEMPLATE, *weights):
         path = None
         with suppress(OSError, ValueError):
             path = model_file(str(source), name, fetch=False)
@@ -73,6 +73,8 @@ def damaged_file(source: str | Path) -> str | None:
                 Tokenizer.from_file(str(path))
             elif path.name == _INDEX:
                 _shards(path)
+            elif path.name == _TEMPLATE:
+                path.read_text(encoding="utf-8")
             elif not isinstance(json.loads(path.read_text(encoding="utf-8")), dict):
                 raise ValueError("it holds no JSON object")
         except Exception as error:  # tokenizers raises plain Exception

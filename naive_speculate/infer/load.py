@@ -1,18 +1,15 @@
 """Loads one language model, from the Hub, a local folder or a GGUF file, with the executor that suits it."""
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
-from safetensors import SafetensorError
 
-from naive_speculate.infer.files import damaged_file
-from naive_speculate.infer.gguf.metadata import is_gguf
+from naive_speculate.infer.files import damaged_file, is_path, tensor_files
+from naive_speculate.infer.gguf.metadata import is_gguf, read_metadata
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
 from naive_speculate.infer.llama.weights import is_supported
@@ -22,11 +19,6 @@ if TYPE_CHECKING:
     from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
 EXECUTORS = ("auto", "onnx", "torch", "transformers")
-_FAILURES = (
-    OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RuntimeError, ImportError, StrictDataclassError,
-    SafetensorError,
-)  # fmt: skip
-"""Exceptions of transformers for an unexpected folder."""
 _log = logging.getLogger(__name__)
 
 
@@ -52,31 +44,35 @@ def load_model(name: str, argument: str, options: LoadOptions, device_map: str |
     fault."""
     if is_gguf(name):
         return _load_gguf(argument, name, options, device_map)
+    try:
+        return _load_folder(name, options, device_map)
+    except Exception as error:  # transformers, tokenizers and ONNX Runtime raise any kind for odd values
+        raise load_error(argument, name, error) from None
+
+
+def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> LanguageModel:
     device, dtype, executor = options.device, options.dtype, options.executor
-    if device_map is None and executor != "transformers" and (stored := _read_stored(argument, name, device, dtype)):
+    if device_map is None and executor != "transformers" and (stored := _read_stored(Path(name), device, dtype)) is not None:
         return LlamaLanguageModel(stored, cast(Any, executor))
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-        found = dtype_of(dtype, device, getattr(config, "dtype", None))
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            name,
-            dtype=found,
-            trust_remote_code=False,
-            use_safetensors=True,
-            device_map=device_map,
-            ignore_mismatched_sizes=True,  # `check_complete` names them
-            output_loading_info=True,
-        )
-        model, report = loaded
-        check_complete(report)
-    except _FAILURES as error:
-        raise load_error(argument, name, error) from None
+    if is_path(name):
+        tensor_files(name)  # a `ValueError` that names the missing one
+    config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
+        name,
+        dtype=dtype_of(dtype, device, getattr(config, "dtype", None)),
+        trust_remote_code=False,
+        use_safetensors=True,
+        device_map=device_map,
+        ignore_mismatched_sizes=True,  # `check_complete` names them
+        output_loading_info=True,
+    )
+    model, report = loaded
+    check_complete(report)
     if device_map is not None:  # its layers are placed already, and only transformers' own forward moves between devices
         return wrap(model, "transformers" if executor == "auto" else executor)
-    with _fits(argument, name, device):
-        return wrap(model.to(device), executor)
+    return wrap(model.to(device), executor)
 
 
 def wrap(model: Any, executor: str = "auto") -> LanguageModel:
@@ -120,12 +116,18 @@ def dtype_of(dtype: str, device: torch.device, stored: Any) -> torch.dtype:
     return found
 
 
-def load_error(argument: str, name: str, error: Exception) -> ValueError:
-    """The error of a model that cannot be loaded, in one line."""
+def load_error(argument: str, name: str, error: Exception, files: str = "config.json") -> ValueError:
+    """The error of a model that cannot be loaded, in one line. `files`: those whose values can cause an error of any kind."""
     if name.startswith((".", "/", "~")) and not Path(name).exists():
         return ValueError(f"{argument}={name!r}: there is no such {'file' if is_gguf(name) else 'folder'}")
-    damaged = None if is_gguf(name) else damaged_file(name)
-    return ValueError(f"{argument}={name!r} cannot be loaded: {damaged or _one_line(error)}")
+    if isinstance(error, torch.OutOfMemoryError):
+        return ValueError(f"{argument}={name!r} does not fit in memory: {_one_line(error)}")
+    reason = _one_line(error)
+    if not is_gguf(name):
+        if not isinstance(error, (OSError, ValueError, ImportError)):
+            reason = f"a value in its {files} is wrong ({reason})"
+        reason = damaged_file(name) or reason
+    return ValueError(f"{argument}={name!r} cannot be loaded: {reason}")
 
 
 def check_complete(report: Mapping[str, Any]) -> None:
@@ -138,11 +140,9 @@ def check_complete(report: Mapping[str, Any]) -> None:
         raise ValueError(f"{name} is {list(stored)}, its configuration requires {list(wanted)}")
 
 
-def _read_stored(argument: str, name: str, device: torch.device, dtype: str) -> StoredLlama | None:
-    if (stored := stored_dtype(Path(name))) is None:
-        return None
-    with _fits(argument, name, device):
-        return read_llama(Path(name), device, dtype_of(dtype, device, stored))
+def _read_stored(folder: Path, device: torch.device, dtype: str) -> StoredLlama | None:
+    stored = stored_dtype(folder)
+    return None if stored is None else read_llama(folder, device, dtype_of(dtype, device, stored))
 
 
 def _load_gguf(argument: str, name: str, options: LoadOptions, device_map: str | None) -> LanguageModel:
@@ -160,15 +160,16 @@ def _load_gguf(argument: str, name: str, options: LoadOptions, device_map: str |
             return LlamaLanguageModel(stored, cast(Any, options.executor))
         if (reason := unread_by_transformers(path)) is not None:
             raise ValueError(f"{reason}, which transformers does not read: pip install 'naive-speculate[gguf]'")
-        with _fits(argument, name, options.device):
-            return wrap(_from_gguf(path, dtype).to(options.device), "transformers")
-    except (*_FAILURES, MemoryError) as error:
+        return wrap(_from_gguf(path, dtype).to(options.device), "transformers")
+    except Exception as error:  # transformers, tokenizers and ONNX Runtime raise any kind for odd values
         raise load_error(argument, name, error) from None
 
 
 def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
     """The model of a file, read by transformers; a `ValueError` if weights are missing."""
     from transformers import AutoModelForCausalLM
+
+    from naive_speculate.infer.gguf.weights import ends_in
 
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True
@@ -177,15 +178,11 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"transformers finds no {missing[0]} in it: pip install 'naive-speculate[gguf]'")
     model.config._name_or_path = model.name_or_path = str(path)
+    ends, known = ends_in(read_metadata(path)), model.generation_config.eos_token_id
+    if isinstance(known, list):  # transformers knows Gemma 4's; of others it reads one alone, or takes its default
+        ends = list(dict.fromkeys(known + ends))
+    model.generation_config.eos_token_id = ends
     return model
-
-
-@contextmanager
-def _fits(argument: str, name: str, device: torch.device) -> Iterator[None]:
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise ValueError(f"{argument}={name!r} does not fit on {device}: {_one_line(error)}") from None
 
 
 def _probed(model: Any) -> "TransformersLanguageModel":
@@ -201,4 +198,4 @@ def _probed(model: Any) -> "TransformersLanguageModel":
 def _one_line(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"{error.args[0]} is missing"
-    return " ".join(str(error).split())[:300]
+    return " ".join(str(error).split())[:300] or type(error).__name__

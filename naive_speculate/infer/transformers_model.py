@@ -54,6 +54,7 @@ class TransformersLanguageModel(HasEndTokens):
         if model.config.is_encoder_decoder:
             raise ValueError(f"model {self.described} is an encoder-decoder; a decoder-only model is needed")
         self.check_state()
+        self.eos_token_ids  # noqa: B018 - raises if they are no token ids
         self.vocab_size: int = self.config.vocab_size
         self.hidden_size: int = self.config.hidden_size
         self.num_layers: int = self.config.num_hidden_layers

@@ -151,8 +151,9 @@ def test_a_draft_window_ends_at_the_tokens_of_its_own_model(two_ends, free):
     assert proposed == free[: free.index(end) + 1]
 
 
-def test_end_tokens_that_are_none_are_refused_in_one_line(tmp_path):
+@pytest.mark.parametrize("executor", ["torch", "transformers"])
+def test_end_tokens_that_are_none_are_refused_in_one_line(tmp_path, executor):
     save_model(tiny_llama(1, seed=0), tmp_path)
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": "</s>"}))
-    with pytest.raises(ValueError, match=r"eos_token_id of .* must be token ids, got '</s>'$"):
-        load_pair(tmp_path, device="cpu")
+    with pytest.raises(ValueError, match=r"cannot be loaded: eos_token_id of .* must be token ids, got '</s>'$"):
+        load_pair(tmp_path, device="cpu", executor=executor)

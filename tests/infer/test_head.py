@@ -138,7 +138,7 @@ def test_the_tensors_say_what_a_head_is_and_how_deep(tmp_path, target, layout, d
     folder = save_head(tmp_path, layout, config, head_tensors(config), architectures=architectures)
     told = json.loads((folder / "config.json").read_text())
     flat = told.get("transformer_layer_config", told)
-    flat["num_hidden_layers"] = declared
+    flat |= {"num_hidden_layers": declared, "model_type": "eagle3" if declared == 40 else "llama"}
     del told["draft_vocab_size"]
     (folder / "config.json").write_text(json.dumps(told))
     assert is_head(folder)

@@ -22,7 +22,7 @@ from naive_speculate.infer.llama.weights import RotaryTable, default_rotary
 _FAMILIES = ("llama", "qwen2", "qwen3")  # llama.cpp's names; Mistral is a "llama" there
 _PERMUTED = "llama"  # the family whose rotary pairs llama.cpp stores adjacent, not half a head apart
 _FACTORS = "rope_freqs.weight"
-_ENDS = ("eos", "eot", "eom")
+_ENDS = [f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")]
 _AT_ONCE = 2**16  # weights that are dequantised at a time; the intermediate values fit a core's cache
 
 
@@ -86,6 +86,11 @@ def weights_kind(path: Path) -> str:
     return kind.name
 
 
+def ends_in(metadata: Mapping[str, Any]) -> list[int]:
+    """A file's end-of-sequence tokens; llama.cpp ends a text at each."""
+    return list(dict.fromkeys(metadata[key] for key in _ENDS if key in metadata))
+
+
 def unread_by_transformers(path: Path) -> str | None:
     """The part of a file that transformers' reader would ignore; None if there is none."""
     metadata, tensors = read_header(path)
@@ -106,7 +111,6 @@ def _config(metadata: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) ->
         raise ValueError("its layers have different numbers of heads, which are not supported")
     if metadata.get(at + "expert_count", 0):
         raise ValueError("it has experts, which are not supported")
-    ends = [metadata[key] for end in _ENDS if (key := f"tokenizer.ggml.{end}_token_id") in metadata]
     return SimpleNamespace(
         model_type=family,
         vocab_size=vocab_size,
@@ -118,7 +122,7 @@ def _config(metadata: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) ->
         head_dim=metadata.get(at + "attention.key_length", hidden_size // heads),
         rms_norm_eps=metadata[at + "attention.layer_norm_rms_epsilon"],
         max_position_embeddings=metadata[at + "context_length"],
-        eos_token_id=list(dict.fromkeys(ends)),
+        eos_token_id=ends_in(metadata),
         tie_word_embeddings="output.weight" not in tensors,
     )
 

@@ -78,6 +78,9 @@ def load_head(
             raise ValueError("it is no EAGLE-3 head and none of `python -m train`: it has no fc.weight")
         wanted = stored["fc.weight"].dtype if dtype is None else dtype
         used = {key: tensor for key, tensor in stored.items() if not key.endswith(_IGNORED)}
+        for key, tensor in used.items():
+            if not tensor.is_floating_point() and key not in ("d2t", "t2d"):
+                raise ValueError(f"{key} is {tensor.dtype}; quantised heads are not supported")
         tensors = {key: t.to(device, wanted) if t.is_floating_point() else t for key, t in used.items()}
         layer_config = _layer_config(config, _num_layers(tensors))
         weights = _weights(tensors, config, layer_config, target, block)
@@ -86,11 +89,13 @@ def load_head(
         rotary = _rotary(layer_config, shape.head_dim, device)
         if block:
             return BlockHead(weights, shape, rotary, layers, name, *_block(config, len(weights.embedding)))
-    except (OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        return DraftHead(weights, shape, rotary, layers, name, executor)
+    except Exception as error:  # transformers and ONNX Runtime raise any kind for odd values
         message = f"{error.args[0]} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
+        if not isinstance(error, (OSError, ValueError, KeyError)):
+            message = f"a value in its config.json is wrong ({message})"
         reason = damaged_file(name) or message
         raise ValueError(f"head={name!r} cannot be loaded: {reason[:300]}") from None
-    return DraftHead(weights, shape, rotary, layers, name, executor)
 
 
 def _num_layers(tensors: Mapping[str, torch.Tensor]) -> int:
@@ -110,7 +115,9 @@ def _layer_config(config: Mapping[str, Any], num_layers: int) -> "PretrainedConf
     if found is None:
         from transformers import CONFIG_MAPPING  # slow to import
 
-        found = CONFIG_MAPPING[flat.get("model_type", "llama")].from_dict(flat)
+        if flat.get("model_type") not in CONFIG_MAPPING:  # some name the method; the tensors decide
+            flat["model_type"] = "llama"
+        found = CONFIG_MAPPING[flat["model_type"]].from_dict(flat)
     if (obstacle := is_supported(found)) is not None:
         raise ValueError(obstacle)
     return found

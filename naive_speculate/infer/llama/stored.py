@@ -146,12 +146,14 @@ def _config(folder: Path) -> Any:
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
-    """The JSON object of a file; None where it is missing or damaged."""
+    """The JSON object of a file; None where it is missing or damaged. Raises `ValueError` if it holds something else."""
     try:
         given: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return given if isinstance(given, dict) else None
+    if not isinstance(given, dict):
+        raise ValueError(f"{path.name} holds no JSON object")
+    return given
 
 
 def full_config(given: Mapping[str, Any]) -> Any:

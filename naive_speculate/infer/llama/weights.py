@@ -115,7 +115,7 @@ def shape_in(config: Any) -> LlamaShape:
         num_heads=config.num_attention_heads,
         num_kv_heads=config.num_key_value_heads,
         head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
-        norm_epsilon=config.rms_norm_eps,
+        norm_epsilon=float(config.rms_norm_eps),
         windows=tuple(window if kind == "sliding_attention" else None for kind in kinds),
     )
 

@@ -252,5 +252,6 @@ def test_the_end_tokens_are_those_of_the_generation_configuration(tmp_path):
     model.generation_config.eos_token_id = [7, 5, -1, 9]
     file = written(model, tmp_path / "model.gguf", byte_level())
     assert read_gguf_llama(file, CPU, torch.float32).eos_token_ids == (7, 5, 9)
+    assert load_pair(file, device="cpu", executor="transformers").target.eos_token_ids == (7, 5, 9)
     if is_installed():
         assert set(load_pair(file).target.eos_token_ids) >= {7, 5, 9}
