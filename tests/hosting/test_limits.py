@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import fields
 from itertools import repeat
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -46,6 +47,11 @@ def test_no_file_is_taken_and_neither_it_nor_a_visitor_s_settings_are_kept(serve
         assert first.split()[1] in (b"307", b"403"), first
     assert post(f"{server.url}gradio_api/deep_link?session_hash=mine", None)[0] == 403
     assert files(cache) == before
+
+
+def test_nobody_waits_for_changes_of_the_program(server):
+    with pytest.raises(HTTPError, match="403"):
+        get(server.url + "gradio_api/dev/reload")
 
 
 @pytest.mark.parametrize("path", ["upload", "queue/join", "call/generate", "component_server", "run/generate"])

@@ -30,8 +30,9 @@ SLOW = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
 
 MIN_ZIPPED_BYTES = 2000
 
-UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/deep_link")
-"""Addresses where Gradio writes to the disk what anybody sends; nothing here needs them."""
+UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/deep_link", "/gradio_api/dev/reload")
+"""Addresses that nothing here needs: Gradio writes to the disk what anybody sends, and looks twenty times a second for changes
+of the program, for each reader."""
 
 
 class Guard:
@@ -51,7 +52,7 @@ class Guard:
         async def watched(message: Message) -> None:
             nonlocal begun
             begun = True
-            if kind in ("run", "api") and message.get("status") == 500:
+            if kind in ("run", "api", "mcp") and message.get("status") == 500:
                 message["status"] = 400  # Gradio answers 500 to any wrong call; our own failures are logged
             if kind and 400 <= message.get("status", 200) < 500:
                 LOGGER.warning("refused %s %s: %d", scope["method"], kind, message["status"])
@@ -124,7 +125,7 @@ def _answer_to(error: Exception, kind: str) -> Response:
 
 
 async def _unused(_: HttpRequest) -> Response:
-    return JSONResponse({"detail": "this page accepts no uploads and keeps no files"}, 403)
+    return JSONResponse({"detail": "this page does not use this address: it accepts no uploads and keeps no files"}, 403)
 
 
 class Zipped(GZipMiddleware):
