@@ -149,7 +149,7 @@ def leave(status: int) -> NoReturn:
 
 
 def end_in_time(seconds: float = 8.0) -> None:
-    """Let another process kill this one so many seconds after SIGTERM, whatever this one is doing.
+    """Let another process kill this one so many seconds after SIGTERM or Ctrl-C, whatever this one is doing.
 
     Python runs signal handlers only when the interpreter is free. Its C code writes the signal's number to a pipe at once.
     """
@@ -167,7 +167,7 @@ def end_in_time(seconds: float = 8.0) -> None:
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     os.dup2(1, 2)
     number = os.read(reader, 1)  # no byte once the other process has ended
-    while number and number[0] != signal.SIGTERM:
+    while number and number[0] not in (signal.SIGTERM, signal.SIGINT):
         number = os.read(reader, 1)
     until = time.monotonic() + seconds
     while number and select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:

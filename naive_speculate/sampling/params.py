@@ -17,13 +17,13 @@ LogitsProcessor = (
 )
 """`f(output_token_ids, logits)` or `f(prompt_token_ids, output_token_ids, logits)`; logits of shape `[vocab_size]`."""
 
-MAX_SEQUENCES = 2**14  # as in vLLM
+MAX_SEQUENCES = 16_384  # vLLM's limit
 MAX_STOP_STRINGS = 64
 MAX_STOP_LENGTH = 512
 
 # What a field may be; the description ends the sentence "temperature must be …".
 _Positive = Annotated[int, Field(ge=1, description="a whole number, at least 1")]
-_Sequences = Annotated[int, Field(ge=1, le=MAX_SEQUENCES, description=f"a whole number, between 1 and {MAX_SEQUENCES}")]
+_Sequences = Annotated[int, Field(ge=1, le=MAX_SEQUENCES, description=f"a whole number, from 1 to {MAX_SEQUENCES}")]
 _Count = Annotated[int, Field(ge=0, description="a whole number, at least 0")]
 _Most = Annotated[int, Field(ge=-1, description="a whole number, -1 (all) or at least 0")]
 _TopK = Annotated[int, Field(ge=-1, description="a whole number, -1 or 0 (all) or at least 1")]
@@ -59,7 +59,7 @@ class SamplingParams:
     Every form that vLLM accepts is accepted: None for no list, NumPy scalars, True for one logprob.
 
     Attributes:
-        n: Number of output sequences to return; 1 to 16384.
+        n: Number of output sequences to return; 1 to 16,384.
         best_of: Number of sequences to generate, of which the n most probable are returned; at least n, by default n.
         presence_penalty: Subtracted from the logits of tokens that were generated before; -2 to 2.
         frequency_penalty: Subtracted once for every time that a token was generated before; -2 to 2.

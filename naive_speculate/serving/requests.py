@@ -14,6 +14,9 @@ from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_ROWS = 64
 MAX_PROMPT_CHARACTERS = 10**6  # longer prompts are refused before tokenization, which takes time and memory
+CHARACTERS_PER_TOKEN = 32
+"""So are prompts with more characters for each token that the model can take. English text has four, and tokenizing a million
+characters delays other visitors by seconds."""
 MASK_SECONDS = 0.25 if hasattr(os, "fork") else None
 """Most processor time of a visitor's grammar for one mask (see `SpeculativeDecoder`); on average 1% of it."""
 OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or try again later."
@@ -35,8 +38,11 @@ def prepare(
     """Check a request and make its run; a `ValueError` names the invalid field."""
     if request.params.num_sequences > max_rows:
         raise ValueError(f"n and best_of may be {max_rows} here, got n={request.params.n} and best_of={request.params.best_of}")
-    if len(request.prompt) > MAX_PROMPT_CHARACTERS:
-        raise ValueError(f"prompt has {len(request.prompt)} characters, {MAX_PROMPT_CHARACTERS} are allowed here")
+    most, room = MAX_PROMPT_CHARACTERS, decoder.admission.max_positions
+    if room is not None and request.params.truncate_prompt_tokens is None:
+        most = min(most, CHARACTERS_PER_TOKEN * room)
+    if len(request.prompt) > most:
+        raise ValueError(f"prompt has {len(request.prompt)} characters, {most} are allowed here")
     run = decoder.prepare(request, cancel)
     length = len(run.rows[0].prompt_token_ids)
     if max_prompt_tokens is not None and (over := length - max_prompt_tokens) > 0:

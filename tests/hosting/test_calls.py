@@ -47,7 +47,8 @@ def test_no_call_makes_the_server_do_anything_but_answer(server, data):
         (["Once", 8, 0.7, 1.0, 1, 3, "<script>"], "verify_strategy must be one of"),
         (["Once", 8, 0.7, 1.0, 1, 3, "speculative_sampling", "oracle"], "drafter must be one of"),
         (["", 8], "prompt is empty"),
-        (["word " * 20_000, 8], "more than the 1024 that the model can take"),
+        (["word " * 5_000, 8], "more than the 1024 that the model can take"),
+        (["a" * 950_000, 8], "prompt has 950000 characters, 32768 are allowed here"),
     ],
 )
 def test_a_call_with_a_wrong_field_is_answered_with_its_name(client, fields, said):

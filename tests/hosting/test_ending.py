@@ -1,8 +1,10 @@
-"""SIGTERM ends the page whatever it is doing."""
+"""SIGTERM and Ctrl-C end the page whatever it is doing."""
 
 import signal
 import subprocess
 import sys
+
+import pytest
 
 from benchmarks.server import ROOT
 
@@ -21,10 +23,11 @@ threading.Thread(target=work).start()
 """
 
 
-def test_a_process_whose_interpreter_is_not_free_ends_in_time():
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_whose_interpreter_is_not_free_ends_in_time(number):
     """The pattern takes ages in C, and lets no Python run: neither a handler nor another thread."""
     with subprocess.Popen([sys.executable, "-c", BUSY], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
-        process.terminate()
+        process.send_signal(number)
         assert process.wait(PATIENCE) in (0, -signal.SIGKILL)

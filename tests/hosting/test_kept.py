@@ -90,3 +90,7 @@ def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(server
 )
 def test_a_trace_that_takes_more_memory_than_a_visitor_may_have_is_refused(server, trace):
     assert f"exceeds the {VISITOR_BYTES // MEGABYTE} MB" in opened(server, "large", trace)["toast"]
+
+
+def test_a_trace_with_a_byte_order_mark_opens(server):
+    assert list(posted(f"{server.url}trace?name=marked", b"\xef\xbb\xbf" + long_trace(1, 10))) == ["run"]

@@ -1,18 +1,24 @@
 """Over HTTP: what is sent is neither kept on the disk, nor repeated in an error, nor logged; and it has a limit."""
 
+import asyncio
 import json
 import select
+import socket
+import struct
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import fields
 from itertools import repeat
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from tests.hosting.http import ask_page, call, call_tool, connected, get, logged, post
-from ui.host.limits import MAX_BODY_BYTES, MAX_TRACE_BYTES
+from ui.host.limits import MAX_BODY_BYTES, MAX_TRACE_BYTES, Guard
 from ui.run.settings import Settings
 
 MEGABYTE = 2**20
@@ -46,6 +52,11 @@ def test_no_file_is_taken_and_neither_it_nor_a_visitor_s_settings_are_kept(serve
         assert first.split()[1] in (b"307", b"403"), first
     assert post(f"{server.url}gradio_api/deep_link?session_hash=mine", None)[0] == 403
     assert files(cache) == before
+
+
+def test_nobody_waits_for_changes_of_the_program(server):
+    with pytest.raises(HTTPError, match="403"):
+        get(server.url + "gradio_api/dev/reload")
 
 
 @pytest.mark.parametrize("path", ["upload", "queue/join", "call/generate", "component_server", "run/generate"])
@@ -143,3 +154,53 @@ def test_who_leaves_while_sending_and_who_asks_for_gradio_s_monitoring_leave_not
         line.sendall(f"POST /trace HTTP/1.1\r\nHost: {urlsplit(server.url).netloc}\r\nContent-Length: 9\r\n\r\n{{".encode())
     assert post(f"{server.url}monitoring", None)[0] == 403
     assert logged(server, before) == []
+
+
+def test_who_leaves_while_answers_are_sent_leaves_no_trail_in_the_log(server):
+    before = len(server.log)
+    for _ in range(5):
+        with connected(server.url) as line:
+            line.sendall(b"GET /config HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
+            line.recv(1)  # it answers
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # so that closing resets
+    assert not [text for text in logged(server, before) if text.startswith("  File ")]
+
+
+def test_who_does_not_read_the_page_keeps_nobody_at_that_address_from_it(server):
+    with connected(server.url) as line:
+        line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
+        line.recv(1)
+        assert "<gradio-app" in get(server.url)
+
+
+def test_the_server_prepares_one_answer_per_address_at_a_time():
+    going: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    others = asyncio.Event()
+
+    async def page(scope: Scope, _receive: Receive, send: Send) -> None:
+        address = scope["client"][0]
+        going[address] += 1
+        most[address] = max(most[address], going[address])
+        if address == "192.0.2.2":
+            others.set()
+        await others.wait()  # the other address does not wait for the first one
+        await asyncio.sleep(0)
+        going[address] -= 1
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def send(_: Message) -> None:
+        pass
+
+    async def ask() -> None:
+        guard = Guard(page)
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+        addresses = ["192.0.2.1"] * 9 + ["192.0.2.2"]
+        await asyncio.gather(*(guard(scope | {"client": (address, 1)}, receive, send) for address in addresses))
+
+    asyncio.run(ask())
+    assert most == {"192.0.2.1": 1, "192.0.2.2": 1}

@@ -26,6 +26,9 @@ MALFORMED: dict[str, tuple[str, Any]] = {
     "a list where arguments should be": ("call/v2/generate", [1]),
     "too few inputs": ("call/generate", {"data": []}),
     "too many inputs": ("call/generate", {"data": [1] * 50}),
+    "a file of the server": ("call/generate", {"data": [{"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}]}),
+    "a file of another server": ("call/v2/generate", {"prompt": {"path": "http://x", "meta": {"_type": "gradio.FileData"}}}),
+    "a file within a list": ("call/generate", {"data": [[{"path": "http://x", "meta": {"_type": "gradio.FileData"}}]]}),
     "data that are no list": ("call/generate", {"data": {"prompt": "Once"}}),
     "an unknown trigger": ("queue/join", {"data": [], "fn_index": 0, "session_hash": "mine", "trigger_id": 99_999}),
     "a session that is a list": ("queue/join", DATA | {"session_hash": [], "fn_index": 0}),
@@ -50,10 +53,13 @@ MALFORMED: dict[str, tuple[str, Any]] = {
     "no object": ("call/generate", b"[]"),
     "a number as data": ("call/generate", b'{"data": 5}'),
     "an endless list as data": ("call/generate", b'{"data": [' + b"[" * 5000),
+    "an endless list, to MCP": ("mcp/", b"[" * 100_000),
 }
 READING = {
     "the results of an unknown session": "queue/data?session_hash=nobody",
     "the results of no session": "queue/data",
+    "the results of a session without a name": "queue/data?session_hash=",
+    "the results of two sessions": "queue/data?session_hash=nobody&session_hash=",
     "the results of an unknown call": "call/generate/nothing",
     "the results of an unknown call of version 2": "call/v2/generate/nothing",
     "the heartbeat of a session with a long name": "heartbeat/" + "x" * 5000,

@@ -36,6 +36,7 @@ HOSTILE: dict[str, dict[str, str]] = {
     "Gradio's own": {"X_Gradio_Server": "https://evil.example"},
     "no address": {"X_Gradio_Server": "::::"},
     "no host": {"Host": "::::"},
+    "brackets without an address": {"Host": "[1.1]"},
     "no forwarded host": {"X_Forwarded_Host": "[::::"},
 }
 

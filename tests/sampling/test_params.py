@@ -31,7 +31,7 @@ EDGES = {
     "stop_token_ids": [[3]],
 }  # fmt: skip
 OUTSIDE = {
-    "n": [0, 2**14 + 1, 1.5, True, np.bool_(True), np.array([1])], "best_of": [0, 2**40],
+    "n": [0, 1.5, True, np.bool_(True), np.array([1]), 16_385], "best_of": [0, 10**9],
     "presence_penalty": [2.1], "frequency_penalty": [-2.1],
     "repetition_penalty": [0, float("inf")], "temperature": [-0.1, float("nan"), float("inf"), 10**400, "warm", None],
     "top_p": [0, 1.1, np.float32("nan")], "top_k": [-2, None, 2.0], "min_p": [-0.1, 1.1], "seed": [-2, 2**63, "lucky"],

@@ -18,7 +18,7 @@ from starlette.types import Scope
 from ui.gradio_gaps import is_server_function, queue_of
 
 MOST_SESSION_CHARACTERS = 100  # longest session name; Gradio keeps thousands of them
-KINDS = "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|reset|heartbeat|stream"
+KINDS = "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|reset|heartbeat|stream|mcp"
 CALL = re.compile(rf"/gradio_api/({KINDS})(?=/|$)")
 MALFORMED = (FnIndexInferError, LookupError, TypeError, ValueError, AttributeError, AssertionError)
 """What Gradio raises when it looks up a name in a call. The called function raises elsewhere, in the queue (see `Page`)."""
@@ -65,8 +65,8 @@ def check_read(page: gr.Blocks, kind: str, scope: Scope) -> None:
     if kind == "heartbeat" and len(name) > MOST_SESSION_CHARACTERS:
         raise HTTPException(400, "the session's name is too long")
     if kind == "queue/data":
-        session = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [""])[0]
-        if session and session not in queue.pending_messages_per_session:
+        sessions = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("session_hash", [""])
+        if sessions[-1] not in queue.pending_messages_per_session:  # Gradio reads the last one
             raise HTTPException(404, "this session has called nothing")
     if kind in ("call", "call/v2") and not (
         name in queue.event_ids_to_events or any(name in calls for calls in queue.pending_event_ids_session.values())

@@ -35,8 +35,9 @@ class Page(gr.Blocks):
 
 
 def check_inputs(block_fn: Any, inputs: list[Any]) -> None:
-    """Check the number of inputs. A program may omit the last ones, so that an endpoint can gain parameters. Raises gr.Error if
-    there are too few or too many, or if the function runs in the browser only."""
+    """Check the number and kinds of the inputs. A program may omit the last ones, so that an endpoint can gain parameters.
+    Raises gr.Error if there are too few or too many, or if the function runs in the browser only. No function takes an object:
+    if one names a file, Gradio opens it, or downloads it to the disk from any address of the Internet."""
     if block_fn.fn is None:
         raise gr.Error("there is no such function")
     if block_fn.api_name == ENDPOINT:
@@ -45,6 +46,9 @@ def check_inputs(block_fn: Any, inputs: list[Any]) -> None:
     if len(inputs) != len(block_fn.inputs):
         problem = "not enough" if len(inputs) < len(block_fn.inputs) else "too many"
         raise gr.Error(f"{problem} inputs: the call takes {len(block_fn.inputs)}, got {len(inputs)}")
+    values = [value for given in inputs for value in (given if isinstance(given, list) else [given])]
+    if not all(value is None or isinstance(value, str | int | float) for value in values):
+        raise gr.Error("inputs must be texts, numbers or lists of them")
 
 
 def refusal(error: Exception) -> gr.Error:

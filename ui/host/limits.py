@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any
+from weakref import WeakValueDictionary
 
 import gradio as gr
 from fastapi.exceptions import RequestValidationError
@@ -18,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ui.host.calls import MALFORMED, check_read, kind_of
 from ui.host.errors import LOGGER, trail, unreadable
 from ui.host.origin import Headers
+from ui.host.visitors import address_of
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
 
@@ -30,32 +33,53 @@ SLOW = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
 
 MIN_ZIPPED_BYTES = 2000
 
-UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/deep_link")
-"""Addresses where Gradio writes to the disk what anybody sends; nothing here needs them."""
+UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/deep_link", "/gradio_api/dev/reload")
+"""Addresses that nothing here needs: Gradio writes to the disk what anybody sends, and looks twenty times a second for changes
+of the program, for each reader."""
 
 
 class Guard:
-    """Middleware that refuses large bodies and reads of unknown calls, and reports failures without the request's content."""
+    """Middleware that refuses large bodies and reads of unknown calls, and reports failures without the request's content.
+
+    The server prepares one GET answer per address at a time: the page takes 35 ms, and threads that prepare forty pages keep
+    the interpreter from the decoder.
+    """
 
     def __init__(self, app: ASGIApp, page: gr.Blocks | None = None) -> None:
         self._app = app
         self._page = page
         self._receiving = 0
+        self._preparing = WeakValueDictionary[str, asyncio.Lock]()  # by address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return await self._app(scope, receive, send)
+            await self._app(scope, receive, send)
+            return
+        async with AsyncExitStack() as turn:
+            if scope["method"] in ("GET", "HEAD"):
+                lock = self._preparing.setdefault(address_of(HttpRequest(scope)), asyncio.Lock())
+                await turn.enter_async_context(lock)
+            await self._answer(scope, receive, send, turn)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, turn: AsyncExitStack) -> None:
+        """Answer a request. Its turn ends when the answer begins: the client may read slowly."""
         kind = kind_of(scope["path"])
         begun = False
 
         async def watched(message: Message) -> None:
             nonlocal begun
             begun = True
-            if kind in ("run", "api") and message.get("status") == 500:
+            await turn.aclose()
+            if kind in ("run", "api", "mcp") and message.get("status") == 500:
                 message["status"] = 400  # Gradio answers 500 to any wrong call; our own failures are logged
             if kind and 400 <= message.get("status", 200) < 500:
                 LOGGER.warning("refused %s %s: %d", scope["method"], kind, message["status"])
-            await send(message)
+            try:
+                await send(message)
+            except RuntimeError as error:
+                if "TCPTransport" in str(error):  # uvloop says so if the client has left
+                    raise ClientDisconnect from None
+                raise
 
         large = scope["path"].endswith(TRACES) and "/gradio_api/" not in scope["path"]
         body = _Body(self, receive, MAX_TRACE_BYTES if large else MAX_BODY_BYTES)
@@ -124,7 +148,7 @@ def _answer_to(error: Exception, kind: str) -> Response:
 
 
 async def _unused(_: HttpRequest) -> Response:
-    return JSONResponse({"detail": "this page accepts no uploads and keeps no files"}, 403)
+    return JSONResponse({"detail": "this page does not use this address: it accepts no uploads and keeps no files"}, 403)
 
 
 class Zipped(GZipMiddleware):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from secrets import token_urlsafe
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request as HttpRequest
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ui.gradio_gaps import use_root_url
 
 OURS = frozenset({"localhost", "127.0.0.1", "::1"})
-HOST = re.compile(r"([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d{1,5})?", re.ASCII)
+HOST = re.compile(r"(?:([\w.-]+)|\[([0-9a-f:.]+)\])(?::\d{1,5})?", re.ASCII)
 HUGGING_FACE = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
 POLICY = {
     "default-src": "'self'",
@@ -56,7 +56,8 @@ def trust(names: frozenset[str]) -> None:
             return path
         asked = request.headers.get("x-forwarded-host") or request.headers.get("host") or ""
         host = asked.split(",")[0].strip().lower()
-        if not HOST.fullmatch(host) or urlsplit(f"//{host}").hostname not in names:
+        found = HOST.fullmatch(host)
+        if found is None or (found[1] or found[2]) not in names:
             return path
         secure = request.headers.get("x-forwarded-proto", request.url.scheme).split(",")[0].strip() == "https"
         return f"http{'s' * secure}://{host}{path}"

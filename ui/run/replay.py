@@ -58,7 +58,7 @@ def traces(runs: Runs) -> Route:
 
     def read(name: str, text: bytes) -> Run:
         try:
-            return opened(name, text.decode("utf-8"))
+            return opened(name, text.decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             raise ValueError(f"the trace is not UTF-8 text ({error.reason} at byte {error.start})") from None
 
