@@ -72,6 +72,8 @@ class Learn {
       if (this.lesson !== lesson) return;
     }
     this.draw();
+    const top = this.find(".ns-lesson");
+    if (top.getBoundingClientRect().top < 0) top.scrollIntoView(); // a step begins at its first line
     this.root.querySelector("[data-chart]:not([hidden]) .ns-plot")?.classList.add("ns-late"); // until it is drawn
   }
 

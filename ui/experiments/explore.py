@@ -123,7 +123,7 @@ def _connect_sweep(
         texts = read_prompts(chosen.prompt, lines)
         yield from _explore(catalog, chosen, texts, int(each), sorted(ks), sorted(temperatures), progress)
 
-    stopped = "Stopped. The maps show the finished runs."
+    stopped = "Stopped. The maps show what was measured before."
     parts.build_experiment(run, stop, start, inputs, outputs, stopped, show_progress_on=outputs[0], **MEASURING)
 
 
@@ -143,7 +143,7 @@ def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Com
         settings = replace(parts.read(values), max_tokens=int(amount), tree="")
         yield from _batches(catalog, settings, read_prompts(settings.prompt, lines), sorted(ks), progress)
 
-    stopped = "Stopped. The map shows the finished runs."
+    stopped = "Stopped. The map shows what was measured before."
     parts.build_experiment(run, stop, start, inputs, [status, plot], stopped, show_progress_on=status, **MEASURING)
 
 
@@ -245,7 +245,7 @@ def _batches(
     if not sizes:
         raise ValueError("this host does not decode batches in one process, so there is nothing to measure")
     cancel = threading.Event()
-    shown, began = 0, time.monotonic()
+    shown, began = -1, time.monotonic()
     samples: list[BatchSample] = []
     try:
         for state in sweep_batches(catalog, settings, prompts, ks, sizes, cancel):
