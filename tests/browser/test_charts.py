@@ -243,7 +243,7 @@ def test_a_trace_that_claims_nonsense_is_drawn_within_bounds(chart):
 def test_the_headline_says_what_the_metrics_say(show):
     trace = run([(4, 4), (4, 0)])  # 6 tokens; 4 of 8 drafts; 30 ms
     assert show(trace, speedup=MEASURED).numbers == [
-        ("50%", "accepted 4, rejected 1 and discarded 3. α = 0.80 of the 5 judged."),
+        ("50%", "accepted 4, rejected 1 and discarded 3. α = 0.80 of 5 judged positions."),
         ("3.00", "plain decoding: 1"),
         ("200", "this run, including prompt processing"),
         (
