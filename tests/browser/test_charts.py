@@ -273,7 +273,7 @@ def test_what_comes_after_the_end_of_the_text_is_counted_as_in_the_legend(show):
         assert said in shown.sentence
         assert shown.numbers[0][1].startswith(said)
         assert shown.numbers[0][0] == percent(trace.metrics.draft_acceptance_rate)
-    assert "α = 0.88 of the 8 judged" in shown.numbers[0][1]
+    assert "α = 0.88 of 8 judged positions" in shown.numbers[0][1]
     pace = f"{trace.metrics.mean_acceptance_length:.2f}"
     assert shown.numbers[1] == (pace, "with 2 tokens after the end of the text; plain decoding: 1")
 
