@@ -227,9 +227,9 @@ def _conclusion(samples: Sequence[Sample], made: Sequence[Cell]) -> str:
     slower = sum(cell.speedup.high is not None and cell.speedup.high < 1 for cell in made)
     words = [f"{findings[0].upper()}{findings[1:]}."]
     if slower:
-        fields = count(len(made), "field")
+        among = count(len(made), "cell")
         words.append(
-            f"In {slower} of {fields}, drafting was clearly slower than plain decoding (the whole interval is below 1)."
+            f"In {slower} of {among}, drafting was clearly slower than plain decoding (the whole interval is below 1)."
         )
     if max(cell.prompts for cell in made) < LEAST:
         words.append(f"Without intervals: fewer than {LEAST} prompts say too little about others.")
