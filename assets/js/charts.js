@@ -69,7 +69,7 @@ export function acceptance({ rounds, sums }) {
   return following(
     `${whole(accepted)} of ${count(drafted, "draft token")} accepted: ${percent(accepted / drafted)}`,
     { title: { text: "step" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
-    { range: [0, 1.02], tickformat: ".0%" },
+    { title: { text: "accepted ÷ drafted" }, range: [0, 1.02], tickformat: ".0%" },
     [
       perRound(rounds.length, {
         name: "this step", x, y: shown.map((round) => round.drafted && round.accepted / round.drafted),
@@ -110,7 +110,7 @@ export function positions({ rounds, sums, started }) {
   return following(
     `${said}. ${other ? `${other.sentence}. ` : ""}Position ${x.at(-1)} is accepted in ${shares.at(-1)[3]} of all windows`,
     { title: { text: "position in the window" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
-    SHARES,
+    { ...SHARES, title: { text: "accepted" } },
     [
       {
         type: "bar", name: "when reached", x, y: shares.map(([kept, all]) => kept / all), customdata: shares,

@@ -49,7 +49,7 @@ async function save(stage, name, type, ...what) {
 export function drawRound(stage) {
   const { events, cursor } = stage.player;
   const round = stage.looked ? events[stage.looked.born].step : Math.max(0, stage.player.round(cursor) - 1);
-  save(stage, `${NAME}-round-${round + 1}.svg`, "image/svg+xml", "round", round, cursor);
+  save(stage, `${NAME}-step-${round + 1}.svg`, "image/svg+xml", "round", round, cursor);
 }
 
 // A Plotly chart with its title and background.

@@ -64,6 +64,7 @@ class Learn {
   async go(lesson, step) {
     if (this.going && this.going !== lesson) this.stop("");
     if (lesson !== this.lesson) this.find("#learn-status").textContent = "";
+    const opening = !this.lesson;
     [this.lesson, this.step] = [lesson, step];
     if (!this.contents.has(lesson)) {
       const content = await answerTo(() => this.server.recorded(lesson));
@@ -72,6 +73,8 @@ class Learn {
       if (this.lesson !== lesson) return;
     }
     this.draw();
+    const top = this.find(".ns-lesson");
+    if (!opening && top.getBoundingClientRect().top < 0) top.scrollIntoView(); // a step begins at its first line
     this.root.querySelector("[data-chart]:not([hidden]) .ns-plot")?.classList.add("ns-late"); // until it is drawn
   }
 

@@ -20,8 +20,10 @@ export class PlainText {
     this.prompt.textContent = this.text.textContent = "";
   }
 
-  draw(text, started) {
-    write(this.prompt, started.prompt || (started.prompt_texts || []).join(""));
+  // After a chat template the answer starts on a new line.
+  draw(text, { prompt, prompt_texts: texts = [] }) {
+    const whole = texts.join("");
+    write(this.prompt, !prompt ? whole : !texts.length || whole.endsWith(prompt) ? prompt : `${prompt}\n`);
     write(this.text, text);
   }
 }

@@ -38,8 +38,8 @@ export function numbers({ sums, rounds, started, speedup, unmeasured }) {
   const rate = sums.time > 0 ? sums.tokens / sums.time : 0;
   return [
     sums.drafted
-      ? [percent(sums.accepted / sums.drafted), `${fates(sums)}. α = ${two(sums.accepted / sums.judged)} of the ` +
-        `${whole(sums.judged)} judged. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
+      ? [percent(sums.accepted / sums.drafted), `${fates(sums)}. α = ${two(sums.accepted / sums.judged)} of ` +
+        `${count(sums.judged, "judged position")}. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
       : ["–", rounds.length ? "nothing was drafted" : "accepted ÷ drafted"],
     [rounds.length ? tokensPerPass({ sums, rounds }).toFixed(2) : "–", `${rounds.length ? after(sums, rounds) : ""}plain decoding: 1`],
     [rate ? perSecond(rate) : "–", "this run, including prompt processing"],

@@ -28,9 +28,9 @@ def _parser() -> argparse.ArgumentParser:
     add("files", nargs="*", metavar="FILE", help="logs, responses or metrics (default: standard input)")
     size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
     cost = parsed(str, "a number", lambda text: bool(text.strip()))
-    help = "time of a draft forward ÷ time of a target forward over one token; or two sizes such as 0.6B/8B"
+    help = "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
     add("--draft-cost", type=cost, metavar="C", help=help)
-    help = "time of a target forward over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one number (default: 1)"
+    help = "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one number (default: 1)"
     add("--verify-cost", type=cost, metavar="V,V…", help=help)
     add("--draft-size", type=size, metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost")
     add("--target-size", type=size, metavar="N", help="parameters of the target; for a mixture of experts the active ones")

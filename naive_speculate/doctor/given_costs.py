@@ -11,7 +11,7 @@ _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def given(draft: float, verify: Sequence[float] = (1.0,)) -> CostTable:
-    """Costs in units of the target's forward over one token: of a draft forward, and of a target forward over 1, 2, 3 … tokens,
+    """Costs in units of the target's pass over one token: of a draft pass, and of a target pass over 1, 2, 3 … tokens,
     or one number for all windows. Raises `ValueError` if one is not positive."""
     for name, cost in (("draft_cost", draft), *(("verify_cost", cost) for cost in verify)):
         if not 0 < cost < math.inf:
@@ -31,7 +31,7 @@ def estimated(draft_size: str, target_size: str, verify: Sequence[float] = (1.0,
 def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
     """Costs from text fields, and their source in words; a `ValueError` names the argument.
 
-    `draft` is a draft forward's cost such as "0.08", or two sizes such as "0.6B / 8B"; empty for unknown. `verify` is as for
+    `draft` is a draft pass's cost such as "0.08", or two sizes such as "0.6B / 8B"; empty for unknown. `verify` is as for
     `given`, comma-separated; empty for 1.
     """
     table = _numbers("verify_cost", verify, "several with commas between them") if verify.strip() else (1.0,)

@@ -58,7 +58,7 @@ def figures(found: Diagnosis) -> dict[str, str]:
         drafts = f"{reading.num_draft_tokens}, of which {reading.num_accepted_tokens} accepted"
     rows: dict[str, Any] = {
         "α": alpha or "unknown: the window is missing (--num-draft-tokens)",
-        "tokens per target forward": found.mean_acceptance_length,
+        "tokens per target pass": found.mean_acceptance_length,
         "draft tokens accepted": None if found.draft_acceptance_rate is None else f"{found.draft_acceptance_rate:.1%}",
         "draft tokens per step": found.num_draft_tokens,
         "drafted": drafts,
@@ -82,9 +82,9 @@ def best_window(found: Diagnosis, basis: str = "as given") -> str:
     if costs is None:
         speeds = {c: {0: 1.0} | {window.k: window.tokens / (1 + window.k * c) for window in found.windows} for c in EXAMPLES}
         best = ", ".join(f"{max(by_k, key=by_k.__getitem__)} for {cost:g}" for cost, by_k in speeds.items())
-        return f"Best k by the cost of a draft forward (a target forward is 1, verifying costs no more): {best}."
+        return f"Best k by the cost of a draft pass (a target pass is 1, verifying costs no more): {best}."
     verify = ", ".join(f"{cost:g}" for cost in costs.verify)
-    line = f"Best k: {found.best_k} (a draft forward costs {costs.draft:.3g}, verifying {verify}; {basis})."
+    line = f"Best k: {found.best_k} (a draft pass costs {costs.draft:.3g}, verifying {verify}; {basis})."
     return line + (" Drafting does not pay." if found.best_k == 0 else "")
 
 
@@ -129,5 +129,5 @@ def caveats(found: Diagnosis) -> list[str]:
         )
     if any(not window.measured for window in found.windows):
         lines.append("* derived: there is no rate for this index.")
-    lines.append("No engine reports its sampling parameters, templates or forward costs here.")
+    lines.append("No engine reports its sampling parameters, templates or pass costs here.")
     return lines

@@ -11,7 +11,7 @@ from naive_speculate.doctor.fading import drop, fade
 from naive_speculate.doctor.reading import Reading
 
 NONE, LOW_FIRST, CLIFF, SMALL, GAIN = 0.1, 0.5, 0.75, 0.15, 1.03
-MANY_TOKENS = 256  # above about this many tokens per forward, computing takes longer than reading the weights on current GPUs
+MANY_TOKENS = 256  # above about this many tokens per pass, computing takes longer than reading the weights on current GPUs
 RARE = 0.5  # the share of steps with draft tokens below which drafts are rare
 HIGH, FASTER = 1.5, 1.15  # tokens per step from which drafting should pay, and the measured speedup that counts as one
 COSTLY = 0.35  # the drafter's share of a step from which it costs too much
@@ -62,27 +62,27 @@ _TEXTS = {  # by name: evidence with possible causes, and what to measure next
         "High acceptance without speedup: {tokens:.2f} tokens per step, but {measured:.2f} times the speed of plain decoding. "
         "So a step takes as long as {step:.2f} plain tokens; it should take little more than one. Verification or drafting "
         "costs too much.",
-        "the time of a target forward over 1 and over k + 1 tokens, and of one draft forward; then k = 1.",
+        "the time of a target pass over 1 and over k + 1 tokens, and of one draft pass; then k = 1.",
     ),
     "rare_drafts": (
         "Drafts are rare: {share} of the steps have draft tokens, and the figures describe these alone. Over all steps the "
-        "target emits {tokens:.2f} tokens per forward. The drafter finds nothing to propose: no n-gram repeats, or it is "
+        "target emits {tokens:.2f} tokens per pass. The drafter finds nothing to propose: no n-gram repeats, or it is "
         "unsure.",
         "text that repeats its prompt, such as edits of code; else a draft model or a head.",
     ),
     "draft_cost": (
         "The drafter is expensive: it takes {share:.0%} of the time of a step. A draft model pays if it is many times smaller "
         "than the target's active parameters, and runs on the same device with compiled graphs.",
-        "one draft forward and one target forward; then a smaller drafter, a head, or n-gram drafting.",
+        "one draft pass and one target pass; then a smaller drafter, a head, or n-gram drafting.",
     ),
     "experts": (
-        "The target is a mixture of experts ({experts}). Each draft token wakes other experts, so a forward over k + 1 tokens "
+        "The target is a mixture of experts ({experts}). Each draft token wakes other experts, so a pass over k + 1 tokens "
         "reads more weights than one over a single token, and acceptance alone predicts no speedup (mlx-lm#1132, vllm#46295).",
-        "the target's forward over 1, 2, 3 … tokens (--verify-cost), and k = 1. Larger batches wake all experts anyway.",
+        "the target's pass over 1, 2, 3 … tokens (--verify-cost), and k = 1. Larger batches wake all experts anyway.",
     ),
     "batch": (
-        "The batch may be too large for drafting: {requests:.0f} requests × {width:.3g} tokens are {all:.0f} per forward, so "
-        "verification is no longer nearly free. Measure the cost of such a forward relative to a plain one (--verify-cost), "
+        "The batch may be too large for drafting: {requests:.0f} requests × {width:.3g} tokens are {all:.0f} per pass, so "
+        "verification is no longer nearly free. Measure the cost of such a pass relative to a plain one (--verify-cost), "
         "and draft less, or not at all under load.",
         "the same prompts with one request at a time.",
     ),
@@ -191,7 +191,7 @@ def _window(found: Diagnosis, dropped: bool) -> Iterator[Suspect]:
         yield Suspect("k_too_large" if best_k < width else "k_too_small", words, f"the speed with k = {best_k}.")
     elif best_k is None and found.whole_rates and width > 1 and rates[-1] < SMALL and not dropped:
         words = f"k may be too large: the last draft token is accepted in {rates[-1]:.0%} of the steps. Give costs to decide."
-        yield Suspect("k_too_large", words, "the cost of a draft forward (--draft-cost).")
+        yield Suspect("k_too_large", words, "the cost of a draft pass (--draft-cost).")
     if _short(found):
         words = (
             f"Windows are short: {width:.2f} draft tokens per step of at most {len(rates)}. The drafter often proposes fewer "

@@ -243,7 +243,7 @@ def test_a_trace_that_claims_nonsense_is_drawn_within_bounds(chart):
 def test_the_headline_says_what_the_metrics_say(show):
     trace = run([(4, 4), (4, 0)])  # 6 tokens; 4 of 8 drafts; 30 ms
     assert show(trace, speedup=MEASURED).numbers == [
-        ("50%", "accepted 4, rejected 1 and discarded 3. α = 0.80 of the 5 judged."),
+        ("50%", "accepted 4, rejected 1 and discarded 3. α = 0.80 of 5 judged positions."),
         ("3.00", "plain decoding: 1"),
         ("200", "this run, including prompt processing"),
         (
@@ -273,7 +273,7 @@ def test_what_comes_after_the_end_of_the_text_is_counted_as_in_the_legend(show):
         assert said in shown.sentence
         assert shown.numbers[0][1].startswith(said)
         assert shown.numbers[0][0] == percent(trace.metrics.draft_acceptance_rate)
-    assert "α = 0.88 of the 8 judged" in shown.numbers[0][1]
+    assert "α = 0.88 of 8 judged positions" in shown.numbers[0][1]
     pace = f"{trace.metrics.mean_acceptance_length:.2f}"
     assert shown.numbers[1] == (pace, "with 2 tokens after the end of the text; plain decoding: 1")
 

@@ -9,6 +9,7 @@ from tests.browser.conftest import small
 from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, link, linked, run, settled, shown_run, start, text, trace
 from tests.hosting.http import generate, get
+from ui.experiments.lessons.course import titles
 
 PROMPT = "Once upon a time there was an old man who"
 LONG = {"max_tokens": 900, "k": 0, "seed": 4}  # so long that its first message never holds all of it
@@ -109,6 +110,18 @@ def test_the_server_ends_when_asked_to_which_the_page_says_and_offers_to_make_th
         assert again.text.startswith(partial)
         assert page.locator("#prompt textarea").input_value() == PROMPT
         page.close()
+
+
+def test_a_tab_that_was_first_opened_without_a_connection_works_once_it_is_back(open_page):
+    page = open_page()
+    page.context.set_offline(True)
+    expect(page.locator(SAID)).to_contain_text("You are offline")
+    page.get_by_role("tab", name="Learn").click()
+    page.locator(".ns-course").wait_for()
+    so_far(page)
+    page.context.set_offline(False)
+    expect(page.locator(".ns-lesson-title")).to_have_text(titles()[0])
+    expect(page.locator(SAID)).to_have_text("")
 
 
 def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_again_whatever_becomes_of_the_connection(page):

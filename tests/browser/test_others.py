@@ -120,7 +120,7 @@ def test_of_a_run_whose_last_step_is_cut_off_every_part_of_the_page_says_the_sam
     share, note = tile(page, 1)
     assert note.startswith(fates)
     judged = metrics.num_accepted_draft_tokens + metrics.num_rejected_draft_tokens
-    assert f"α = {metrics.alpha:.2f} of the {judged} judged" in note
+    assert f"α = {metrics.alpha:.2f} of {judged} judged positions" in note
     expect(page.locator("#chart-acceptance")).to_have_attribute("aria-label", re.compile(rf" draft tokens accepted: {share}$"))
     pace, note = tile(page, 2)
     assert pace == f"{metrics.mean_acceptance_length:.2f}"

@@ -91,7 +91,7 @@ def test_a_stage_that_never_comes_does_not_leave_the_reader_without_a_way_out(se
     page = chromium.new_page()
     page.add_init_script("const wait = setTimeout; window.setTimeout = (act, ms) => wait(act, ms === 20000 ? 0 : ms)")
     page.route("**/stage.js", lambda route: route.abort())
-    with page.expect_event("pageerror"):
+    with page.expect_event("requestfailed"):
         page.goto(server.url)
     early = page.locator("#ns-early")
     again = early.get_by_role("button", name="Load again")

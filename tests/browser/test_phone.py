@@ -50,6 +50,13 @@ def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_
     page.locator(".ns-lesson-title").tap()
     expect(page.locator(CARD)).to_have_count(0)
 
+    page.goto(page.url.split("?")[0] + "?lesson=6&step=1")
+    page.locator(".ns-choices button").last.click()
+    expect(page.locator(".ns-learn")).to_have_attribute("data-step", "2")
+    expect(page.locator(".ns-answer")).to_be_in_viewport(ratio=1)  # though the choice was below the first screen
+    page.locator("#learn-run").scroll_into_view_if_needed()
+    expect(page.locator(".ns-next")).to_be_in_viewport(ratio=1)
+
     page.goto(page.url.split("?")[0] + "?room=doctor")
     page.locator("#doctor [data-example=vLLM]").click()
     page.locator("#doctor [data-chart=windows]").scroll_into_view_if_needed()  # charts are drawn when they come into sight

@@ -30,6 +30,10 @@ def test_a_token_shows_its_numbers_to_who_points_explains_itself_to_who_clicks_a
     box = page.locator("#inspector").bounding_box()
     assert box["x"] + box["width"] <= page.viewport_size["width"]
     assert box["y"] + 200 <= page.viewport_size["height"]
+    page.locator(".ns-tiles").scroll_into_view_if_needed()
+    page.mouse.wheel(0, 300)
+    expect(page.locator(".ns-pinned").first).not_to_be_in_viewport()
+    expect(page.locator("#inspector h3")).to_be_in_viewport(ratio=1)  # it stays while one reads on
     page.keyboard.press("Escape")
     expect(page.locator("#inspector")).to_be_hidden()
 

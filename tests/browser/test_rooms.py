@@ -187,6 +187,7 @@ def test_what_cannot_be_a_word_is_reported_the_game_goes_on_and_a_word_written_i
     open_page,
 ):
     page = open_page("?room=yourself", shown=".ns-your-start", width=390, height=844)
+    expect(page.locator(".ns-your-start")).to_be_in_viewport()  # the lessons above it are drawn later, and do not scroll
     begin(page)
     page.locator("[name=word]").fill("two words")
     page.locator("[name=word]").press("Enter")

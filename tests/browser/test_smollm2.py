@@ -52,6 +52,7 @@ def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_st
     set_number(page, "max-tokens", 16)
     example(page, QUESTION)
     assert "Paris" in text(page)
+    assert page.locator(".ns-clean").text_content().startswith(f"{QUESTION}\n"), "question and answer, each on its line"
     page.locator("#tokens [data-kind=accepted], #tokens [data-kind=bonus]").first.wait_for()
     started = trace(page)[0]
     assert started.models["target"] == KNOWN["smollm2"].target

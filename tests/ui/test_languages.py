@@ -36,9 +36,10 @@ ELSEWHERE = [
     ),
     *("Reset to default value", "number input for {}", "range slider for {}", "Loading", "Open cell menu", "File upload"),
     *("In queue: {} of {}", "queue: {}/{}", "must be greater than or equal to", "must be less than or equal to"),
+    *("{} weights of {}", "{} weights", "dequantised"),
     *("must be a number", "a number", "at least", "at most", "above", "from {} to {}", "(all)", "Stop Recording"),
 ]
-"""Texts of Gradio's components, and of pydantic."""
+"""Texts of Gradio's components, of pydantic, and of the target's weights (`known.py`, `models.py`)."""
 UNSAID = re.compile(
     r"ns-|=>|^[.#\[*/$(\\]|^[a-z_]+$|://|^--|;$|__|aria-|px\b|var\(|rgba|rotate|^[\w{}.+-]*/[\w{}./+-]*$|^[\w{}]+[-_+.:][\w{}.:+-]*$"
     r"|^(?:Arrow|Page|Escape|Enter|Home|End$)|^\w+\[|^:|'none'|^[A-Z_]+$|^[a-z]+[A-Z]\w+$|^underline|^line-through|charset|^\W*$"

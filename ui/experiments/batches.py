@@ -123,7 +123,7 @@ def batch_speedups(samples: Sequence[BatchSample]) -> dict[tuple[int, int], Esti
 
 
 def where_it_pays(samples: Sequence[BatchSample]) -> str:
-    """At which batch size drafting stops paying off: no k is faster than plain decoding by a one-sided t-test.
+    """From which batch size on drafting does not clearly pay off: no k is faster than plain decoding by a one-sided t-test.
 
     At each size, all tests together raise a false alarm in at most one of twenty cases (Bonferroni).
     """
@@ -137,11 +137,12 @@ def where_it_pays(samples: Sequence[BatchSample]) -> str:
     if last is None:
         tried = f"at any size, from {sizes[0]} to" if len(sizes) > 1 else "with"
         return f"Drafting did not clearly pay off {tried} {count(sizes[-1], 'text')} at once"
-    faster = f"k = {ks_in_words(paying[last], ks)} {'is' if len(paying[last]) == 1 else 'are'} faster than plain decoding"
+    verb = "is" if len(paying[last]) == 1 else "are"
+    faster = f"k = {ks_in_words(paying[last], ks)} {verb} clearly faster than plain decoding"
     if last == sizes[-1]:
         return f"Drafting still pays off with {count(last, 'text')} at once, the most that were tried: {faster}"
-    stops = sizes[sizes.index(last) + 1]
-    return f"Drafting stops paying off at {count(stops, 'text')} at once; with {count(last, 'text')}, {faster}"
+    stops, pays = count(sizes[sizes.index(last) + 1], "text"), count(last, "text")
+    return f"Drafting does not clearly pay off with {stops} at once or more; with {pays}, {faster}"
 
 
 def sizes_for(catalog: Catalog, pair: str) -> list[int]:

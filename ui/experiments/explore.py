@@ -123,7 +123,7 @@ def _connect_sweep(
         texts = read_prompts(chosen.prompt, lines)
         yield from _explore(catalog, chosen, texts, int(each), sorted(ks), sorted(temperatures), progress)
 
-    stopped = "Stopped. The maps show the finished runs."
+    stopped = "Stopped. The maps show what was measured before."
     parts.build_experiment(run, stop, start, inputs, outputs, stopped, show_progress_on=outputs[0], **MEASURING)
 
 
@@ -143,7 +143,7 @@ def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Com
         settings = replace(parts.read(values), max_tokens=int(amount), tree="")
         yield from _batches(catalog, settings, read_prompts(settings.prompt, lines), sorted(ks), progress)
 
-    stopped = "Stopped. The map shows the finished runs."
+    stopped = "Stopped. The map shows what was measured before."
     parts.build_experiment(run, stop, start, inputs, [status, plot], stopped, show_progress_on=status, **MEASURING)
 
 
@@ -227,9 +227,9 @@ def _conclusion(samples: Sequence[Sample], made: Sequence[Cell]) -> str:
     slower = sum(cell.speedup.high is not None and cell.speedup.high < 1 for cell in made)
     words = [f"{findings[0].upper()}{findings[1:]}."]
     if slower:
-        fields = count(len(made), "field")
+        among = count(len(made), "cell")
         words.append(
-            f"In {slower} of {fields}, drafting was clearly slower than plain decoding (the whole interval is below 1)."
+            f"In {slower} of {among}, drafting was clearly slower than plain decoding (the whole interval is below 1)."
         )
     if max(cell.prompts for cell in made) < LEAST:
         words.append(f"Without intervals: fewer than {LEAST} prompts say too little about others.")
@@ -245,7 +245,7 @@ def _batches(
     if not sizes:
         raise ValueError("this host does not decode batches in one process, so there is nothing to measure")
     cancel = threading.Event()
-    shown, began = 0, time.monotonic()
+    shown, began = -1, time.monotonic()
     samples: list[BatchSample] = []
     try:
         for state in sweep_batches(catalog, settings, prompts, ks, sizes, cancel):

@@ -152,7 +152,7 @@ def shares(census: Census) -> Figure:
         ],
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
         x=category_axis(names, tickangle=-45),
-        y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%"},
+        y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%", "title": {"text": "probability"}},
         barmode="stack",
         bargap=0.35,
         **LOOK,
@@ -176,7 +176,7 @@ def convergence(census: Census, draws: int) -> Figure:
         ],
         takeaway=f"Distance to the target: {number(census.distance, 2)}",
         x={"type": "log", "range": [0.95, math.log10(ends[1]) + 0.05], "dtick": 1, "title": {"text": "draws"}},
-        y={"type": "log", "rangemode": "normal", "range": [math.log10(lowest), 0], "tickvals": ticks},
+        y={"type": "log", "range": [math.log10(lowest), 0], "tickvals": ticks, "title": {"text": "distance to the target"}},
         **LOOK,
     )
 

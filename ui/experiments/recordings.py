@@ -43,7 +43,7 @@ class Exploration:
     def about_batches(self, finding: str) -> str:
         """The same of a finding about the batches."""
         models, turns = models_in_words(self.models["target"]), len({s.turn for s in self.batches})
-        texts = f"mean of {turns} batches per field, texts of {count(self.tokens, 'token')}"
+        texts = f"mean of {turns} batches per cell, texts of {count(self.tokens, 'token')}"
         return f"Recorded with {models}, temperature {self.temperature:g}, {texts}. {LIVE} {finding}"
 
     def save(self, folder: Path) -> None:

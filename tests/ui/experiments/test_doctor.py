@@ -23,7 +23,7 @@ def test_every_format_is_reported_and_drawn(name, cost):
     assert read(ALL[name]).engine in found["words"]
     options = set(re.findall(r"--[a-z-]+", found["words"])) - {"--draft-p-min"}  # that one is llama.cpp's
     assert not options, "the page has fields instead of options"
-    assert "target forward" in found["report"] or "the window is missing" in found["report"]
+    assert "target pass" in found["report"] or "the window is missing" in found["report"]
     for figure in found["charts"].values():
         assert figure["layout"]["meta"]
         for trace in figure["data"]:

@@ -297,7 +297,7 @@ def test_what_lesson_6_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_sho
     assert first in shown["line"]
     widest = data["known"][shown["many"]]
     missing = int(shown["many"]) * widest["rounds"] - widest["drafted"]
-    assert f"{missing} of {int(shown['many']) * widest['rounds']} places in the windows stayed empty" in shown["line"]
+    assert f"{missing} of {int(shown['many']) * widest['rounds']} positions in the windows stayed empty" in shown["line"]
     high = {**data["known"], shown["many"]: {**widest, "kept_at": [widest["rounds"]] * 12}}
     assert window.words({"known": high})["line"] == "0 of 12 bars lie below the line."
 
@@ -311,11 +311,8 @@ def test_lesson_6_draws_every_k_as_far_from_0_as_it_is_large():
     assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(window.KS[1:])
 
 
-def test_lesson_6_marks_no_k_as_good_that_is_slower_than_plain_decoding_and_says_why_bars_fall():
+def test_lesson_6_marks_no_k_as_good_that_is_slower_than_plain_decoding():
     data = recorded_lesson(6)
-    assert window.words(data)["by_chance"] == ""  # they rise
-    data["known"]["4"] |= {"tokens_a_pass": 9.0}
-    assert window.words(data)["by_chance"] == " Beyond k = 4 the bars vary by chance: each k drew its own texts."
     data["known"]["8"] |= {"speed": 0.9 * data["known"]["0"]["speed"], "speeds": [1.0, 2000.0]}
     bars, _ = window.views(data)[3]["figure"]["data"]
     assert bars["marker"]["color"][window.KS.index(8)] == MUTED

@@ -85,7 +85,7 @@ def test_whatever_the_first_tab_mounts_is_fetched_meanwhile(bundled_engine):
     with gr.Blocks() as page:
         Workbench(Catalog({"bundled": ServedPair(bundled_engine)}), Runs(), recorded_run())
     scripts = "".join(getattr(block, "js_on_load", None) or "" for block in page.blocks.values())
-    mounted = set(re.findall(r"/([\w-]+)\.js\"", scripts))
+    mounted = set(re.findall(r"return import\(new URL\(\".*?/([\w-]+)\.js\"", scripts))
     assert {"stage", "race", "zoom", "strategies"} <= mounted <= set(FIRST_NEEDED)
 
 

@@ -60,7 +60,8 @@ def _chart(data: Data, shown: int) -> Figure:
     names = [f"{m['dtype']},<br>{m['num_rows']} row{'s' * (m['num_rows'] > 1)}" for m in data["margins"]]
     reach = 1.35 * max(map(abs, leads))
     colors = [ACCEPTED if lead > 0 else REJECTED for lead in leads[:shown]]
-    look = above([f"{lead:+.4f}" for lead in leads[:shown]]) | {"constraintext": "none", "width": 0.55, "showlegend": False}
+    texts = [f"{lead:+.4f}".replace("-", "−") for lead in leads[:shown]]
+    look = above(texts) | {"constraintext": "none", "width": 0.55, "showlegend": False}
     drawn = bars("lead", range(shown), leads[:shown], colors, "%{text}", **look)
     said = f"How much “{a}” leads “{b}”, in nats" if shown else "Which token leads?"
     if shown > 3:

@@ -70,15 +70,8 @@ def _line(data: Data) -> str:
         said += " Easy passages have more judged draft tokens than hard ones, so α is higher than the "
         said += f"{percent(found[0])} of steps that accepted the first."
     if below and missing:
-        said += f" And windows are shorter at the end of a text: {missing:,} of {full:,} places in the windows stayed empty."
+        said += f" And windows are shorter at the end of a text: {missing:,} of {full:,} positions in the windows stayed empty."
     return said
-
-
-def _by_chance(data: Data) -> str:
-    """Why the bars fall, if they do: a larger k never gives fewer tokens per pass of the same text."""
-    runs = _runs(data)
-    top = max(runs, key=lambda k: runs[k]["tokens_a_pass"])
-    return "" if top == max(runs) else f" Beyond k = {top} the bars vary by chance: each k drew its own texts."
 
 
 def words(data: Data) -> dict[str, str]:
@@ -95,7 +88,6 @@ def words(data: Data) -> dict[str, str]:
         "many": str(many),
         "half": str(many // 2),
         "pace": pace[many],
-        "by_chance": _by_chance(data),
         "pace_half": pace.get(many // 2, "–"),
         "best": str(top),
         "gain": f"{found[top]:.2f}",
