@@ -179,7 +179,7 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
         raise ValueError(f"transformers finds no {missing[0]} in it: pip install 'naive-speculate[gguf]'")
     model.config._name_or_path = model.name_or_path = str(path)
     ends, known = ends_in(read_metadata(path)), model.generation_config.eos_token_id
-    if isinstance(known, list):  # transformers knows Gemma 4's; of others it reads one alone, or takes its default
+    if isinstance(known, list):  # transformers reads all of Gemma 4; of others one alone, or none
         ends = list(dict.fromkeys(known + ends))
     model.generation_config.eos_token_id = ends
     return model
