@@ -13,8 +13,10 @@ from naive_speculate.infer.gguf.library import is_installed as has_llama_cpp
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.head.files import is_head
+from naive_speculate.infer.llama.model import choose_executor
 from naive_speculate.infer.llama.stored import stored_dtype
-from naive_speculate.infer.load import EXECUTORS, LoadOptions, check_executor, device_of, dtype_of, load_error, load_model, wrap
+from naive_speculate.infer.load import EXECUTORS, LoadOptions, check_executor, device_of, dtype_of, load_model, wrap
+from naive_speculate.infer.load_errors import load_error
 from naive_speculate.infer.memory import free_memory
 from naive_speculate.known import DRAFTERS, KNOWN
 from naive_speculate.pair import BUNDLED_PAIR, ModelPair
@@ -62,7 +64,9 @@ def load_pair(
     by_llama_cpp = executor == "auto" and sources.head is None and sources.name is None and has_llama_cpp()
     in_llama_cpp = [by_llama_cpp and is_gguf(model) for model in (sources.target, sources.draft) if model is not None]
     options = LoadOptions(device, _torch_device(device, device_map, in_llama_cpp), dtype, executor, by_llama_cpp)
-    dtype_of(dtype, options.device, None)  # a `ValueError` for an unknown name
+    found = dtype_of(dtype, options.device, None)  # a `ValueError` for an unknown name
+    if executor == "onnx":
+        choose_executor(executor, options.device, found)  # a `ValueError` where it cannot run
     tokenizer = _load_tokenizer("target", sources.target, by_llama_cpp)
     draft_tokenizer = None if sources.draft is None else _draft_tokenizer(tokenizer, sources.draft, by_llama_cpp)
     target_model = load_model(str(sources.target), "target", options, device_map)
@@ -151,6 +155,9 @@ def _load_head(source: str | Path, target: Any, options: LoadOptions) -> Any:
     return load_head(source, target, device, dtype_of(options.dtype, options.device, None), executor)
 
 
+_VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+
+
 def _load_tokenizer(argument: str, source: str | Path, by_llama_cpp: bool) -> Any:
     name = str(source)
     if not is_gguf(name) and Path(name).exists() and not (Path(name) / "config.json").is_file():
@@ -168,7 +175,7 @@ def _load_tokenizer(argument: str, source: str | Path, by_llama_cpp: bool) -> An
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         tokenizer("")  # it reads settings that loading does not
     except Exception as error:  # tokenizers raises plain Exception
-        if Path(name).is_dir() and not (Path(name) / "tokenizer.json").exists():
+        if Path(name).is_dir() and not any((Path(name) / file).exists() for file in _VOCABULARIES):
             error = ValueError(f"it has no tokenizer.json: {error}")
         raise load_error(argument, name, error, "config.json or tokenizer_config.json") from None
     if not hasattr(tokenizer, "backend_tokenizer"):

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from naive_speculate import load_pair
+from naive_speculate.infer.load_errors import load_error
 from tests.heads import head_config, head_tensors, save_head
 from tests.programs import refusal
 from tests.tiny import save_model, tiny_llama
@@ -182,3 +183,10 @@ def test_the_command_line_prints_one_line_and_ends_with_status_2(tmp_path, whole
     models = {"--target": whole / "model"} | {f"--{role}": folder}
     given = ["generate", "w5", *(str(part) for pair in models.items() for part in pair)]
     assert f"cannot be loaded: {file} is damaged" in refusal("naive_speculate.__main__", given)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), OSError(12, "Cannot allocate memory"), RuntimeError("std::bad_alloc")], ids=repr
+)
+def test_where_memory_is_short_no_file_is_blamed(whole, error):
+    assert "does not fit in memory" in str(load_error("target", str(whole / "model"), error))

@@ -105,7 +105,7 @@ def test_the_command_line_drafts_with_a_head(pair_folder, capsys):
     assert any(event["kind"] == "proposed" for event in events)
     missing = ["--target", str(pair_folder / "target"), "--head", "/no/such"]
     assert main(["generate", "w3", *missing]) == 2
-    assert "head='/no/such' cannot be loaded: there is no such folder" in capsys.readouterr().err
+    assert "head='/no/such': there is no such folder" in capsys.readouterr().err
 
 
 def test_half_precision_is_the_target_s(pair_folder):

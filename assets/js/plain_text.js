@@ -22,8 +22,9 @@ export class PlainText {
 
   // After a chat template the answer starts on a new line.
   draw(text, { prompt, prompt_texts: texts = [] }) {
-    const whole = texts.join("");
-    write(this.prompt, !prompt ? whole : !texts.length || whole.endsWith(prompt) ? prompt : `${prompt}\n`);
+    const whole = texts.join(""), end = whole.lastIndexOf(prompt) + (prompt?.length ?? 0);
+    const templated = whole.includes(prompt) && end < whole.length;
+    write(this.prompt, !prompt ? whole : templated ? `${prompt}\n` : prompt);
     write(this.text, text);
   }
 }

@@ -25,7 +25,12 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"Supported: {KNOWN}.",
     )
     add, speed = parser.add_argument, parsed(float, "a positive number", lambda found: 0 < found < math.inf)
-    add("files", nargs="*", metavar="FILE", help="logs, responses or metrics (default: standard input)")
+    add(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="logs, responses or metrics, read as one text; - is standard input, the default",
+    )
     size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
     cost = parsed(str, "a number", lambda text: bool(text.strip()))
     help = "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
@@ -44,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _bytes(file: str) -> bytes:
     try:
-        return Path(file).read_bytes()
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise ValueError(f"cannot read {file!r:.80}: {error.strerror}") from None
 

@@ -99,15 +99,18 @@ def _steps(tokens: int, accepted: int) -> int | None:
 
 def read_benchmark(text: str) -> Reading | None:
     """`trtllm-bench`'s runs, printed or saved, which are means over the requests; None if there is none."""
-    printed = _AVERAGE.findall(text)
-    runs = [{name: float(value) for name, value in printed[begin : begin + 4]} for begin in range(0, len(printed), 4)]
+    runs: list[dict[str, float]] = []
+    for name, value in _AVERAGE.findall(text):
+        if not runs or name in runs[-1]:
+            runs.append({})
+        runs[-1][name] = float(value)
     for stats, _ in objects(text, ("acceptance_length_percentiles",)):
-        averages = {short: (stats.get(f"{name}_percentiles") or {}).get("average") for short, name in _AVERAGES.items()}
+        given = {short: stats.get(f"{name}_percentiles") for short, name in _AVERAGES.items()}
+        averages = {short: one.get("average") for short, one in given.items() if isinstance(one, dict)}
         runs.append({short: float(value) for short, value in averages.items() if isinstance(value, int | float)})
     parts = []
     for run in runs:
         if len(run) == len(_AVERAGES):
             k = round((run["AL"] - 1) / run["DAR"]) if run["DAR"] else 0
             parts.append(Part(round(run["ADT"]), round(run["DT"]), run["DT"] / k if k > 0 else None))
-    unknown = ("The text does not count the steps, so several runs have the same weight.", _NO_RATES)
-    return _BENCH.total(parts, unknown=unknown) if parts else None
+    return _BENCH.total(parts, unknown=(_NO_RATES,)) if parts else None

@@ -42,6 +42,7 @@ KNOWN = (
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
 _MESSAGES = ("log", "MESSAGE", "message", "msg", "line")  # of Docker's, journald's and other records of a log
+_FIGURES = {"timings", "usage", "stats", "metrics", "meta_info"}  # what a record holds that is itself a report
 _ZEROS: dict[tuple[bool, ...], str] = {  # which bytes of four are zero in mostly Latin text
     (False, True, True, True): "utf-32-le",
     (True, True, True, False): "utf-32-be",
@@ -75,10 +76,16 @@ def read(text: str) -> Reading:
     text = re.sub("\r\n?", "\n", text.replace("\ufeff", ""))  # progress bars end lines with \r, joined files have several marks
     text = "\n".join(map(_message, text.split("\n"))).replace("\u00a0", " ")  # web pages have no-break spaces
     text = _COLOURS.sub("", text)
-    try:
-        found = [reading for reader in READERS if (reading := reader(text)) is not None]
-    except OverflowError:
-        raise ValueError("the text has a number that is larger than any count of tokens") from None
+    found, refused = list[Reading](), list[ValueError]()
+    for reader in READERS:
+        try:
+            found += [reading] if (reading := reader(text)) is not None else []
+        except ValueError as error:  # another format of the text may be whole
+            refused.append(error)
+        except OverflowError:
+            raise ValueError("the text has a number that is larger than any count of tokens") from None
+    if refused and not found:
+        raise refused[0]
     if not found:
         what = "is empty" if not text.strip() else f"has none of the supported formats, it begins {text.strip()[:40]!r}"
         raise ValueError(f"the text {what}; supported: {KNOWN}")
@@ -92,5 +99,6 @@ def _message(line: str) -> str:
     if line.lstrip().startswith("{"):
         with contextlib.suppress(ValueError, RecursionError):
             record = json.loads(line)
-            return next((record[key].rstrip("\r\n") for key in _MESSAGES if isinstance(record.get(key), str)), line)
+            if not record.keys() & _FIGURES:
+                return next((record[key].rstrip("\r\n") for key in _MESSAGES if isinstance(record.get(key), str)), line)
     return line

@@ -178,7 +178,10 @@ def read_statistics(text: str) -> Reading | None:
         complete = complete and found is not None
         parts.append(Part(int(of_accepted), int(of_drafter), steps, numbers_in(found[1]) if found else (int(first) / steps,)))
     if not parts:
-        return _LINE.total([Part(0, 0, 0)]) if _STATISTICS.search(text) else None  # refused: nothing was drafted
+        generated = [int(line[5]) for line in _STATISTICS.findall(text)]
+        if any(generated):
+            raise ValueError("llama.cpp's statistics line was not copied in full")
+        return _LINE.total([Part(0, 0, 0)]) if generated else None  # refused: nothing was drafted
     first_only = "This version's line has a rate for the first index only (#acc drafts ÷ the steps)."
     unknown = (_P_MIN, "The line counts since the start of a server's slot.", *(() if complete else (first_only,)))
     share = sum(part.steps or 0 for part in parts) / max(*called.values(), 1)  # the first drafter is called in every step

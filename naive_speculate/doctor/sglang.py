@@ -202,7 +202,7 @@ def read_meta_info(text: str) -> Reading | None:
     no_rates = () if all(part.rates for part in parts) else ("There is no histogram, so the rates per index are unknown.",)
     reading = _META.total(parts, unknown=(TREES, *no_rates))
     depth, end = sum(rate > 0 for rate in reading.rates), drop(reading.rates, reading.num_steps)
-    if end is None or end[0] != depth:
+    if end is None or end[0] != depth or set(_STATED[1].findall(text)) == {"1"}:
         return reading
     window, ends = reading.drafted_per_step, _ENDS.format(depth)
     return replace(

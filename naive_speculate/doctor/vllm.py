@@ -39,7 +39,7 @@ _LINE_V0 = re.compile(
 )
 _LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
 _PERCENTAGE = re.compile(r"Draft acceptance rate:\s*(\d+(?:\.\d+)?)%")
-_RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?([\d.]+(?:,\s*[\d.]+)*)")
+_RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?(\d+(?:\.\d+)?(?:,\s*\d+(?:\.\d+)?)*)")
 _RUNNING = re.compile(r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)")  # vllm/v1/metrics/loggers.py; LMDeploy
 _TOO_FEW = "The line does not count the steps"
 

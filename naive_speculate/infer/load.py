@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from naive_speculate.infer.files import damaged_file, is_path, tensor_files
+from naive_speculate.infer.files import is_path, tensor_files
 from naive_speculate.infer.gguf.metadata import is_gguf, read_metadata
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
 from naive_speculate.infer.llama.weights import is_supported
+from naive_speculate.infer.load_errors import load_error, one_line
 from naive_speculate.infer.protocols import LanguageModel
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def device_of(device: str) -> torch.device:
         found = torch.device(device)
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device={device!r} is not available: {_one_line(error)}") from None
+        raise ValueError(f"device={device!r} is not available: {one_line(error)}") from None
     return found
 
 
@@ -114,20 +115,6 @@ def dtype_of(dtype: str, device: torch.device, stored: Any) -> torch.dtype:
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise ValueError(f"dtype must be 'auto' or a floating-point type such as 'float32' or 'bfloat16', got {dtype!r}")
     return found
-
-
-def load_error(argument: str, name: str, error: Exception, files: str = "config.json") -> ValueError:
-    """The error of a model that cannot be loaded, in one line. `files`: those whose values can cause an error of any kind."""
-    if name.startswith((".", "/", "~")) and not Path(name).exists():
-        return ValueError(f"{argument}={name!r}: there is no such {'file' if is_gguf(name) else 'folder'}")
-    if isinstance(error, torch.OutOfMemoryError):
-        return ValueError(f"{argument}={name!r} does not fit in memory: {_one_line(error)}")
-    reason = _one_line(error)
-    if not is_gguf(name):
-        if not isinstance(error, (OSError, ValueError, ImportError)):
-            reason = f"a value in its {files} is wrong ({reason})"
-        reason = damaged_file(name) or reason
-    return ValueError(f"{argument}={name!r} cannot be loaded: {reason}")
 
 
 def check_complete(report: Mapping[str, Any]) -> None:
@@ -193,9 +180,3 @@ def _probed(model: Any) -> "TransformersLanguageModel":
     if model.device.type != "cuda" or torch.cuda.is_initialized():  # a server that forks must not initialise CUDA before
         language_model.probe()
     return language_model
-
-
-def _one_line(error: Exception) -> str:
-    if isinstance(error, KeyError):
-        return f"{error.args[0]} is missing"
-    return " ".join(str(error).split())[:300] or type(error).__name__

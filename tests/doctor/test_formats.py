@@ -194,12 +194,23 @@ def test_rates_that_were_cut_off_are_no_rates(text, cut):
 def test_counts_that_were_cut_off_are_no_counts():
     whole = samples.LLAMACPP_STATISTICS
     for cut in ("#acc tokens =   3", "#acc tokens =   36"):
-        with pytest.raises(ValueError, match="nothing was drafted"):
+        with pytest.raises(ValueError, match="not copied in full"):
             read(whole[: whole.index(cut) + len(cut)])
         assert read(whole + whole[: whole.index(cut) + len(cut)]) == read(whole)
     trt = samples.TRTLLM_PROMETHEUS
     with pytest.raises(ValueError, match="is missing: the text was not copied in full"):
         read(trt[: trt.index("# TYPE trtllm_spec_decode_accepted")])
+
+
+def test_a_report_that_cannot_be_read_hides_no_other_one():
+    idle = "statistics ngram_mod: #calls = 110, #gen drafts = 0, #acc drafts = 0, #gen tokens = 0, #acc tokens = 0, 0.1 ms"
+    for report in (idle, "vllm:spec_decode_num_draft_tokens_total 300", '{"acceptance_length_percentiles": [1]}'):
+        assert read(f"{report}\n{samples.VLLM_LOG}") == read(samples.VLLM_LOG)
+
+
+def test_the_rates_before_an_ellipsis_are_not_all():
+    line = "SpecDecoding metrics: Mean acceptance length: 2.50, Accepted: 60 tokens, Drafted: 200 tokens, "
+    assert not read(line + "Per-position acceptance rate: 0.700, 0.500, ...").rates
 
 
 def test_lmdeploys_log_is_its_own():
@@ -561,7 +572,7 @@ def test_the_figures_are_those_of_this_librarys_own_metrics():
         ('{"spec_verify_ct": 3, "spec_accept_histogram": [1, 1]}', "counts 2 steps"),
         ('{"spec_verify_ct": 3, "spec_num_correct_drafts": [], "spec_num_proposed_drafts": 9}', "accepted drafts must be"),
         ("SpecDecoding metrics: Accepted: 9 tokens, Drafted: 9 tokens, Per-position acceptance rate: 0.2, 0.9", "at index 1"),
-        ("SpecDecoding metrics: Accepted: 9 tokens, Drafted: 9 tokens, Per-position acceptance rate: 1.2.3", "1.2.3"),
+        ("SpecDecoding metrics: Accepted: 9 tokens, Drafted: 9 tokens, Per-position acceptance rate: 1.2.3", "a rate of 1.2"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text, words):

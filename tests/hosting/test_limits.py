@@ -54,9 +54,10 @@ def test_no_file_is_taken_and_neither_it_nor_a_visitor_s_settings_are_kept(serve
     assert files(cache) == before
 
 
-def test_nobody_waits_for_changes_of_the_program(server):
+@pytest.mark.parametrize("path", ["dev/reload", "upload_progress?upload_id=a"])
+def test_nobody_waits_for_changes_of_the_program_or_for_uploads(server, path):
     with pytest.raises(HTTPError, match="403"):
-        get(server.url + "gradio_api/dev/reload")
+        get(f"{server.url}gradio_api/{path}")
 
 
 @pytest.mark.parametrize("path", ["upload", "queue/join", "call/generate", "component_server", "run/generate"])
@@ -171,6 +172,28 @@ def test_who_does_not_read_the_page_keeps_nobody_at_that_address_from_it(server)
         line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
         line.recv(1)
         assert "<gradio-app" in get(server.url)
+
+
+def test_a_call_that_begins_no_answer_keeps_no_other_one_waiting():
+    arrived = [0]
+    all_here = asyncio.Event()
+
+    async def slow(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        arrived[0] += 1
+        if arrived[0] == 3:
+            all_here.set()
+        await all_here.wait()
+
+    async def nothing(*_: object) -> Message:
+        raise AssertionError("nothing is read or sent")
+
+    async def ask() -> None:
+        guard = Guard(slow)
+        scope = {"type": "http", "method": "GET", "path": "/health", "headers": [], "client": ("192.0.2.1", 1)}
+        await asyncio.wait_for(asyncio.gather(*(guard(scope, nothing, nothing) for _ in range(3))), 60)
+
+    asyncio.run(ask())
+    assert arrived == [3]
 
 
 def test_the_server_prepares_one_answer_per_address_at_a_time():

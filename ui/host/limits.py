@@ -33,16 +33,17 @@ SLOW = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
 
 MIN_ZIPPED_BYTES = 2000
 
-UNUSED = ("/gradio_api/upload", "/gradio_api/process_recording", "/gradio_api/deep_link", "/gradio_api/dev/reload")
+UNUSED = tuple(f"/gradio_api/{name}" for name in ("upload", "upload_progress", "process_recording", "deep_link", "dev/reload"))
 """Addresses that nothing here needs: Gradio writes to the disk what anybody sends, and looks twenty times a second for changes
 of the program, for each reader."""
+PREPARED = ("", "/config", "/gradio_api/info")  # answers that take long to prepare, and nothing else
 
 
 class Guard:
     """Middleware that refuses large bodies and reads of unknown calls, and reports failures without the request's content.
 
-    The server prepares one GET answer per address at a time: the page takes 35 ms, and threads that prepare forty pages keep
-    the interpreter from the decoder.
+    The server prepares the page once at a time for each address: it takes 35 ms, and threads that prepare forty pages keep the
+    interpreter from the decoder.
     """
 
     def __init__(self, app: ASGIApp, page: gr.Blocks | None = None) -> None:
@@ -56,7 +57,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         async with AsyncExitStack() as turn:
-            if scope["method"] in ("GET", "HEAD"):
+            if scope["path"].rstrip("/") in PREPARED:
                 lock = self._preparing.setdefault(address_of(HttpRequest(scope)), asyncio.Lock())
                 await turn.enter_async_context(lock)
             await self._answer(scope, receive, send, turn)

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from naive_speculate.infer.files import damaged_file
 from naive_speculate.infer.head.block import BlockHead
 from naive_speculate.infer.head.files import declares_block, declares_head, read_config, read_tensors
 from naive_speculate.infer.head.model import DraftHead
@@ -43,6 +42,7 @@ from naive_speculate.infer.llama.weights import (
     layer_shapes,
     shape_in,
 )
+from naive_speculate.infer.load_errors import load_error
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -79,7 +79,7 @@ def load_head(
         wanted = stored["fc.weight"].dtype if dtype is None else dtype
         used = {key: tensor for key, tensor in stored.items() if not key.endswith(_IGNORED)}
         for key, tensor in used.items():
-            if not tensor.is_floating_point() and key not in ("d2t", "t2d"):
+            if key.endswith("weight") and not tensor.is_floating_point():
                 raise ValueError(f"{key} is {tensor.dtype}; quantised heads are not supported")
         tensors = {key: t.to(device, wanted) if t.is_floating_point() else t for key, t in used.items()}
         layer_config = _layer_config(config, _num_layers(tensors))
@@ -91,11 +91,7 @@ def load_head(
             return BlockHead(weights, shape, rotary, layers, name, *_block(config, len(weights.embedding)))
         return DraftHead(weights, shape, rotary, layers, name, executor)
     except Exception as error:  # transformers and ONNX Runtime raise any kind for odd values
-        message = f"{error.args[0]} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
-        if not isinstance(error, (OSError, ValueError, KeyError)):
-            message = f"a value in its config.json is wrong ({message})"
-        reason = damaged_file(name) or message
-        raise ValueError(f"head={name!r} cannot be loaded: {reason[:300]}") from None
+        raise load_error("head", name, error) from None
 
 
 def _num_layers(tensors: Mapping[str, torch.Tensor]) -> int:

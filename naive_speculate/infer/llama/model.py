@@ -47,7 +47,7 @@ class LlamaLanguageModel(HasEndTokens):
 
     def __init__(self, stored: StoredLlama, executor: Executor = "auto", forward: _Forward | None = None) -> None:
         weights, shape = stored.weights, stored.shape
-        self.executor = _choose(executor, weights.embedding.device, weights.embedding.dtype)
+        self.executor = choose_executor(executor, weights.embedding.device, weights.embedding.dtype)
         self._forward = forward or _forward_of(self.executor, stored)
         self.name, self.eos_token_ids, self.num_parameters = stored.name, stored.eos_token_ids, stored.num_parameters
         self.vocab_size, self.max_positions = shape.vocab_size, stored.max_positions
@@ -97,7 +97,7 @@ class LlamaLanguageModel(HasEndTokens):
         return logits if features is None else (logits, features)
 
 
-def _choose(executor: str, device: torch.device, dtype: torch.dtype) -> str:
+def choose_executor(executor: str, device: torch.device, dtype: torch.dtype) -> str:
     """The requested executor, or the fastest one that can run the model."""
     obstacle = _onnx_obstacle(device, dtype)
     if executor == "auto":
