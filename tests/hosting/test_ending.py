@@ -14,6 +14,7 @@ import re, signal, sys, threading
 import app
 app.end_in_time(1)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets jobs in the background ignore it
 
 def work():
     print("busy", flush=True)
