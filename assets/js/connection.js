@@ -56,12 +56,10 @@ export function whenLost(act) {
   losses.add(act);
 }
 
-// A file could not be loaded: act when the connection is back, or report a missing file. One that fails to run is not tried again.
+// A file could not be loaded: call this when the connection is back, or report a missing file.
 export async function missed(file, act) {
   const answer = await ask(file, { method: "HEAD", cache: "no-store" }).catch(() => null);
-  if (answer?.status === 404) say(OLDER, "Reload", () => location.reload());
-  else if (answer?.ok) await import(file).then(act);
-  else whenBack(act);
+  if (answer?.status === 404) say(OLDER, "Reload", () => location.reload()); else whenBack(act);
 }
 
 // Shows a message with a button. It stays when the state of the connection changes.

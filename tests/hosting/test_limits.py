@@ -157,14 +157,14 @@ def test_who_leaves_while_sending_and_who_asks_for_gradio_s_monitoring_leave_not
     assert logged(server, before) == []
 
 
-def test_who_leaves_while_answers_are_sent_leaves_no_trail_in_the_log(server):
+def test_who_leaves_while_answers_are_sent_leaves_nothing_in_the_log(server):
     before = len(server.log)
     for _ in range(5):
         with connected(server.url) as line:
             line.sendall(b"GET /config HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
             line.recv(1)  # it answers
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # so that closing resets
-    assert not [text for text in logged(server, before) if text.startswith("  File ")]
+    assert logged(server, before) == []
 
 
 def test_who_does_not_read_the_page_keeps_nobody_at_that_address_from_it(server):

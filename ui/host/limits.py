@@ -79,6 +79,8 @@ class Guard:
                 await send(message)
             except RuntimeError as error:
                 if "TCPTransport" in str(error):  # uvloop says so if the client has left
+                    while (await receive())["type"] != "http.disconnect":  # before it notes this itself, uvicorn would complain
+                        pass
                     raise ClientDisconnect from None
                 raise
 
