@@ -1,7 +1,7 @@
 // The lessons, one step at a time. Each step shows and highlights part of a picture. A lesson is fetched when it is opened, as
 // it was recorded; a live run sends the same content with other numbers.
 
-import { answerTo } from "./connection.js";
+import { answerTo, isLost, whenBack } from "./connection.js";
 import { button, finder, lecturing, make, onLink, readdress } from "./dom.js";
 import { mountOverlap } from "./overlap.js";
 import { copyBy } from "./plain_text.js";
@@ -68,6 +68,7 @@ class Learn {
     [this.lesson, this.step] = [lesson, step];
     if (!this.contents.has(lesson)) {
       const content = await answerTo(() => this.server.recorded(lesson));
+      if (content === undefined && isLost()) whenBack(() => this.lesson === lesson && this.go(lesson, step));
       if (!content) return; // opening the lesson asks again
       if (!this.contents.has(lesson)) this.learn(content);
       if (this.lesson !== lesson) return;

@@ -124,6 +124,18 @@ def test_a_tab_that_was_first_opened_without_a_connection_works_once_it_is_back(
     expect(page.locator(SAID)).to_have_text("")
 
 
+def test_a_lesson_that_was_opened_without_a_connection_is_shown_once_it_is_back(open_page):
+    page = open_page()
+    page.get_by_role("tab", name="Learn").click()
+    expect(page.locator(".ns-lesson-title")).to_have_text(titles()[0])
+    page.context.set_offline(True)
+    page.get_by_role("button", name=titles()[1]).click()
+    expect(page.locator(SAID)).to_contain_text("You are offline")
+    so_far(page)
+    page.context.set_offline(False)
+    expect(page.locator(".ns-lesson-title")).to_have_text(titles()[1])
+
+
 def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_again_whatever_becomes_of_the_connection(page):
     page.route("**/plotly-*", lambda route: route.fulfill(status=404))
     page.reload()
