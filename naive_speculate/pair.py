@@ -175,7 +175,9 @@ class ModelPair:
 
     def learned_costs(self, drafter: str) -> LearnedCosts:
         """The same, learned from the steps that this process makes with this pair."""
-        return self._learned.setdefault(drafter, LearnedCosts(self.costs(drafter)))
+        if drafter not in self._learned:
+            self._learned[drafter] = LearnedCosts(self.costs(drafter))
+        return self._learned[drafter]
 
     @cached_property
     def _learned(self) -> dict[str, LearnedCosts]:

@@ -196,9 +196,9 @@ class Batch:
         seconds, records = self._watch.stop(), dict[SequenceState, StepRecord]()
         names = {row.drafter for row in rows if row in self.drafter_of}
         for name in names:
-            self.pair.learned_costs(name).count(len(rows))
+            learned = self.pair.learned_costs(name)
+            learned.count(len(rows))
         if len(names) == 1 and not happened.draft.forced and happened.tree is None:
-            learned = self.pair.learned_costs(*names)
             drafting = seconds.draft if happened.draft.copied_from is None else 0.0  # what a model's drafts cost
             lengths = happened.draft.lengths
             accepted = [outcome.num_accepted for outcome in outcomes]

@@ -12,7 +12,7 @@ PATIENCE = 60.0  # seconds; a process that does not end takes more
 BUSY = """
 import re, signal, sys, threading
 import app
-app.end_in_time(1)
+app.end_in_time(0.2)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets jobs in the background ignore it
 

@@ -170,7 +170,7 @@ def test_sequences_of_one_prompt_share_its_prefill_with_others(tiny_pair, monkey
 def test_memory_is_freed_between_runs_that_follow_one_another_closely(engine, monkeypatch):
     freed = threading.Event()
     monkeypatch.setattr(local, "free_memory", freed.set)
-    monkeypatch.setattr(local, "TIDY_SECONDS", 1.0)
+    monkeypatch.setattr(local, "TIDY_SECONDS", 0.3)
     for _ in range(1000):
         list(engine.submit(Request([1, 2], SamplingParams(max_tokens=1)), threading.Event()))
         if freed.wait(0.02):

@@ -66,7 +66,7 @@ def tokens_per_cost(
 
 
 def mean_rate(make, text: Text, costs: CostTable) -> float:
-    return 24 / sum(1 / tokens_per_cost(make(), text, costs, random.Random(seed)) for seed in range(24))
+    return 12 / sum(1 / tokens_per_cost(make(), text, costs, random.Random(seed)) for seed in range(12))
 
 
 CASES = [(table, name) for table in TABLES for name in (COPIES if table == "lookup" else TEXTS)]
