@@ -28,12 +28,13 @@ def opened(address: str) -> socket.socket:
 def test_another_visitor_is_served_before_the_calls_of_one_with_many_end_and_sigterm_ends_the_page_under_them():
     """Its streams are first not opened, then opened and not read."""
     with Server(NAIVE_SPECULATE_MEASURING="off") as server, ExitStack() as stack:
+        other = Client(server.url, verbose=False)  # which takes seconds on a busy machine: the calls could end meanwhile
         for first_seed, streams in ((10**6, "not opened"), (2 * 10**6, "opened")):
             for seed in range(first_seed, first_seed + CALLS):
                 address = generate(server.url, "Once upon a time", 2000, 1.0, 1.0, seed)  # without a session
                 if streams == "opened":
                     stack.enter_context(opened(address))
-            job = Client(server.url, verbose=False).submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")
+            job = other.submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")
             job.result(timeout=300)
             assert job.outputs()[-1][-1]["kind"] == "finished"
             assert not ended(server, range(first_seed, first_seed + CALLS)) & {"length", "stop"}
