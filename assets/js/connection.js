@@ -84,7 +84,8 @@ function lost() {
   gone = true;
   status.textContent = navigator.onLine === false ? OFFLINE : SILENT;
   for (const act of losses) act();
-  if (navigator.onLine !== false) timer ||= setTimeout(tryAgain, wait); // otherwise the browser reports when it is back
+  if (navigator.onLine !== false) timer ||= setTimeout(tryAgain, wait);
+  else timer = clearTimeout(timer); // the browser reports when it is back
 }
 
 async function tryAgain() {
