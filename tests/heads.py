@@ -45,10 +45,11 @@ def head_tensors(
     adds: bool = False,
     normed_input: bool = False,
     normed_layers: bool = False,
+    biased: bool = False,
 ) -> Tensors:
     """Random weights by their bare names; `known` of the target's tokens, all for None. `adds`: states are added to
     embeddings, not read in addition. `normed_input`: the target's states are normed before they are fused, `normed_layers`:
-    those of each layer."""
+    those of each layer. `biased`: the projections to queries, keys and values have biases."""
     random, generator = randomly(seed)
     d, vocab = config["hidden_size"], config["vocab_size"]
     tensors = {
@@ -59,6 +60,9 @@ def head_tensors(
     }
     for index in range(config["num_hidden_layers"]):
         tensors |= layer_tensors(config, _layer(index), d if adds or index else 2 * d, random)
+    if biased:
+        projections = [name for name in tensors if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))]
+        tensors |= {name.replace("weight", "bias"): random(len(tensors[name])) for name in projections}
     if adds:
         tensors["state_proj.weight"] = random(d, d)
     if normed_input:
@@ -185,7 +189,11 @@ def eager_layer(
     def w(name: str) -> torch.Tensor:
         return tensors[f"{at}{name}.weight"].to(stream.dtype)
 
-    q, k, v = ((seen @ w(f"self_attn.{part}_proj").T).unflatten(-1, (-1, head_dim)).transpose(0, 1) for part in "qkv")
+    def projected(part: str) -> torch.Tensor:
+        bias = tensors.get(f"{at}self_attn.{part}_proj.bias", torch.zeros(1)).to(stream.dtype)
+        return (seen @ w(f"self_attn.{part}_proj").T + bias).unflatten(-1, (-1, head_dim)).transpose(0, 1)
+
+    q, k, v = map(projected, "qkv")
     if f"{at}self_attn.q_norm.weight" in tensors:
         q, k = rms(q, w("self_attn.q_norm"), epsilon), rms(k, w("self_attn.k_norm"), epsilon)
     q, k = turned(q, config["rope_theta"])[:, -count:], turned(k, config["rope_theta"])

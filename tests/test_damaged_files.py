@@ -110,6 +110,43 @@ def test_a_wrong_value_of_a_configuration_is_answered_in_one_line_that_names_the
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"hidden_act": "nope"}, r"a value in its config.json is wrong \(KeyError\('nope'\)\)"),
+        ({"tie_word_embeddings": "false"}, r"a value in its config.json is wrong \(.*tie_word_embeddings.*\)"),
+        ({"model_type": "qwen2_5_vl"}, "transformers has no causal language model of model_type 'qwen2_5_vl'"),
+        ({"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}}, "it needs code of its own, which is not run"),
+    ],
+)
+def test_a_configuration_that_transformers_cannot_use_is_answered_by_its_value(tmp_path, whole, values, why):
+    folder = spoiled(whole, "target", tmp_path / "x", "config.json", changed(**values))
+    with pytest.raises(ValueError, match=rf"^target='.*' cannot be loaded: {why}$"):
+        loaded(whole, "target", folder)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_weights_in_fp8_are_computed_with_their_scales_or_refused(tmp_path, whole, known):
+    """transformers dequantises them to the files' dtype, whatever is requested; scales of methods that it lacks it ignores."""
+    method = {"quant_method": "fp8", "weight_block_size": [128, 128]} if known else {"quant_method": "modelopt"}
+    folder = spoiled(whole, "target", tmp_path / "x", "config.json", changed(quantization_config=method))
+    plain = shutil.copytree(whole / "model", tmp_path / "plain")
+    tensors = {name: tensor.bfloat16() for name, tensor in load_file(folder / WEIGHTS).items()}
+    numbers = {name: tensor.to(torch.float8_e4m3fn) for name, tensor in tensors.items() if "proj" in name}
+    save_file(tensors | {name: 0.5 * tensor.bfloat16() for name, tensor in numbers.items()}, plain / WEIGHTS)
+    end = "_scale_inv" if known else "_scale"
+    save_file(tensors | numbers | {name + end: torch.full((1, 1), 0.5) for name in numbers}, folder / WEIGHTS)
+    if not known:
+        with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: its weights are quantised .* ignores .*_scale$"):
+            loaded(whole, "target", folder)
+        return
+    found, expected = (
+        model.forward(torch.arange(8)[None], model.new_cache(1))
+        for model in (loaded(whole, "target", each).target for each in (folder, plain))
+    )
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize("role", ["target", "draft"])
 @pytest.mark.parametrize("values", [{"model_max_length": "x"}, {"tokenizer_class": 3}, {"eos_token": 3}], ids=str)
 def test_a_wrong_value_of_a_tokenizer_s_configuration_is_found_as_it_loads(tmp_path, whole, role, values):

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair, models
 from naive_speculate import pair as pairs
@@ -93,6 +94,15 @@ def test_a_head_for_another_target_is_named_in_one_line(pair_folder, bundled_hea
         match=r"^head='.*' cannot be loaded: it is no EAGLE-3 head and none of `python -m train`: it has no fc.weight$",
     ):
         load_pair(pair_folder / "target", head=pair_folder / "draft", device="cpu")
+
+
+def test_a_head_of_eagle_1_is_refused_as_such(tmp_path, pair_folder):
+    tensors = {"fc.weight": torch.zeros(32, 64), "layers.0.self_attn.q_proj.weight": torch.zeros(32, 32)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **head_config()}))
+    message = r"^head='.*' cannot be loaded: it is no EAGLE-3 head .*: it has no hidden_norm.weight$"
+    with pytest.raises(ValueError, match=message):
+        load_pair(pair_folder / "target", tmp_path, device="cpu")
 
 
 def test_the_command_line_drafts_with_a_head(pair_folder, capsys):

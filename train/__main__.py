@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from naive_speculate import ModelPair, load_pair
 from naive_speculate.arguments import Parser, positive, whole_number
 from train.batches import Data, PartData
 from train.block import BlockModel, block_shape
-from train.data import Source, chat_template, collect, open_work, read_passages, save_whole, source_of
-from train.export import export_block, export_head, export_model
+from train.data import Source, chat_template, collect, load_whole, open_work, read_passages, save_whole, source_of
+from train.export import check_out, export_block, export_head, export_model
 from train.head import HeadModel, shape_of
 from train.loop import Loss, Recipe, Training
 from train.model import DraftModel
@@ -72,6 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def train_drafter(given: argparse.Namespace) -> None:
     """Collect data, train, export and measure."""
+    check_out(given.out, given.work, Path(given.target))
     pair = load_pair(given.target, device=given.device, executor="torch" if given.stream else "auto")
     model: Any = pair.target
     depth = getattr(model, "num_layers", 0)
@@ -128,7 +129,7 @@ def _known(source: Source, data: Data, given: argparse.Namespace) -> Tensor:
         counts = data.frequencies(source.vocab_size)
         known = counts.topk(min(given.vocabulary, source.vocab_size)).indices.sort().values
         save_file({"known": known}, path)
-    return load_file(path)["known"]
+    return load_whole(path)["known"]
 
 
 def _train(name: str, model: Any, loss: Loss, recipe: Recipe, data: Data, source: Source, given: argparse.Namespace) -> None:

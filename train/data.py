@@ -10,13 +10,14 @@ whole part.
 """
 
 import hashlib
+import io
 import json
 import lzma
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -104,7 +105,10 @@ def open_work(work: Path, source: Source) -> None:
         work.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(source._asdict(), indent=1) + "\n", encoding="utf-8")
         return
-    found = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        found = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
     for name, wanted in source._asdict().items():
         if name != "target" and found.get(name) != wanted:
             raise ValueError(f"--work {work}: its data has {name} {found.get(name)}, the target has {wanted}")
@@ -119,7 +123,7 @@ def answer_tokens(paths: Iterable[Path]) -> int:
     """Number of answer tokens in some parts."""
     total = 0
     for path in paths:
-        part = load_file(path)
+        part = load_whole(path)
         total += int((part["lengths"] - part["answer_starts"]).sum())
     return total
 
@@ -133,6 +137,14 @@ def save_whole(tensors: dict[str, torch.Tensor], path: Path) -> None:
         partial.unlink(missing_ok=True)
         raise ValueError(f"--work {path.parent}: cannot be written: {error}") from None
     partial.replace(path)
+
+
+def load_whole(path: Path) -> dict[str, torch.Tensor]:
+    """Read a file of a work folder. Raises `ValueError` if it is damaged."""
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged, or was not copied in full: {error}") from None
 
 
 class Writer:
@@ -282,24 +294,26 @@ def score(target: Any, layers: Sequence[int], batch: Sequence[tuple[list[int], l
     return found
 
 
-def _opened(path: Path) -> IO[str]:
-    return lzma.open(path, "rt", encoding="utf-8") if path.suffix == ".xz" else path.open(encoding="utf-8")
+def _text_of(path: Path) -> str:
+    try:
+        return (lzma.decompress if path.suffix == ".xz" else bytes)(path.read_bytes()).decode("utf-8")
+    except (ValueError, lzma.LZMAError) as error:
+        raise ValueError(f"{path} holds no text in UTF-8: {error}") from None
 
 
 def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]:
     """Conversations of a JSON-lines file with `prompt` and `answer` token ids; `.xz` files are unpacked."""
     found = []
-    with _opened(path) as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                given = json.loads(line)
-                prompt, answer = list(map(int, given["prompt"])), list(map(int, given["answer"]))
-            except (ValueError, KeyError, TypeError):
-                raise ValueError(f"--given {path}: line {number} has no token ids in prompt and answer") from None
-            if prompt and max(prompt + answer) >= vocab_size:
-                raise ValueError(f"--given {path}: line {number} has token {max(prompt + answer)}, the target has {vocab_size}")
-            if len(prompt) > 1 and len(answer) > 1:
-                found.append((prompt, answer))
+    for number, line in enumerate(io.StringIO(_text_of(path)), 1):
+        try:
+            given = json.loads(line)
+            prompt, answer = list(map(int, given["prompt"])), list(map(int, given["answer"]))
+        except (ValueError, KeyError, TypeError, OverflowError):
+            raise ValueError(f"--given {path}: line {number} has no token ids in prompt and answer") from None
+        if prompt and max(prompt + answer) >= vocab_size:
+            raise ValueError(f"--given {path}: line {number} has token {max(prompt + answer)}, the target has {vocab_size}")
+        if len(prompt) > 1 and len(answer) > 1:
+            found.append((prompt, answer))
     return found
 
 
@@ -307,8 +321,7 @@ def read_passages(paths: Sequence[Path], tokenizer: Any, seed: int, count: int =
     """Up to `count` passages of `MAX_PASSAGE` tokens at most, from random places of text files (`.xz` files are unpacked)."""
     chooser, found = random.Random(seed), []
     for path in paths:
-        with _opened(path) as file:
-            text = file.read()
+        text = _text_of(path)
         for _ in range(count // len(paths)):
             at = chooser.randrange(max(1, len(text) - 3_000))
             start = text.find("\n", at) + 1

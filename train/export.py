@@ -18,6 +18,18 @@ from train.head import HeadModel, ReadsTarget
 MAX_SHARD_SIZE = "9MB"
 
 
+def check_out(folder: Path, *others: Path) -> None:
+    """Raise a `ValueError` if a drafter cannot be written, or would replace what is no drafter, or a folder with one of the
+    others in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        used = any(folder.iterdir()) and not (folder / "config.json").is_file()
+    except OSError as error:
+        raise ValueError(f"--out {folder}: cannot be written: {error}") from None
+    if used or any(path.resolve().is_relative_to(folder.resolve()) for path in others):
+        raise ValueError(f"--out {folder}: the drafter would replace this folder and all in it; give a new one")
+
+
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into; it replaces `folder` once everything is written."""

@@ -160,7 +160,9 @@ class Training:
             state = torch.load(self.path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise ValueError(f"{self.path} is no readable checkpoint ({type(error).__name__})") from None
-        if "optimizer" not in state:
+        if not isinstance(state, dict) or not isinstance(state.get("settings", {}), dict):
+            raise ValueError(f"{self.path} is no checkpoint")
+        if not state.keys() >= {"optimizer", "settings", "model", "updates", "epoch", "tokens", "seconds"}:
             raise ValueError(f"{self.path} was written by an earlier version; remove it to train from the beginning")
         for name, wanted in self.settings.items():
             if state["settings"].get(name) != wanted and name != "recipe":

@@ -28,6 +28,8 @@ class DraftModel(nn.Module):
     ) -> None:
         super().__init__()
         heads, vocab_size = max(1, width // 64), len(embeddings)
+        if width % (2 * heads):
+            raise ValueError(f"--width {width}: it must be a multiple of {2 * heads}, for {heads} heads of an even width")
         config = LlamaConfig(
             hidden_size=width,
             intermediate_size=3 * width,
@@ -46,7 +48,7 @@ class DraftModel(nn.Module):
         self.llama = LlamaForCausalLM(config)
         self.register_buffer("index_of", torch.arange(vocab_size), persistent=False)
         with torch.no_grad():
-            _, _, directions = torch.pca_lowrank(embeddings.float(), q=width, niter=2)
+            _, _, directions = torch.pca_lowrank(embeddings.float(), q=min(width, *embeddings.shape), niter=2)
             projected = embeddings.float() @ directions
             self.llama.model.embed_tokens.weight[:, : projected.shape[1]] = projected
 

@@ -150,6 +150,8 @@ def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     pair = _load(options, options.target, options.draft, options.head)
     if pair.draft is None:
         raise ValueError("a draft model is needed: give --draft")
+    if options.write_costs is not None:
+        options.write_costs.open("a").close()  # fails now, not after the measurement, if it cannot be written
     decoder = SpeculativeDecoder(pair)
     prompts = [decoder.admission.encode(text) for text in options.prompts]
     if options.quick:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from naive_speculate.infer.transformers_model import TransformersLanguageModel
 
 EXECUTORS = ("auto", "onnx", "torch", "transformers")
+_SCALES = (".weight_scale", ".weight_scale_inv")  # ends of names
 _log = logging.getLogger(__name__)
 
 
@@ -55,14 +56,17 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
     device, dtype, executor = options.device, options.dtype, options.executor
     if device_map is None and executor != "transformers" and (stored := _read_stored(Path(name), device, dtype)) is not None:
         return LlamaLanguageModel(stored, cast(Any, executor))
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
 
     if is_path(name):
         tensor_files(name)  # a `ValueError` that names the missing one
     config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise ValueError(f"transformers has no causal language model of model_type {config.model_type!r}")
+    wanted = dtype_of(dtype, device, getattr(config, "dtype", None))
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         name,
-        dtype=dtype_of(dtype, device, getattr(config, "dtype", None)),
+        dtype=wanted,
         trust_remote_code=False,
         use_safetensors=True,
         device_map=device_map,
@@ -71,6 +75,9 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
     )
     model, report = loaded
     check_complete(report)
+    for parameter in model.parameters():
+        if parameter.dtype in (torch.float16, torch.bfloat16):  # of FP8 weights, dequantised to the files' dtype
+            parameter.data = parameter.data.to(wanted)
     if device_map is not None:  # its layers are placed already, and only transformers' own forward moves between devices
         return wrap(model, "transformers" if executor == "auto" else executor)
     return wrap(model.to(device), executor)
@@ -118,8 +125,13 @@ def dtype_of(dtype: str, device: torch.device, stored: Any) -> torch.dtype:
 
 
 def check_complete(report: Mapping[str, Any]) -> None:
-    """Raise a `ValueError` where the files lack weights or have them in other shapes; transformers would make them up."""
+    """Raise a `ValueError` where the files lack weights or have them in other shapes, which transformers would make up, or have
+    quantised weights whose scales it ignores."""
     missing, misshapen = sorted(report["missing_keys"]), sorted(report["mismatched_keys"])
+    ignored = set(report.get("unexpected_keys", ()))
+    scales = [name for name in ignored if name.endswith(_SCALES) and name.rpartition("_scale")[0] not in ignored]
+    if scales:
+        raise ValueError(f"its weights are quantised in a way that transformers does not read: it ignores {min(scales)}")
     if missing:
         raise ValueError(f"its safetensors files lack {missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else ""))
     if misshapen:

@@ -20,8 +20,11 @@ def load_error(argument: str, name: str, error: Exception, files: str = "config.
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or _NO_MEMORY.search(reason):
         return ValueError(f"{argument}={name!r} does not fit in memory: {reason}")
     if not is_gguf(name):
-        if not isinstance(error, (OSError, ValueError, ImportError, RuntimeError, SafetensorError, KeyError)):
-            reason = f"a value in its {files} is wrong ({reason})"
+        if not isinstance(error, (OSError, ValueError, ImportError, RuntimeError, SafetensorError)):
+            shown = repr(error) if isinstance(error, KeyError) else reason  # transformers looks values up
+            reason = f"a value in its {files} is wrong ({shown})"
+        elif "custom code" in reason:
+            reason = "it needs code of its own, which is not run"
         reason = damaged_file(name) or reason
     return ValueError(f"{argument}={name!r} cannot be loaded: {reason}")
 

@@ -54,6 +54,7 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
         (["--device", "abacus"], "abacus"),
         (["--new-tokens", "many"], "many"),
         (["--prompts", "no-such-file.txt"], "no-such-file.txt"),
+        (["--write-costs", "no/such/costs.json"], "costs.json"),
         (["--target", "x.gguf", "--draft", "./draft"], f"--target x.gguf: {NO_GGUF}"),
         (["--target", "./target", "--draft", "x.gguf"], f"--draft x.gguf: {NO_GGUF}"),
         (["--drafters", "suffix"], "--drafters needs --suite"),

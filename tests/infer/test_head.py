@@ -31,6 +31,7 @@ KINDS = {
     "narrower": ({"hidden_size": 16, "head_dim": 8}, {}, {}),
     "wider": ({"hidden_size": 48, "num_key_value_heads": 4}, {"known": None}, {}),
     "norm before residual": ({}, {}, {"norm_before_residual": True}),
+    "biases": ({}, {"biased": True}, {}),
     "three layers": ({"num_hidden_layers": 3}, {}, {}),
     "two layers, norm before residual": ({"num_hidden_layers": 2}, {"known": None}, {"norm_before_residual": True}),
     "states normed": ({}, {"normed_input": True}, {}),

@@ -14,6 +14,7 @@ from tests.tokenizers_of_tests import byte_level
 from train.__main__ import main
 from train.batches import read_part
 from train.data import chat_template, parts
+from train.model import DraftModel
 from train.stream import ANSWERING, TURN, Stream, stream
 from train.texts import TextData, Texts
 
@@ -219,6 +220,7 @@ def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path:
         (["--kind", "block", "--layers", "0", "1"], "--layers 0: a block drafter reads states after a layer"),
         (["--stream", "4", "--given", "some.jsonl"], "argument --given: not allowed with argument --stream"),
         (["--answer-tokens", "0"], "must be a positive whole number"),
+        (["--out", "."], "--out .: the drafter would replace this folder and all in it; give a new one"),
         (["--stream", "16"], "model_type is gemma3_text, not one of llama"),
     ],
 )
@@ -232,6 +234,42 @@ def test_bad_input_is_one_line(change: list[str], line: str, tmp_path: Path, cap
     said = capsys.readouterr().err.strip().splitlines()[-1:]
     assert said
     assert line in said[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "line"),
+    [
+        ("part-00000.safetensors", b"\0" * 40, "part-00000.safetensors is damaged, or was not copied in full"),
+        ("data.json", b"[1]", "data.json is damaged"),
+        ("given.xz", b"no archive", "given.xz holds no text in UTF-8"),
+        ("given", b'{"prompt": [5, 6], "answer": [1e999, 2]}', "line 1 has no token ids in prompt and answer"),
+    ],
+)
+def test_a_damaged_file_is_one_line(
+    file: str, content: bytes, line: str, llama: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / file).write_bytes(content)
+    more = ["--given", str(tmp_path / file)] if file.startswith("given") else []
+    assert main(command(llama[0], tmp_path, tmp_path / "out", *more)) == 2
+    assert line in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_a_draft_model_may_be_wider_than_its_target_and_has_heads_of_an_even_width() -> None:
+    model = DraftModel(torch.randn(50, 16), 32, 1, (), None)
+    assert model.llama.model.embed_tokens.weight.shape == (50, 32)
+    with pytest.raises(ValueError, match=r"^--width 7: it must be a multiple of 2"):
+        DraftModel(torch.randn(50, 16), 7, 1, (), None)
+
+
+def test_nothing_but_a_drafter_is_replaced(
+    llama: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    for out in (tmp_path, llama[0]):
+        assert main(command(llama[0], tmp_path / "work", out)) == 2
+        assert f"--out {out}: the drafter would replace this folder" in capsys.readouterr().err
+    assert (tmp_path / "notes.txt").exists()
+    assert (llama[0] / "config.json").exists()
 
 
 def test_data_of_another_tokenizer_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

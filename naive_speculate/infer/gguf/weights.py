@@ -96,8 +96,16 @@ def unread_by_transformers(path: Path) -> str | None:
     metadata, tensors = read_header(path)
     if _FACTORS in tensors:
         return f"its rotary frequencies have factors ({_FACTORS})"
-    scaling = metadata.get(f"{metadata.get('general.architecture')}.rope.scaling.type", "none")
-    return None if scaling == "none" else f"its rotary positions are scaled ({scaling})"
+    scaling, factor = _scaling(metadata, f"{metadata.get('general.architecture')}.rope.")
+    unscaled = scaling == "none" or (scaling == "linear" and factor == 1)
+    return None if unscaled else f"its rotary positions are scaled ({scaling})"
+
+
+def _scaling(metadata: Mapping[str, Any], at: str) -> tuple[str, float]:
+    """Kind and factor of the scaling of rotary positions: without a kind it is linear, as in llama.cpp (llama-model.cpp);
+    older files have its factor as `scale_linear`."""
+    factor = metadata.get(at + "scaling.factor", metadata.get(at + "scale_linear", 0.0))
+    return metadata.get(at + "scaling.type", "linear"), factor or 1.0
 
 
 def _config(metadata: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> SimpleNamespace:
@@ -132,11 +140,11 @@ def _rotary(
 ) -> RotaryTable:
     at = config.model_type + ".rope."
     covered = metadata.get(at + "dimension_count", config.head_dim)
-    scaling = metadata.get(at + "scaling.type", "none")
+    scaling, factor = _scaling(metadata, at)
     if covered != config.head_dim or scaling not in ("none", "linear"):
         what = f"are scaled by {scaling!r}" if covered == config.head_dim else "cover a part of each head"
         raise ValueError(f"its rotary positions {what}, which is not supported")
-    factor = metadata.get(at + "scaling.factor", 1.0) if scaling == "linear" else 1.0
+    factor = factor if scaling == "linear" else 1.0
     slower = factor if factors is None else factor * dequantised(path, factors)
     return default_rotary(metadata.get(at + "freq_base", 10000.0), config.head_dim, device, slower)
 

@@ -74,8 +74,9 @@ def load_head(
         config = read_config(name)
         stored = read_tensors(name)
         block = declares_block(config)
-        if "fc.weight" not in stored and not block and not declares_head(config):
-            raise ValueError("it is no EAGLE-3 head and none of `python -m train`: it has no fc.weight")
+        for part in ("fc.weight", "hidden_norm.weight"):  # heads of EAGLE-1 and EAGLE-2 have the first alone
+            if not block and not declares_head(config) and not any(key.endswith(part) for key in stored):
+                raise ValueError(f"it is no EAGLE-3 head and none of `python -m train`: it has no {part}")
         wanted = stored["fc.weight"].dtype if dtype is None else dtype
         used = {key: tensor for key, tensor in stored.items() if not key.endswith(_IGNORED)}
         for key, tensor in used.items():
@@ -90,6 +91,8 @@ def load_head(
         if block:
             return BlockHead(weights, shape, rotary, layers, name, *_block(config, len(weights.embedding)))
         return DraftHead(weights, shape, rotary, layers, name, executor)
+    except KeyError as error:
+        raise load_error("head", name, ValueError(f"{error.args[0]} is missing")) from None
     except Exception as error:  # transformers and ONNX Runtime raise any kind for odd values
         raise load_error("head", name, error) from None
 

@@ -95,6 +95,9 @@ class LazyTensors(Mapping[str, torch.Tensor]):
             raise KeyError(name)
         return self._read(name)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.shapes  # without reading it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)
 
@@ -164,6 +167,8 @@ def full_config(given: Mapping[str, Any]) -> Any:
     if any(name not in given for name in REQUIRED) or given.get("attention_bias") or "auto_map" in given:
         return None
     if any(given[name] is None for name in REQUIRED if name not in ("eos_token_id", "head_dim")):
+        return None
+    if type(given["tie_word_embeddings"]) is not bool:
         return None
     if any(type(given[name]) is not int or given[name] < 1 for name in _SIZES):
         return None

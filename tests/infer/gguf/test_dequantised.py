@@ -119,6 +119,22 @@ def test_factors_of_the_rotary_frequencies_are_those_of_llama3(tmp_path):
         load_pair(path, executor="transformers")
 
 
+@pytest.mark.parametrize("key", ["rope.scaling.factor", "rope.scale_linear"])
+def test_a_factor_without_a_kind_scales_linearly_as_in_llama_cpp(tmp_path, key):
+    scaled = model_of("llama", rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0})
+    path = written(model_of("llama"), tmp_path / "model.gguf", byte_level())
+    entry = struct.pack("<Q", 6 + len(key)) + f"llama.{key}".encode() + struct.pack("<If", 6, 4.0)
+    filler = struct.pack("<Q", 1) + b"x" + struct.pack("<IQ", 8, -(len(entry) + 21) % 32) + bytes(-(len(entry) + 21) % 32)
+    content = path.read_bytes()
+    count = struct.unpack_from("<Q", content, 16)[0]
+    path.write_bytes(content[:16] + struct.pack("<Q", count + 2) + entry + filler + content[24:])
+    assert_same_weights(path, scaled)
+    found = read_gguf_llama(path, CPU, torch.float32).rotary.up_to(100)[0]
+    assert torch.allclose(found, (torch.arange(100.0)[:, None] * scaled.model.rotary_emb.inv_freq).cos(), atol=1e-5)
+    with pytest.raises(ValueError, match=r"its rotary positions are scaled \(linear\), which transformers does not read"):
+        load_pair(path, executor="transformers")
+
+
 def with_tensor(path: Path, name: str, tensor: torch.Tensor) -> Path:
     """The file with one more tensor, after all others."""
     content, reader = path.read_bytes(), gguf.GGUFReader(str(path))
