@@ -56,7 +56,7 @@ def windows(text: str) -> list[int | str]:
 def text_file(name: str) -> str:
     """The type of a text file: what it holds."""
     try:
-        return Path(name).read_text(encoding="utf-8")
+        return Path(name).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", error)
         raise argparse.ArgumentTypeError(f"must be a file of text, got {name:.60}: {why}") from None

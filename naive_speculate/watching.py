@@ -65,6 +65,8 @@ def watch(
     """
     encoded = _encoded(inputs, tokenizer, model.device)
     prompt = encoded["input_ids"][0].tolist()
+    if wrong := [token for token in prompt if not 0 <= token < model.get_input_embeddings().num_embeddings]:
+        raise ValueError(f"inputs has the token id {wrong[0]}, which the model does not have")
     _check_options(model, options)
     vocabulary = Vocabulary(tokenizer)
     recorder = _Recorder(model, vocabulary, TextStream(vocabulary, prompt))
@@ -73,7 +75,7 @@ def watch(
         torch.manual_seed(seed)
         output = model.generate(**encoded, assistant_model=assistant_model, tokenizer=tokenizer, **options)
     if recorder.config is None:
-        raise ValueError("there is no drafter: give assistant_model, prompt_lookup_num_tokens or use_mtp")
+        raise ValueError("nothing was drafted: give assistant_model, prompt_lookup_num_tokens or use_mtp, with num_beams=1")
     names = {"target": _name(model)} | ({} if assistant_model is None else {"draft": _name(assistant_model)})
     ended_at, tokens, config = recorder.seconds(), getattr(output, "sequences", output)[0], recorder.config
     started = Event(
@@ -321,6 +323,8 @@ def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any
         if tokenizer is None:
             raise ValueError("inputs is a text, which needs a tokenizer")
         inputs = tokenizer(inputs, return_tensors="pt")
+    if not hasattr(inputs, "__iter__"):
+        raise ValueError(f"inputs must be a text, token ids or a tokenizer's output, got {inputs!r:.40}")
     if not isinstance(inputs, Mapping):
         given = torch.atleast_2d(inputs if isinstance(inputs, torch.Tensor) else torch.tensor(list(inputs), dtype=torch.long))
         inputs = {"input_ids": given, "attention_mask": torch.ones_like(given)}

@@ -97,6 +97,13 @@ def test_the_command_prints_margins_and_verdict(files, capsys):
     assert json.loads(capsys.readouterr().out)["verdict"] == "same"
 
 
+def test_a_mark_and_a_line_end_that_an_editor_adds_are_no_difference(files, tmp_path, capsys):
+    saved = tmp_path / "saved.txt"
+    saved.write_bytes(b"\xef\xbb\xbf" + Path(files[-2]).read_bytes() + b"\r\n")
+    assert main([*files[:-1], str(saved), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "same"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

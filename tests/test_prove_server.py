@@ -2,7 +2,8 @@
 
 import json
 import threading
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -31,7 +32,8 @@ class CompletionsServer(ThreadingHTTPServer):
     """Serves a real tiny model.
 
     `fault`: "" for none, "biased" for a sampler that prefers the second token, "greedy" for a wrong greedy token, "silent" for
-    no logprobs, "one" if it refuses several completions per request.
+    no logprobs, "seldom" for some without, "one" if it refuses several completions per request, "none" if it answers that
+    with none, "slow" if it never ends its answers after the first few.
     """
 
     def __init__(self, pair: ModelPair, fault: str) -> None:
@@ -39,6 +41,7 @@ class CompletionsServer(ThreadingHTTPServer):
         self.scores, self.vocabulary, self.fault = Scores(pair), Vocabulary(pair.tokenizer), fault
         self.log_probs = cache(self._log_probs)
         self.random, self.lock, self.num_requests = np.random.default_rng(3), threading.Lock(), 0
+        self.ending = threading.Event()
 
     def _log_probs(self, ids: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Of all tokens, and the tokens from the most probable one."""
@@ -48,7 +51,8 @@ class CompletionsServer(ThreadingHTTPServer):
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         with self.lock:
             self.num_requests += 1
-            return {"choices": [self.choice(body) for _ in range(body.get("n", 1))]}
+            number = 0 if self.fault == "none" and "n" in body else body.get("n", 1)
+            return {"choices": [self.choice(body) for _ in range(number)]}
 
     def choice(self, body: dict[str, Any]) -> dict[str, Any]:
         ids, tokens, top = tuple(self.vocabulary.encode(body["prompt"])), [], []
@@ -62,7 +66,8 @@ class CompletionsServer(ThreadingHTTPServer):
             tokens.append(self.vocabulary.text_of(token))
             top.append({self.vocabulary.text_of(int(i)): float(round(log_probs[i], 4)) for i in order[: body["logprobs"]]})
             ids = (*ids, token)
-        logprobs = None if self.fault == "silent" else {"tokens": tokens, "top_logprobs": top}
+        lacking = self.fault == "silent" or (self.fault == "seldom" and self.num_requests % 3 == 0)
+        logprobs = None if lacking else {"tokens": tokens, "top_logprobs": top}
         return {"text": "".join(tokens), "logprobs": logprobs, "finish_reason": "length"}
 
 
@@ -72,6 +77,14 @@ class _Handler(BaseHTTPRequestHandler):
         one = self.server.fault == "one" and body.get("n", 1) > 1
         refused = one or "repetition_penalty" in body  # as strict servers refuse fields
         said = json.dumps({"error": "unexpected field"} if refused else self.server.answer(body)).encode()
+        if self.server.fault == "slow" and self.server.num_requests > 20:
+            self.send_response(200)
+            self.send_header("content-length", "100000")
+            self.end_headers()
+            with suppress(OSError):
+                while not self.server.ending.wait(0.1):
+                    self.wfile.write(b" ")
+            return
         self.send_response(400 if refused else 200)
         self.send_header("content-length", str(len(said)))
         self.end_headers()
@@ -90,6 +103,7 @@ def serving(tales):
             server = ends.enter_context(CompletionsServer(tales, fault))
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
             ends.callback(server.shutdown)
+            ends.callback(server.ending.set)
             return server
 
         yield start
@@ -155,6 +169,23 @@ def test_a_stopped_run_is_undecided_and_continues_from_its_file(serving, prove, 
     assert len(lines) - 1 == 10 + found["cost"]["num_requests"] < before + server.num_requests
     status, said = prove(server, *work, "--seed", "2")
     assert (status, "holds answers to other settings" in said) == (2, True)
+
+
+def test_a_server_that_answers_with_no_completions_is_refused(serving, prove):
+    status, said = prove(serving("none"), "--samples", "12")
+    assert (status, "does not answer as a completions server" in said) == (2, True)
+
+
+def test_answers_without_logprobs_change_no_verdict(serving, prove):
+    status, found = prove(serving("seldom"), "--samples", "60", "--json")
+    assert (status, found["against"]) == (0, "its own logprobs (stated before temperature)")
+
+
+def test_answers_that_never_end_are_not_awaited_longer_than_was_allowed(serving, prove):
+    began = time.monotonic()
+    status, said = prove(serving("slow"), "--max-seconds", "2")
+    assert (status, "it stopped after 2 s" in said) == (3, True)
+    assert time.monotonic() - began < 30
 
 
 def test_a_server_without_logprobs_needs_a_reference(serving, prove):

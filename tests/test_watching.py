@@ -169,7 +169,10 @@ def test_the_documented_lines_do_it(tmp_path, monkeypatch):
         ("once", {}, "needs a tokenizer"),
         (torch.zeros(2, 3, dtype=torch.long), {}, "one prompt"),
         ([], {}, "one prompt"),
-        (PROMPT, {"assistant_model": None}, "there is no drafter"),
+        (None, {}, "inputs must be a text"),
+        ([3, 9999], {}, "the token id 9999"),
+        (PROMPT, {"assistant_model": None}, "nothing was drafted"),
+        (PROMPT, {"assistant_model": None, "prompt_lookup_num_tokens": 2, "num_beams": 2}, "with num_beams=1"),
         (PROMPT, {"assistant_ensemble_weight": 0.5}, "assistant_ensemble_weight"),
     ],
 )

@@ -21,7 +21,7 @@ def _parser() -> Parser:
         epilog="Exit status: 0 if both texts are right (the same, or a near tie), 1 otherwise, 2 for bad input.",
     )
     add = parser.add_argument
-    add("a", metavar="A.txt", type=text_file, help="one text, without the prompt")
+    add("a", metavar="A.txt", type=text_file, help="one text, without the prompt; a last line end does not count")
     add("b", metavar="B.txt", type=text_file, help="the other")
     add("--target", required=True, metavar="M", help="Hub id, local folder, GGUF file or smollm2")
     add("--prompt-file", required=True, type=text_file, metavar="P", help="file with the prompt of both")
@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     read."""
     args = _parser().parse_args(arguments)
     options = {name: getattr(args, name) for name in ("num_draft_tokens", "dtype", "chat", "greedy", "device")}
-    found = differ(args.target, args.prompt_file, args.a, args.b, **options)
+    texts = (text.removesuffix("\n") for text in (args.a, args.b))  # which an editor adds
+    found = differ(args.target, args.prompt_file, *texts, **options)
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
     else:

@@ -38,6 +38,11 @@ _KINDS = (
         rejected="rejected_draft_tokens_count",
     ),
     _Kind(
+        Format("LM Studio", "prediction statistics", "lmstudio-js, LLMPredictionStats (lmstudio-js#210)"),
+        accepted="acceptedDraftTokensCount",
+        rejected="rejectedDraftTokensCount",
+    ),
+    _Kind(
         Format("tabbyAPI", "response statistics", "`usage.completion_tokens_details` (tabbyAPI#452)"),
         accepted="accepted_prediction_tokens",
         rejected="rejected_prediction_tokens",
@@ -85,7 +90,7 @@ def _of_report(kind: _Kind, report: dict[str, Any], response: dict[str, Any]) ->
     if accepted is None or not drafted:
         return None
     usage = report if "completion_tokens" in report else response.get("usage")
-    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else report.get("predictedTokensCount")
     steps: int | None = counts.get(kind.steps)
     if tokens is not None and not kind.steps:
         steps = _steps(whole_number(tokens, "completion_tokens"), accepted)

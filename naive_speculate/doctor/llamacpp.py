@@ -29,7 +29,7 @@ _EXAMPLE = Format(
 _STEPS = Format("llama.cpp", "lines of each step", "tools/server/server-context.cpp, after verification (001d906a6d86)")
 _RATES = r"acc(?:ept(?:ance)?)?(?: rate)?(?:/| per )pos(?:ition)? *[=:] *\(([\d., ]*)\)"
 _STATISTICS = re.compile(
-    r"statistics\s+(\S+):\s+#calls(?:\(b,g,a\))?\s*=\s+(?:\d+\s+(\d+)\s+)?(\d+),\s+#gen drafts\s*=\s+(\d+),\s+"
+    r"statistics\s+(\S+):\s+#calls(?:\(b,g,a\))?\s*=\s+(?:(\d+)\s+(\d+)\s+)?(\d+),\s+#gen drafts\s*=\s+(\d+),\s+"
     r"#acc drafts\s*=\s+(\d+),\s+#gen tokens\s*=\s+(\d+),\s+#acc tokens\s*=\s+(\d+)(.*(?:\n[ \t]+#.*)*)"
 )
 _DURATIONS = re.compile(r"dur\(b,g,a\) = *[\d.]+, *([\d.]+), *[\d.]+ ms")
@@ -144,9 +144,11 @@ def speeds(text: str) -> dict[str, Any]:
         for one, after in zip_longest(found, found[1:])
         if one[1]
     ]
-    drafting = sum(float(durations[1]) for line in _statistics(text) if (durations := _DURATIONS.search(line[-1])))
-    total = sum(spent for drafted, spent, _ in times if drafted)
-    share = drafting / total if total else 0.0
+    lines = [(int(line[1]), float(spent[1])) for line in _statistics(text) if (spent := _DURATIONS.search(line[-1]))]
+    drafting, drafted_times = sum(spent for _, spent in lines), [spent for drafted, spent, _ in times if drafted]
+    # The lines count all requests since the server's start; the log may lack some.
+    whole = drafted_times and all(begun <= len(drafted_times) for begun, _ in lines)
+    share = drafting / sum(drafted_times) if whole else 0.0
     return _per_second(times) | ({"draft_share": share} if 0 < share < 1 else {})
 
 
@@ -164,21 +166,23 @@ def _per_second(times: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
 def _statistics(text: str) -> list[tuple[str, ...]]:
     """The last statistics line of each drafter and process, since its counters grow."""
     # Each accepted draft has an accepted token; a line with fewer was cut.
-    lines = [line for line in _STATISTICS.findall(text) if int(line[5]) and int(line[4]) <= int(line[6])]
+    lines = [line for line in _STATISTICS.findall(text) if int(line[6]) and int(line[5]) <= int(line[7])]
     names = dict.fromkeys(line[0] for line in lines)
-    return [last for name in names for last in last_of_each([line for line in lines if line[0] == name], slice(2, 7))]
+    return [last for name in names for last in last_of_each([line for line in lines if line[0] == name], slice(3, 8))]
 
 
 def read_statistics(text: str) -> Reading | None:
     """The last statistics lines; None if there is none."""
     parts, complete, called = [], True, Counter[str]()
-    for name, drafting, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
+    for name, _, drafting, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
         called[name] += int(drafting or calls)
         steps, found = min(int(calls), int(drafts)) or int(drafts), re.search(f"#{_RATES}", rest)
+        if not found and calls == first:  # until May 2026 llama.cpp did not count a step that accepted nothing
+            steps = int(drafts)
         complete = complete and found is not None
         parts.append(Part(int(of_accepted), int(of_drafter), steps, numbers_in(found[1]) if found else (int(first) / steps,)))
     if not parts:
-        generated = [int(line[5]) for line in _STATISTICS.findall(text)]
+        generated = [int(line[6]) for line in _STATISTICS.findall(text)]
         if any(generated):
             raise ValueError("llama.cpp's statistics line was not copied in full")
         return _LINE.total([Part(0, 0, 0)]) if generated else None  # refused: nothing was drafted

@@ -20,15 +20,18 @@ _ENGINES = {
     "trtllm": ("TensorRT-LLM", "tensorrt_llm/metrics/collector.py (050f80def8df)", "num_requests_running"),
     "naive_speculate": ("Naive Speculate", "ui/host/operations.py", "num_requests_running"),
 }
-_LINE = re.compile(  # what collects metrics may write "_" for ":", and prefix a container's name or a file's
-    rf"^[^#\n]*?(?<!\w)(?P<prefix>{'|'.join(_ENGINES)}|sglang)[:_](?P<name>\w+)[ \t]*"
+_LINE = re.compile(  # what collects metrics may write "_" for ":", and prefix "ray_", a container's name or a file's
+    rf"^[^#\n]*?(?<!\w)(?:ray_)?(?P<prefix>{'|'.join(_ENGINES)}|sglang)[:_](?P<name>\w+)[ \t]*"
     r"""(?P<labels>\{[^"{}\\\n]*(?:"[^"\\\n]*(?:\\.[^"\\\n]*)*"[^"{}\\\n]*)*\})?"""
     r"(?:[ \t]*(?:\(\w+\)[ \t]*)?[|=][ \t]*|[ \t]+|(?<=\}))(?P<value>\[[\d., ]*\]|\S+)",
     re.MULTILINE,
 )
 _POSITION = re.compile(r'position="(\d{1,3})"')
-_COUNTER = re.compile(r"spec_decode_(?:num_)?(drafts|draft(?:ed)?_tokens|accepted_tokens(?:_per_pos)?)(?:_total)?")
+_COUNTER = re.compile(
+    r"spec_decode_(?:num_)?(drafts|draft(?:ed)?_tokens|emitted_tokens|accepted_tokens(?:_per_pos)?)(?:_total)?"
+)
 _WINDOW = re.compile(r'speculative_config_info\{[^\n]*spec_num_tokens="([1-9]\d{0,3})"')
+_V0 = "vLLM's version 0 counts accepted tokens after a rejection too: {}"
 _Totals = defaultdict[str, defaultdict[int | None, float]]  # by counter and index
 
 
@@ -53,6 +56,8 @@ def read_prometheus(text: str) -> Reading | None:
     for prefix, (engine, source, running) in _ENGINES.items():
         series = samples(text, prefix)
         counters = {key: values for key, values in series.items() if _COUNTER.fullmatch(key[0])}
+        # Ray writes each counter twice, with _total and without.
+        counters = {key: counters[key] for key in counters if (f"{key[0]}_total", key[1]) not in counters}
         totals: _Totals = defaultdict(lambda: defaultdict(float))
         for (name, labels), texts in counters.items():
             values = [_number(value, name) for value in texts]
@@ -69,14 +74,22 @@ def read_prometheus(text: str) -> Reading | None:
         derived = ("The counters were scraped twice: the difference counts.",) if twice else ()
         since = "The counters cover the time since the engine started, so changes since then are mixed."
         part, window = _part(totals, prefix), _WINDOW.search(text)
-        stated = {}
+        stated, unknown = {}, () if twice else (since,)
+        if emitted := totals["emitted_tokens"].get(None):
+            efficiency = mean(
+                _number(values[-1], name) for (name, _), values in series.items() if name == "spec_decode_efficiency"
+            )
+            if (of_emitted := _of_emitted(part, emitted, efficiency)) is not None:
+                part, derived = of_emitted, (*derived, _V0.format("the emitted ones and the efficiency give the figures."))
+            else:
+                unknown = (*unknown, _V0.format("fewer were emitted than it states."))
         if window and not part.steps:
             stated, derived = {"drafted_per_step": float(window[1])}, (*derived, "The window is from the server's arguments.")
         return Format(engine, "Prometheus counters", source).total(
             [part],
             requests_running=mean(number for number in requests if number),
             derived=derived,
-            unknown=() if twice else (since,),
+            unknown=unknown,
             **stated,
         )
     return None
@@ -99,6 +112,16 @@ def _part(totals: _Totals, prefix: str) -> Part:
     whole = steps and abs(sum(of_indices.values()) - accepted) <= 0.02 * accepted  # otherwise some were not copied
     rates = tuple(of_indices[index] / steps for index in range(width)) if whole and steps else ()
     return Part(int(accepted), int(drafted or 0), steps, rates)
+
+
+def _of_emitted(part: Part, emitted: float, efficiency: float | None) -> Part | None:
+    """The report of vLLM's version 0, whose efficiency is emitted ÷ (draft tokens + steps); None if no whole window fits."""
+    drafted, most = part.drafted or 0, emitted / efficiency if efficiency else 0.0
+    width = drafted / (most - drafted) if most > drafted else 0.0
+    if round(width) < 1 or abs(width - round(width)) > 0.25:
+        return None
+    steps = drafted / round(width)
+    return Part(max(round(emitted - steps), 0), drafted, steps)
 
 
 def _number(text: str, name: str) -> float:

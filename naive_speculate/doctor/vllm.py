@@ -35,7 +35,7 @@ _BEGIN, _LONGEST = re.compile(r"SpecDecoding\s+metrics:"), 2000  # a message may
 _COUNT = re.compile(r"(?<![A-Za-z] )\b(Accepted|Drafted):\s*(\d+)\s*tokens")
 _LINE_V0 = re.compile(
     r"Speculative metrics:(?:[^,\n]{0,60},){2} Number of speculative tokens: (\d+), Number of accepted tokens: \d+, "
-    r"Number of draft tokens: (\d+), Number of emitted tokens: (\d+)"
+    r"Number of draft tokens(?: tokens)?: (\d+), Number of emitted tokens(?: tokens)?: (\d+)"
 )
 _LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
 _PERCENTAGE = re.compile(r"Draft acceptance rate:\s*(\d+(?:\.\d+)?)%")

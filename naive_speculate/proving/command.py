@@ -84,13 +84,14 @@ def _prove_server(args: argparse.Namespace) -> int:
     from naive_speculate.proving.server import Server
 
     prompts = args.prompts
-    server = Server(args.endpoint, args.model, args.body, dict(args.header))
+    server = Server(args.endpoint, args.model, args.body, dict(args.header), args.max_seconds)
     first = server.adapt(prompts[0])
     if not first.top and args.reference is None:
         raise ValueError(f"{server.url} reports no logprobs: give a local copy of the model with --reference FOLDER")
     reference = None if args.reference is None else Reference(args.reference)
     num_tests = len(prompts) * len(args.temperatures) * POSITIONS + 3
     samples = args.samples or samples_needed(args.bias, server.num_top, ERROR_RATE / num_tests)
+    raw = reference is None and any(t != 1 for t in args.temperatures) and states_raw(server, prompts)
     n = server.completions_per_request(prompts[0])
     shape = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed)
     settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *shape)
@@ -98,7 +99,6 @@ def _prove_server(args: argparse.Namespace) -> int:
     run = Run(server, settings, record, args.max_requests, args.max_seconds)
     with progress_bar(Console(stderr=True), transient=True, disable=args.json) as progress:
         cost = run(progress)
-    raw = reference is None and any(t != 1 for t in args.temperatures) and states_raw(server, prompts[0])
     server.close()
     evidence = Evidence(settings, record, reference, raw, server.num_top)
     complete = all(request.number in record.answers for request in requests(settings))

@@ -19,6 +19,7 @@ from naive_speculate.proving.server import Answer, Server, ServerError
 
 ERROR_RATE = 0.001  # the probability of any false alarm on a correct server
 NEAR_TIE = 0.3  # a difference of log-probabilities, in nats, that rounding in half precision may reverse
+_LOOKS = 3  # times that each prompt is tried to see what a server's logprobs mean
 MORE_REFERENCE = 10  # how many times as many texts the local copy samples where the server reports no tokens
 _UNLISTED = re.compile(r"|<[^<>\s]+>|.*\ufffd.*", re.DOTALL)
 Entries = tuple[tuple[str, float], ...]
@@ -164,18 +165,17 @@ class Evidence:
         return Greedy(sum(map(len, by_prompt.values())), len(gaps), differing, max(gaps, default=0.0), parted)
 
 
-def states_raw(server: Server, prompt: str) -> bool:
-    """Whether a server states logprobs before temperature: halving it leaves them as they are."""
-    spread = []
-    for temperature in (1.0, 0.5):
-        (entries,) = server.complete(prompt, max_tokens=1, temperature=temperature)[0].top[:1] or [()]
-        spread.append(dict(entries))
-    shared = [text for text in spread[0] if text in spread[1]]
-    if len(shared) < 2:
-        return False
-    first, last = shared[0], shared[-1]
-    wide = [entries[first] - entries[last] for entries in spread]
-    return wide[1] < 1.5 * wide[0]
+def states_raw(server: Server, prompts: Sequence[str]) -> bool:
+    """Whether a server states logprobs before temperature: halving it leaves them as they are. An answer may lack them, such as
+    one that ends at once; then others are requested."""
+    for prompt in list(prompts) * _LOOKS:
+        answers = [server.complete(prompt, max_tokens=1, temperature=temperature)[0] for temperature in (1.0, 0.5)]
+        plain, sharp = (dict(answer.top[0]) if answer.top else {} for answer in answers)
+        shared = [text for text in plain if text in sharp]
+        if len(shared) >= 2:
+            first, last = shared[0], shared[-1]
+            return sharp[first] - sharp[last] < 1.5 * (plain[first] - plain[last])
+    return False
 
 
 def _gap(token: str, entries: Entries) -> float:

@@ -141,6 +141,7 @@ class Run:
         self.max_requests, self.max_seconds = max_requests, max_seconds
         self.cost = Cost()
         self._lock, self._stop, self._began = threading.Lock(), threading.Event(), time.monotonic()
+        server.deadline = self._began + max_seconds
 
     def __call__(self, progress: Progress) -> Cost:
         """Send them and show the progress. Raises `ServerError` if a request fails three times."""
@@ -170,7 +171,7 @@ class Run:
         with self._lock:
             if self.cost.num_requests >= self.max_requests:
                 self.cost.stopped = f"it stopped after {self.max_requests} requests"
-            elif time.monotonic() - self._began >= self.max_seconds:
+            elif time.monotonic() >= self.server.deadline:
                 self.cost.stopped = f"it stopped after {self.max_seconds:g} s"
             self.cost.num_requests += not self.cost.stopped
             return not self.cost.stopped
@@ -181,6 +182,8 @@ class Run:
             try:
                 return self.server.complete(self.settings.prompts[request.prompt], **request.fields(self.settings))
             except ServerError as error:
+                if time.monotonic() >= self.server.deadline and not self._begins():
+                    return None
                 if error.refused or attempt == _ATTEMPTS - 1 or self._stop.wait(2.0**attempt):
                     raise
         return None

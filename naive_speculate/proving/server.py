@@ -1,6 +1,9 @@
 """Requests to an OpenAI-compatible completions server."""
 
 import contextlib
+import json
+import math
+import time
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -15,7 +18,7 @@ _SWITCHED_OFF: tuple[dict[str, Any], ...] = (
 """Fields, by no standard, that switch off what servers switch on by default; the first that a server takes are used."""
 _ALWAYS = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0}
 _MOST_LIKELY = (10, 5)  # how many of the most probable tokens are requested: OpenAI's own API allows 5
-_TIMEOUT = 120.0  # seconds
+_TIMEOUT = 120.0  # seconds until an answer is whole
 _COMPLETIONS = 4  # requested at once
 _NEVER_HELPED = (401, 403, 404, 405)
 
@@ -40,15 +43,21 @@ class Answer:
 
 
 class Server:
-    """One model of a server: its URL up to /v1, the model's name, and fields and headers for every request."""
+    """One model of a server: its URL up to /v1, the model's name, fields and headers for every request, and the seconds within
+    which it must answer."""
 
-    def __init__(self, endpoint: str, model: str, body: dict[str, Any], headers: dict[str, str]) -> None:
+    deadline = math.inf  # of all requests, on `time.monotonic`
+
+    def __init__(
+        self, endpoint: str, model: str, body: dict[str, Any], headers: dict[str, str], seconds: float = _TIMEOUT
+    ) -> None:
         if not endpoint.startswith(("http://", "https://")):
             raise ValueError(f"endpoint must begin with http:// or https://, got {endpoint!r:.80}")
         self.url = endpoint.rstrip("/") + "/completions"
         self.model, self.fields, self.num_top = model, dict(body), _MOST_LIKELY[0]
+        self.seconds = min(seconds, _TIMEOUT)
         try:
-            self.client = httpx.Client(timeout=_TIMEOUT, headers=headers, limits=httpx.Limits(max_connections=None))
+            self.client = httpx.Client(headers=headers, limits=httpx.Limits(max_connections=None))
             httpx.URL(self.url)
         except (httpx.InvalidURL, ValueError) as error:
             raise ValueError(f"endpoint or header is not valid: {error}") from None
@@ -57,17 +66,31 @@ class Server:
         """The completions of a prompt. Raises `ServerError` if there are none."""
         body = {"model": self.model, "prompt": prompt, "logprobs": self.num_top, **_ALWAYS, **fields, **self.fields}
         try:
-            response = self.client.post(self.url, json=body)
+            status, text = self._post(body)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ServerError(f"{self.url} cannot be reached: {str(error) or type(error).__name__}") from None
-        if response.status_code != 200:
-            said = " ".join(response.text.split())
-            refused = 400 <= response.status_code < 500 and response.status_code not in _NEVER_HELPED
-            raise ServerError(f"{self.url} answers with status {response.status_code}: {said:.200}", refused)
+        if status != 200:
+            said = " ".join(text.split())
+            refused = 400 <= status < 500 and status not in _NEVER_HELPED
+            raise ServerError(f"{self.url} answers with status {status}: {said:.200}", refused)
         try:
-            return [_answer(choice, self.num_top) for choice in response.json()["choices"]]
+            if answers := [_answer(choice, self.num_top) for choice in json.loads(text)["choices"]]:
+                return answers
+            raise ValueError("no choices")
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-            raise ServerError(f"{self.url} does not answer as a completions server: {response.text!r:.120}") from None
+            raise ServerError(f"{self.url} does not answer as a completions server: {text!r:.120}") from None
+
+    def _post(self, body: dict[str, Any]) -> tuple[int, str]:
+        """The status and the text of the answer. Raises `httpx.ReadTimeout` if it is not whole in time, however much of it
+        comes."""
+        ends, parts = min(time.monotonic() + self.seconds, self.deadline), list[bytes]()
+        left = max(ends - time.monotonic(), 0.01)
+        with self.client.stream("POST", self.url, json=body, timeout=left) as response:
+            for part in response.iter_bytes():
+                parts.append(part)
+                if time.monotonic() > ends:
+                    raise httpx.ReadTimeout("the answer took too long")
+        return response.status_code, b"".join(parts).decode("utf-8", "replace")
 
     def adapt(self, prompt: str) -> Answer:
         """Find the fields that the server takes; returns the answer to one token. Raises `ServerError` if it takes none of
@@ -109,4 +132,5 @@ def _answer(choice: dict[str, Any], num_top: int) -> Answer:
     # The sampled token may have been added to the list: what is tested must not depend on it.
     ordered = [sorted(entries.items(), key=lambda item: -item[1])[:num_top] for entries in listed]
     top = tuple(tuple((str(text), float(value)) for text, value in entries) for entries in ordered)
-    return Answer(str(choice["text"]), tuple(map(str, tokens))[: len(top)], top, choice.get("finish_reason") == "stop")
+    num = min(len(tokens), len(top))
+    return Answer(str(choice["text"]), tuple(map(str, tokens[:num])), top[:num], choice.get("finish_reason") == "stop")

@@ -238,6 +238,16 @@ V0 = (
     "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: 0.642, System efficiency: 0.598, Number "
     "of speculative tokens: 3, Number of accepted tokens: %d, Number of draft tokens: %d, Number of emitted tokens: %d.\n"
 )
+V0_FIRST = V0.replace("draft tokens", "draft tokens tokens").replace("emitted tokens", "emitted tokens tokens")
+V0_PROMETHEUS = """\
+vllm:spec_decode_draft_acceptance_rate{model_name="m"} 0.642
+vllm:spec_decode_efficiency{model_name="m"} 0.598
+vllm:spec_decode_num_accepted_tokens_total{model_name="m"} 8547.0
+vllm:spec_decode_num_draft_tokens_total{model_name="m"} 13311.0
+vllm:spec_decode_num_emitted_tokens_total{model_name="m"} 10616.0
+"""
+RAY = samples.VLLM_PROMETHEUS.replace("vllm:", "ray_vllm_")
+RAY += RAY.replace("_total{", "{")
 SUMMARY = "Acceptance rate (%): 68.81\nAcceptance length: 3.06\nPosition 0: 76.56\nPosition 1: 68.76\nPosition 2: 61.10\n"
 SHORTEST = "mean acceptance length: 2.15\nacceptance at token 0:0.56\nacceptance at token 1:0.44\nacceptance at token 2:0.15\n"
 LAST_TOKEN = "accepted 3/16 draft tokens, the last target token is: (5)\naccepted 0/0 draft tokens, the last\n"
@@ -256,6 +266,23 @@ UNDRAFTED = "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\nacc
         (metrics_line(60, 150, "0.500, 0.100"), {"num_steps": 100, "drafted_per_step": 1.5}),
         # vLLM's version 0 counts accepted tokens after a rejection, so the emitted ones count (vllm#9539).
         (V0 % (15, 30, 20) + V0 % (8547, 13311, 10616), {"num_steps": 4437, "num_accepted_tokens": 10616 - 4437}),
+        (V0_FIRST % (12, 48, 20), {"num_steps": 16, "num_accepted_tokens": 4}),
+        (V0_PROMETHEUS, {"num_steps": 4437, "num_accepted_tokens": 10616 - 4437, "drafted_per_step": 3}),
+        (V0_PROMETHEUS.replace("0.598", "0.9"), {"num_steps": None, "num_accepted_tokens": 8547}),
+        # Ray Serve has a prefix of its own, and writes each counter twice.
+        (RAY, {"engine": "vLLM", "num_steps": 1000, "num_draft_tokens": 3000, "rates": (0.8, 0.56, 0.38)}),
+        # llama.cpp of early 2026 counted no step that accepted nothing: the third call is #acc drafts.
+        (
+            "statistics dflash: #calls(b,g,a) = 4 750 454, #gen drafts = 750, #acc drafts = 454, #gen tokens = 11250, "
+            "#acc tokens = 844, dur(b,g,a) = 0.003, 6842.287, 0.077 ms\n",
+            {"num_steps": 750, "drafted_per_step": 15, "accepted_per_step": 844 / 750},
+        ),
+        # LM Studio's own library.
+        (
+            '{"stats": {"predictedTokensCount": 300, "totalDraftTokensCount": 500, "acceptedDraftTokensCount": 176, '
+            '"rejectedDraftTokensCount": 316, "ignoredDraftTokensCount": 8}}',
+            {"engine": "LM Studio", "num_steps": 123, "num_draft_tokens": 492},
+        ),
         # Of a streamed response the last report counts.
         ("".join(f"data: {json.dumps(chunk)}\n" for chunk in STREAMED_META) + "data: [DONE]\n", {"num_steps": 20}),
         ("".join(f"data: {json.dumps(chunk)}\n" for chunk in STREAMED_TIMINGS), {"num_steps": 4, "num_draft_tokens": 9}),

@@ -127,10 +127,16 @@ def test_a_fault_is_recognised_in_its_log(kind):
     assert faults(text)[: len(names.split())] == names.split()
 
 
+EXPENSIVE = SEEN["an expensive drafter"][0]
+
+
 @pytest.mark.parametrize(
     "text",
     [
         samples.VLLM_BENCH,
+        EXPENSIVE[EXPENSIVE.index("       eval time =   12000") :].replace(
+            "= 1 64 64", "= 4 64 64"
+        ),  # three are not in the log
         vllm_line([0.6, 0.3, 0.15, 0.07, 0.04, 0.02, 0.01, 0.0], 100),  # every index accepts half
         vllm_line([0.8, 0.6, 0.5]) + vllm_line([0.0, 0.0, 0.0], 2),
         vllm_line([0.5, 0.3, 0.2, 0.1, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0], 400).replace(
