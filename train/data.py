@@ -296,7 +296,8 @@ def score(target: Any, layers: Sequence[int], batch: Sequence[tuple[list[int], l
 
 def _text_of(path: Path) -> str:
     try:
-        return (lzma.decompress if path.suffix == ".xz" else bytes)(path.read_bytes()).decode("utf-8")
+        content = (lzma.decompress if path.suffix == ".xz" else bytes)(path.read_bytes())
+        return io.TextIOWrapper(io.BytesIO(content), "utf-8").read()  # with line ends of one kind
     except (ValueError, lzma.LZMAError) as error:
         raise ValueError(f"{path} holds no text in UTF-8: {error}") from None
 

@@ -16,34 +16,45 @@ from train.data import Source
 from train.head import HeadModel, ReadsTarget
 
 MAX_SHARD_SIZE = "9MB"
+OF_A_MODEL = (".json", ".safetensors", ".jinja", ".model", "merges.txt")  # how the names of a model's files end
 
 
 def check_out(folder: Path, *others: Path) -> None:
-    """Raise a `ValueError` if a drafter cannot be written, or would replace what is no drafter, or a folder with one of the
-    others in it."""
+    """Raise a `ValueError` if a drafter cannot be written, or would replace other files than a model's, or a folder with the
+    current one or one of the others in it."""
+    kept = [path for path in (Path.cwd(), *others) if path.exists() and path.resolve().is_relative_to(folder.resolve())]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        used = any(folder.iterdir()) and not (folder / "config.json").is_file()
+        names = [path.name for path in folder.iterdir()] if folder.exists() else []
+        with _beside(folder) as partial:
+            partial.mkdir(parents=True)
     except OSError as error:
         raise ValueError(f"--out {folder}: cannot be written: {error}") from None
-    if used or any(path.resolve().is_relative_to(folder.resolve()) for path in others):
+    if kept or (names and "config.json" not in names) or not all(name.endswith(OF_A_MODEL) for name in names):
         raise ValueError(f"--out {folder}: the drafter would replace this folder and all in it; give a new one")
+
+
+@contextmanager
+def _beside(folder: Path) -> Iterator[Path]:
+    """The folder that is written first; what is left of it is removed."""
+    partial = folder.resolve().with_name(folder.resolve().name + ".partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into; it replaces `folder` once everything is written."""
-    partial = folder.with_name(folder.name + ".partial")
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        yield partial
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
+        with _beside(folder) as partial:
+            partial.mkdir(parents=True)
+            yield partial
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.rename(folder)
     except OSError as error:
         raise ValueError(f"--out {folder}: cannot be written: {error}") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def export_head(head: HeadModel, source: Source, folder: Path) -> None:

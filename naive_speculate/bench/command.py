@@ -151,7 +151,10 @@ def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     if pair.draft is None:
         raise ValueError("a draft model is needed: give --draft")
     if options.write_costs is not None:
+        existed = options.write_costs.exists()
         options.write_costs.open("a").close()  # fails now, not after the measurement, if it cannot be written
+        if not existed:
+            options.write_costs.unlink()
     decoder = SpeculativeDecoder(pair)
     prompts = [decoder.admission.encode(text) for text in options.prompts]
     if options.quick:

@@ -40,8 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     read."""
     args = _parser().parse_args(arguments)
     options = {name: getattr(args, name) for name in ("num_draft_tokens", "dtype", "chat", "greedy", "device")}
-    texts = (text.removesuffix("\n") for text in (args.a, args.b))  # which an editor adds
-    found = differ(args.target, args.prompt_file, *texts, **options)
+    # An editor adds a line end; one that the other text continues is the model's.
+    a, b = (one if other.startswith(one) else one.removesuffix("\n") for one, other in ((args.a, args.b), (args.b, args.a)))
+    found = differ(args.target, args.prompt_file, a, b, **options)
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
     else:

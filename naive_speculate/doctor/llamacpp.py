@@ -144,11 +144,11 @@ def speeds(text: str) -> dict[str, Any]:
         for one, after in zip_longest(found, found[1:])
         if one[1]
     ]
-    lines = [(int(line[1]), float(spent[1])) for line in _statistics(text) if (spent := _DURATIONS.search(line[-1]))]
-    drafting, drafted_times = sum(spent for _, spent in lines), [spent for drafted, spent, _ in times if drafted]
+    lines = [(int(line[1] or 0), float(spent[1])) for line in _statistics(text) if (spent := _DURATIONS.search(line[-1]))]
+    drafting, total = sum(spent for _, spent in lines), sum(spent for drafted, spent, _ in times if drafted)
     # The lines count all requests since the server's start; the log may lack some.
-    whole = drafted_times and all(begun <= len(drafted_times) for begun, _ in lines)
-    share = drafting / sum(drafted_times) if whole else 0.0
+    whole = total and all(begun <= len(times) for begun, _ in lines)
+    share = drafting / total if whole else 0.0
     return _per_second(times) | ({"draft_share": share} if 0 < share < 1 else {})
 
 

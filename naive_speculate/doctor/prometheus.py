@@ -76,9 +76,9 @@ def read_prometheus(text: str) -> Reading | None:
         part, window = _part(totals, prefix), _WINDOW.search(text)
         stated, unknown = {}, () if twice else (since,)
         if emitted := totals["emitted_tokens"].get(None):
-            efficiency = mean(
-                _number(values[-1], name) for (name, _), values in series.items() if name == "spec_decode_efficiency"
-            )
+            listed = [values for (name, _), values in series.items() if name == "spec_decode_efficiency" and not twice]
+            known = [_number(values[-1], "spec_decode_efficiency") for values in listed if values[-1].lower() != "nan"]
+            efficiency = mean(number for number in known if number)  # an engine without requests has none
             if (of_emitted := _of_emitted(part, emitted, efficiency)) is not None:
                 part, derived = of_emitted, (*derived, _V0.format("the emitted ones and the efficiency give the figures."))
             else:

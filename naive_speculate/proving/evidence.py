@@ -108,7 +108,8 @@ class Evidence:
             for position, listed in enumerate(answer.top):
                 stated.setdefault((request.prompt, request.temperature, answer.tokens[:position]), listed)
         for request, answer in sampled:
-            for position in range(min(POSITIONS, len(answer.tokens) + answer.ended)):
+            ended = answer.ended and bool(answer.tokens or not answer.text)  # otherwise its tokens are not known
+            for position in range(min(POSITIONS, len(answer.tokens) + ended)):
                 context, token = answer.tokens[:position], "".join(answer.tokens[position : position + 1])
                 own = answer.top[position] if position < len(answer.top) else None
                 entries: Entries | None = own or stated.get((request.prompt, request.temperature, context))

@@ -66,23 +66,24 @@ class Server:
         """The completions of a prompt. Raises `ServerError` if there are none."""
         body = {"model": self.model, "prompt": prompt, "logprobs": self.num_top, **_ALWAYS, **fields, **self.fields}
         try:
-            status, text = self._post(body)
+            status, content = self._post(body)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ServerError(f"{self.url} cannot be reached: {str(error) or type(error).__name__}") from None
+        text = content.decode("utf-8", "replace")
         if status != 200:
             said = " ".join(text.split())
             refused = 400 <= status < 500 and status not in _NEVER_HELPED
             raise ServerError(f"{self.url} answers with status {status}: {said:.200}", refused)
         try:
-            if answers := [_answer(choice, self.num_top) for choice in json.loads(text)["choices"]]:
+            if answers := [_answer(choice, self.num_top) for choice in json.loads(content)["choices"]]:
                 return answers
             raise ValueError("no choices")
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
             raise ServerError(f"{self.url} does not answer as a completions server: {text!r:.120}") from None
 
-    def _post(self, body: dict[str, Any]) -> tuple[int, str]:
-        """The status and the text of the answer. Raises `httpx.ReadTimeout` if it is not whole in time, however much of it
-        comes."""
+    def _post(self, body: dict[str, Any]) -> tuple[int, bytes]:
+        """The status and the content of the answer. Raises `httpx.ReadTimeout` if it is not whole in time, though parts of it
+        arrive."""
         ends, parts = min(time.monotonic() + self.seconds, self.deadline), list[bytes]()
         left = max(ends - time.monotonic(), 0.01)
         with self.client.stream("POST", self.url, json=body, timeout=left) as response:
@@ -90,7 +91,7 @@ class Server:
                 parts.append(part)
                 if time.monotonic() > ends:
                     raise httpx.ReadTimeout("the answer took too long")
-        return response.status_code, b"".join(parts).decode("utf-8", "replace")
+        return response.status_code, b"".join(parts)
 
     def adapt(self, prompt: str) -> Answer:
         """Find the fields that the server takes; returns the answer to one token. Raises `ServerError` if it takes none of

@@ -269,6 +269,7 @@ UNDRAFTED = "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\nacc
         (V0_FIRST % (12, 48, 20), {"num_steps": 16, "num_accepted_tokens": 4}),
         (V0_PROMETHEUS, {"num_steps": 4437, "num_accepted_tokens": 10616 - 4437, "drafted_per_step": 3}),
         (V0_PROMETHEUS.replace("0.598", "0.9"), {"num_steps": None, "num_accepted_tokens": 8547}),
+        (V0_PROMETHEUS + 'vllm:spec_decode_efficiency{model_name="idle"} NaN\n', {"num_steps": 4437}),
         # Ray Serve has a prefix of its own, and writes each counter twice.
         (RAY, {"engine": "vLLM", "num_steps": 1000, "num_draft_tokens": 3000, "rates": (0.8, 0.56, 0.38)}),
         # llama.cpp of early 2026 counted no step that accepted nothing: the third call is #acc drafts.
@@ -276,6 +277,11 @@ UNDRAFTED = "id 0 | task 1 | accepted 11/0 draft tokens, new n_tokens = 741\nacc
             "statistics dflash: #calls(b,g,a) = 4 750 454, #gen drafts = 750, #acc drafts = 454, #gen tokens = 11250, "
             "#acc tokens = 844, dur(b,g,a) = 0.003, 6842.287, 0.077 ms\n",
             {"num_steps": 750, "drafted_per_step": 15, "accepted_per_step": 844 / 750},
+        ),
+        (  # with a single count of calls
+            "statistics ngram_mod: #calls = 810, #gen drafts = 15, #acc drafts = 15, #gen tokens = 960, #acc tokens = 730, "
+            "dur(b,g,a) = 0.149, 0.347, 0.005 ms\n",
+            {"num_steps": 15, "accepted_per_step": 730 / 15},
         ),
         # LM Studio's own library.
         (

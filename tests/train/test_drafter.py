@@ -1,6 +1,7 @@
 """`python -m train drafter` on tiny targets of three families, from data to an exported drafter that decodes."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -265,10 +266,14 @@ def test_nothing_but_a_drafter_is_replaced(
     llama: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    for out in (tmp_path, llama[0]):
+    other = tmp_path / "other"
+    shutil.copytree(llama[0], other)
+    (other / "thesis.txt").write_text("mine", encoding="utf-8")
+    for out in (tmp_path, llama[0], other):
         assert main(command(llama[0], tmp_path / "work", out)) == 2
         assert f"--out {out}: the drafter would replace this folder" in capsys.readouterr().err
     assert (tmp_path / "notes.txt").exists()
+    assert (other / "thesis.txt").exists()
     assert (llama[0] / "config.json").exists()
 
 
