@@ -262,7 +262,7 @@ def test_a_draft_model_may_be_wider_than_its_target_and_has_heads_of_an_even_wid
         DraftModel(torch.randn(50, 16), 7, 1, (), None)
 
 
-def test_nothing_but_a_drafter_is_replaced(
+def test_nothing_but_a_model_s_files_is_replaced(
     llama: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
