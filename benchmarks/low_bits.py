@@ -14,7 +14,6 @@ from functools import partialmethod
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 from onnx import numpy_helper
 from rich.table import Column, Table
@@ -23,6 +22,7 @@ from benchmarks.tables import numbers, output
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.bench.measure import forward_timer
 from naive_speculate.bench.ways import our_way
+from naive_speculate.infer.head.onnx import rounded
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder
 from naive_speculate.infer.threads import leave_cores_to
 
@@ -39,11 +39,7 @@ QUESTIONS = (
 
 def quantised(weight: torch.Tensor, bits: int) -> tuple[Any, Any]:
     """Numbers of 8 or 4 bits, two of the latter to a byte, and a scale per block."""
-    rows, width = weight.shape
-    blocks = weight.detach().float().numpy().reshape(rows, width // BLOCK, BLOCK)
-    scales = np.abs(blocks).max(-1).astype(np.float32) / (2 ** (bits - 1) - 1)
-    found = np.rint(blocks / np.where(scales == 0, 1, scales)[..., None]) + 2 ** (bits - 1)
-    whole = found.astype(np.uint8)
+    whole, scales = (part.numpy() for part in rounded(weight.detach(), bits))
     return (whole if bits == 8 else whole[..., 0::2] | whole[..., 1::2] << 4), scales
 
 

@@ -95,6 +95,31 @@ def test_a_head_computes_what_its_definition_says(tmp_path, target, kind, layout
     assert head.target_hidden_size == TARGET_WIDTH
 
 
+@pytest.mark.parametrize("kind", ["fewer tokens", "narrower", "biases", "a sliding layer", "added, and two layers"])
+def test_a_head_in_8_bits_is_near_the_head(tmp_path, target, kind):
+    changes, how, options = KINDS[kind]
+    config = head_config(**changes)
+    head = loaded(save_head(tmp_path, "speculators", config, head_tensors(config, **how), **options), target, "onnx")
+    query, states = torch.randint(0, VOCAB, (2, 9)), torch.randn(2, 9, config["hidden_size"])
+    found = [each.forward(query, states, each.new_cache(2).all_rows(), [8, 4]) for each in (head, head.rounded)]
+    for exact, near in zip(*found, strict=True):
+        exact, near = (logits[logits > -torch.inf] for logits in (exact, near))
+        assert 1e-4 < (near - exact).norm() / exact.norm() < 0.05
+
+
+def test_a_matrix_in_8_bits_is_the_matrix_up_to_half_a_step():
+    from naive_speculate.infer.head.onnx import rounded  # onnxruntime is optional
+
+    matrix = torch.randn(3, 70, generator=torch.Generator().manual_seed(0))
+    matrix[1, 32:64] = 0
+    numbers, scales = rounded(matrix)
+    assert (numbers.shape, numbers.dtype, scales.shape) == ((3, 3, 32), torch.uint8, (3, 3))
+    again = (numbers.float() - 128) * scales[..., None]
+    assert ((again.flatten(1)[:, :70] - matrix).abs() <= scales.repeat_interleave(32, 1)[:, :70] / 2 + 1e-6).all()
+    assert not again[1, 1].any()
+    assert not again[:, 2, 6:].any()
+
+
 IDS = "eagle_aux_hidden_state_layer_ids"
 
 

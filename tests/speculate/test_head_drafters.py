@@ -76,8 +76,9 @@ def source():
     return tiny_llama(DEPTH, seed=0)
 
 
-def check(events, prompt, drafter="head", count=2):
-    """Every window was drawn from what the definition gives for the committed tokens; there were some windows."""
+def check(events, prompt, drafter="head", count=2, near=5e-3):
+    """Every window was drawn from what the definition gives for the committed tokens; there were some windows. `near`: how much
+    a draft's probability may differ, relatively."""
     steps: dict[int, list] = {}
     for event in events:
         if event.step is not None:
@@ -98,7 +99,7 @@ def check(events, prompt, drafter="head", count=2):
             else:
                 logits = eager_window(TENSORS, CONFIG, embedding, tokens, features, drafts)
             expected = logits.softmax(-1)[torch.arange(len(drafts)), drafts]
-            assert [event.draft_prob for event in proposed] == pytest.approx(expected.tolist(), rel=5e-3, abs=1e-5)
+            assert [event.draft_prob for event in proposed] == pytest.approx(expected.tolist(), rel=near, abs=1e-5)
         place += len(new)
     assert windows >= count
 
@@ -184,10 +185,26 @@ def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(de
     windows = [event.num_draft for result in together for event in result.trace if event.kind == EventKind.STEP]
     assert drafter != "block" or max(windows) == blocks.BLOCK - 1
     for prompt, own, result in zip(PROMPTS, settings, together, strict=False):
-        check(result.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2)
+        near = 0.05 if own.greedy and way == "onnx" else 5e-3  # greedy rows that are left alone draft in 8 bits
+        check(result.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2, near=near)
         alone = decoder.generate(prompt, own, **({"num_draft_tokens": 0} if own.greedy else options))
         assert result.token_ids == alone.token_ids
         assert own.greedy or copied(result) == copied(alone)
+
+
+@pytest.mark.parametrize(
+    ("temperatures", "rounded"), [([0, 0], {True}), ([1, 1], {False}), ([0], {True}), ([1, 0], {False}), ([0, 1, 0], {False})]
+)
+def test_drafts_are_in_8_bits_where_no_text_depends_on_them(decoder_of, monkeypatch, temperatures, rounded):
+    decoder, used = decoder_of("head", "onnx"), set()
+    head = decoder.pair.head
+    for each in (head, head.rounded):
+        before = each._forward.forward
+        own = each is not head
+        monkeypatch.setattr(each._forward, "forward", lambda *args, before=before, own=own: (used.add(own), before(*args))[1])
+    settings = [params(temperature=each, max_tokens=40 if each else 4) for each in temperatures]  # the greedy ones leave first
+    decoder.generate([PROMPTS[1]] * len(settings), settings, drafter="head")
+    assert used == rounded
 
 
 def copied(result) -> list[int | None]:

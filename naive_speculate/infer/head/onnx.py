@@ -1,16 +1,29 @@
-"""Runs a draft head with ONNX Runtime on the CPU, in float32: its layers as an ONNX graph."""
+"""Runs a draft head with ONNX Runtime on the CPU: its layers as an ONNX graph, in float32 or rounded to 8 bits."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from onnx import TensorProto, helper
 
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.onnx_graph import GraphBuilder, residual
+from naive_speculate.infer.llama.onnx_graph import ORT, GraphBuilder, residual
 from naive_speculate.infer.llama.onnx_session import OnnxSession, token_array
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
+
+_BLOCK = 32  # numbers that share a scale
+
+
+def rounded(weight: torch.Tensor, bits: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
+    """A matrix `[n, k]` in blocks of 32 numbers, the last of a row filled up: rounded numbers, uint8 `[n, blocks, 32]`, with
+    zero in the middle of their range, and the blocks' scales, float32 `[n, blocks]`."""
+    blocks = F.pad(weight.float(), (0, -weight.shape[1] % _BLOCK)).unflatten(1, (-1, _BLOCK))
+    middle = 2 ** (bits - 1)
+    scales = blocks.abs().amax(-1) / (middle - 1)
+    numbers = (blocks / scales.masked_fill(scales == 0, 1)[..., None]).round() + middle
+    return numbers.to(torch.uint8), scales
 
 
 class HeadGraph(GraphBuilder):
@@ -22,10 +35,14 @@ class HeadGraph(GraphBuilder):
 
     Outputs: `logits` float32 `[b, n, draft_vocab_size]`, the state for the next draft token (`state_name`) `[b, n, d]`, and the
     cache's.
+
+    `in_8_bits`: whether the matrices, and what they are multiplied with, are rounded to 8 bits. Reading them takes most of a
+    forward's time.
     """
 
-    def __init__(self, shape: LlamaShape, weights: HeadWeights) -> None:
+    def __init__(self, shape: LlamaShape, weights: HeadWeights, in_8_bits: bool) -> None:
         super().__init__(shape)
+        self._in_8_bits = in_8_bits
         self._embed(weights.embedding, "embedded")
         self._norm("states", weights.hidden_norm, "hidden_norm", "states_normed")
         stream = self._join(weights)
@@ -40,6 +57,15 @@ class HeadGraph(GraphBuilder):
         inputs = [value("states", kind, ["b", "s", shape.hidden_size]), value("at", TensorProto.INT64, ["b", "n", 1])]
         self._finish(inputs, [value("logits", kind, ["b", "n", shape.vocab_size]), value(self.state_name, kind, None)])
 
+    def _product(self, source: str, weight: torch.Tensor, name: str, output: str) -> None:
+        if not self._in_8_bits:
+            super()._product(source, weight, name, output)
+            return
+        for part, values in zip(parts := (name, name + "_scales"), rounded(weight), strict=True):
+            self._weight(part, values)
+        shape = {"N": weight.shape[0], "K": weight.shape[1], "block_size": _BLOCK, "bits": 8}
+        self._add("MatMulNBits", [source, *parts], [output], ORT, accuracy_level=4, **shape)
+
     def _join(self, weights: HeadWeights) -> str:
         """Add the first layer's normed input from embedding and states; returns the residual stream's name."""
         first_norm = weights.layers[0].attention_norm
@@ -52,10 +78,10 @@ class HeadGraph(GraphBuilder):
 
 
 class OnnxHead(OnnxSession):
-    """A forward of a draft head, like `TorchHead`; its weights are float32 on the CPU."""
+    """A forward of a draft head, like `TorchHead`; its weights are float32 on the CPU. `in_8_bits`: see `HeadGraph`."""
 
-    def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
-        super().__init__(graph := HeadGraph(shape, weights), rotary)
+    def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable, in_8_bits: bool = False) -> None:
+        super().__init__(graph := HeadGraph(shape, weights, in_8_bits), rotary)
         self._state_name = graph.state_name
 
     def forward(

@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 
 from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWeights
 
-_ORT = "com.microsoft"
+ORT = "com.microsoft"
 _LAST = 2**63 - 1
 _node, _value = helper.make_node, helper.make_tensor_value_info
 TABLE = "embedding_table"  # name of the input with the embedding table
@@ -75,7 +75,7 @@ class GraphBuilder:
         ]
         present = [_value(f"present_{kind}_{i}", TensorProto.FLOAT, None) for i in range(shape.num_layers) for kind in kinds]
         graph = helper.make_graph(self._nodes, "llama", inputs, [*outputs, *present], self._constants)
-        opsets = [helper.make_opsetid("", 24), helper.make_opsetid(_ORT, 1)]
+        opsets = [helper.make_opsetid("", 24), helper.make_opsetid(ORT, 1)]
         self.model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
 
     def _layer(
@@ -95,7 +95,7 @@ class GraphBuilder:
         gate, up = layer.gate_up.chunk(2)
         self._linear(at + "mlp_in", gate, at + "gate_weight", at + "gate")
         self._linear(at + "mlp_in", up, at + "up_weight", at + "up")
-        self._add("QuickGelu", [at + "gate"], [at + "activated"], _ORT, alpha=1.0)  # x * sigmoid(x): SiLU
+        self._add("QuickGelu", [at + "gate"], [at + "activated"], ORT, alpha=1.0)  # x * sigmoid(x): SiLU
         self._add("Mul", [at + "activated", at + "up"], [at + "mlp"])
         self._linear(at + "mlp", layer.down, at + "down_weight", at + "mlp_out")
         self._add_and_norm(attended, at + "mlp_out", next_norm, f"{index + 1}.in")
@@ -114,7 +114,7 @@ class GraphBuilder:
             return
         inputs = [*packed, f"past_key_{index}", f"past_value_{index}", "last", "total", "cos", "sin"]
         heads: dict[str, Any] = {"num_heads": self.shape.num_heads, "kv_num_heads": self.shape.num_kv_heads}
-        fast = _node("GroupQueryAttention", inputs, [name + "/fast" for name in outputs], domain=_ORT, do_rotary=1, **heads)
+        fast = _node("GroupQueryAttention", inputs, [name + "/fast" for name in outputs], domain=ORT, do_rotary=1, **heads)
         masked = _branch("masked", self._masked_attention(index, packed, [name + "/masked" for name in outputs]), outputs)
         self._add("If", ["by_mask"], outputs, then_branch=masked, else_branch=_branch("fast", [fast], outputs))
 
@@ -127,7 +127,7 @@ class GraphBuilder:
             queries, keys, values = f"{index}.q", f"{index}.k", f"{index}.v"
         for name, source, heads in (("q", queries, shape.num_heads), ("k", keys, shape.num_kv_heads)):
             rotary = [source, "positions", "cos", "sin"]
-            nodes.append(_node("RotaryEmbedding", rotary, [at + name], domain=_ORT, num_heads=heads))
+            nodes.append(_node("RotaryEmbedding", rotary, [at + name], domain=ORT, num_heads=heads))
         for name, source in (("q", at + "q"), ("k", at + "k"), ("v", values)):
             split = "query_shape" if name == "q" else "key_shape"
             nodes.append(_node("Reshape", [source, split], [at + name + "_split"]))
@@ -161,16 +161,19 @@ class GraphBuilder:
         self._weight(output + "_norm", weight)
         outputs = [output, "", "", output + "_residual"]
         epsilon = self.shape.norm_epsilon
-        self._add("SkipSimplifiedLayerNormalization", [stream, delta, output + "_norm"], outputs, _ORT, epsilon=epsilon)
+        self._add("SkipSimplifiedLayerNormalization", [stream, delta, output + "_norm"], outputs, ORT, epsilon=epsilon)
         return outputs[3]
 
     def _linear(self, source: str, weight: torch.Tensor, name: str, output: str, bias: torch.Tensor | None = None) -> None:
-        self._weight(name, weight)
         product = output if bias is None else output + "_unbiased"
-        self._add("FusedMatMul", [source, name], [product], _ORT, transB=1)
+        self._product(source, weight, name, product)
         if bias is not None:
             self._weight(output + "_bias", bias)
             self._add("Add", [product, output + "_bias"], [output])
+
+    def _product(self, source: str, weight: torch.Tensor, name: str, output: str) -> None:
+        self._weight(name, weight)
+        self._add("FusedMatMul", [source, name], [output], ORT, transB=1)
 
     def _add(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any) -> None:
         self._nodes.append(_node(kind, inputs, outputs, domain=domain, **attributes))
@@ -182,7 +185,8 @@ class GraphBuilder:
         if name in self.initializers:
             return
         self.initializers[name] = weight
-        proto = onnx.TensorProto(name=name, data_type=TensorProto.FLOAT, dims=weight.shape)
+        kind = TensorProto.UINT8 if weight.dtype == torch.uint8 else TensorProto.FLOAT
+        proto = onnx.TensorProto(name=name, data_type=kind, dims=weight.shape)
         proto.data_location = TensorProto.EXTERNAL
         proto.external_data.add(key="location", value="in memory")
         self._constants.append(proto)

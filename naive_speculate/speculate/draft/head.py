@@ -124,7 +124,7 @@ class HeadDrafter(SlotDrafter):
             history.settle(count)
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        view, counts = self.view(rows), [len(self.histories[row].states) for row in rows]
+        view, counts, head = self.view(rows), [len(self.histories[row].states) for row in rows], self._head_for(rows)
         query, states = self._query(rows, counts)
         window = DrawnWindow(rows, limits, self.vocab_size)
         logits, own = self._read(rows, counts, query, states)
@@ -132,7 +132,7 @@ class HeadDrafter(SlotDrafter):
             token_ids = window.draw(logits)
             if window.full:
                 return window.proposal()
-            logits, own = self.head.forward(token_ids[:, None], own[:, None], view, [0] * len(rows))
+            logits, own = head.forward(token_ids[:, None], own[:, None], view, [0] * len(rows))
 
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth. A node is read with the head's own state at its parent."""
@@ -143,7 +143,7 @@ class HeadDrafter(SlotDrafter):
         def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
             token_ids = on_device([[tree.token_ids[node] for node in nodes]], self.head.device)
             before = torch.stack([states[tree.parents[node]] for node in nodes])[None]
-            logits, own = self.head.forward(token_ids, before, found.rows(tree, nodes), list(range(len(nodes))))
+            logits, own = self._head_for([row]).forward(token_ids, before, found.rows(tree, nodes), list(range(len(nodes))))
             states.update(zip(nodes, own, strict=True))
             return logits
 
@@ -159,12 +159,18 @@ class HeadDrafter(SlotDrafter):
                 history.settle(len(history.states))
             self.observe([row], [len(row.token_ids) - 1 - kept], [states[:kept]])
 
+    def _head_for(self, rows: Sequence[SequenceState]) -> Any:
+        """The head, or where no text depends on the drafts, at temperature 0, its rounded form."""
+        rounded = getattr(self.head, "rounded", None)
+        return rounded if rounded is not None and all(row.greedy for row in rows) else self.head
+
     def _read(
         self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Let the head read the states of `_query`; returns logits and its own states after each row's last one."""
         query = on_device(token_ids, self.head.device)
-        found = self.head.forward(query, self.head.fuse(states), self.view(rows), [count - 1 for count in counts])
+        last = [count - 1 for count in counts]
+        found = self._head_for(rows).forward(query, self.head.fuse(states), self.view(rows), last)
         for history, count in zip([self.histories[row] for row in rows], counts, strict=True):
             history.slot.keep(history.start + count)  # without the padding
         return found
