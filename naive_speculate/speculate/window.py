@@ -21,15 +21,16 @@ from naive_speculate.costs import CostTable, LearnedCosts
 
 MAX_AUTO_WINDOW = 16
 _PROBE_EVERY = 8
-# Prior acceptance rates by confidence; the last is for certain drafts, such as copies. A greedy draft of low confidence
-# is often rejected (by SmolLM2, of its head's, 0.11, 0.22, 0.40, 0.60, 0.73, 0.89, 0.97, 1.00 are accepted); the tales pair's,
-# made for its target, less often. A sampled one is wrong less often: where the draft is uncertain, so is the target.
+# Prior acceptance rates by confidence; the last is for certain drafts. A greedy draft of low confidence is often rejected (by
+# SmolLM2, of its head's, 0.11, 0.22, 0.40, 0.60, 0.73, 0.89, 0.97, 1.00 are accepted); the tales pair's, made for its target,
+# less often. A sampled one is wrong less often: where the draft is uncertain, so is the target. Of a copy, see `chance`.
 _BUCKETS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0)
 _GREEDY_PRIOR = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.55)
 _DRAWN_PRIOR = (0.65, 0.75, 0.75, 0.7, 0.7, 0.75, 0.8, 0.95, 0.55)
+_COPY_PRIOR = (0.05, 0.15, 0.3, 0.4, 0.51, 0.71, 0.84, 0.95, 0.55)
 _PRIOR_OF_ANY, _PRIOR_OF_COPIES = 0.85, 0.75
-# The weight of the priors in verdicts, for one confidence and for all, and the decay of the run's own verdicts.
-_TRUST, _TRUST_OF_ANY, _MEMORY = 8.0, 8.0, 0.99
+# The weight of the priors in verdicts, and the decay of the run's own verdicts.
+_TRUST, _MEMORY = 8.0, 0.99
 _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
@@ -104,12 +105,12 @@ class AutoWindow(Window):
         self._least = least_confidence or 0.0
         # Pseudo-counts: acceptance rates are initialised with the priors.
         prior = _GREEDY_PRIOR if greedy else _DRAWN_PRIOR
-        trust, of_any, any_prior, self._memory = _TRUST, _TRUST_OF_ANY, _PRIOR_OF_ANY, _MEMORY
+        trust, any_prior, self._memory = _TRUST, _PRIOR_OF_ANY, _MEMORY
         if not self.costs.draft:
-            trust, of_any, any_prior, self._memory = _COPY_TRUST, _COPY_TRUST, _PRIOR_OF_COPIES, _COPY_MEMORY
+            prior, trust, any_prior, self._memory = _COPY_PRIOR, _COPY_TRUST, _PRIOR_OF_COPIES, _COPY_MEMORY
         self._kept = [trust * share for share in prior]
         self._seen = [trust] * len(prior)
-        self._any_kept, self._any_seen = of_any * any_prior, of_any
+        self._any_kept, self._any_seen = trust * any_prior, trust
         self._steps_without_drafts = 0
         self._window: list[int] = []
         self._reach = 1.0

@@ -38,7 +38,11 @@ TEXTS = {  # as measured with an earlier bundled pair
     "a list": Text(CONFIDENCES, (15, 23, 12, 20, 10, 5, 0, 15), (0.34, 0.7, 0.83, 0.49, 0.27, 0.93, 0.9, 0.99), True),
     "an odd prompt": Text(CONFIDENCES, (48, 8, 10, 8, 7, 6, 4, 9), (0.62, 0.69, 0.75, 0.63, 0.64, 0.75, 0.82, 0.96)),
 }
-COPIES = {"copied text": Text((1.0,), (1,), (0.94,), True), "other text": Text((1.0,), (1,), (0.3,), True)}
+COPIES = {  # after two, four, and ten matching tokens or more
+    "copied text": Text((0.5, 0.75, 0.9), (1, 1, 3), (0.8, 0.9, 0.98), True),
+    "text that resembles": Text((0.5, 0.75, 0.9), (3, 1, 1), (0.5, 0.7, 0.9), True),
+    "other text": Text((0.5,), (1,), (0.3,), True),
+}
 
 
 def tokens_per_cost(

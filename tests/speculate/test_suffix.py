@@ -31,11 +31,13 @@ def occurrences(stretch: list[int], text: list[int]) -> list[int]:
 
 
 def follow(text: list[int], length: int, limit: int, depth: int) -> tuple[list[int], list[float]]:
-    """The heaviest path after the last `length` tokens, by counting everywhere."""
+    """The heaviest path after the last `length` tokens, by counting everywhere, and how likely it is up to each of its tokens:
+    by their shares, and less so after few matching tokens."""
     path: list[int] = []
     probs: list[float] = []
-    prob, begin = 1.0, text[len(text) - length :]
+    prob, whole, begin = 1.0, 1.0, text[len(text) - length :]
     while len(path) < limit:
+        share, matched = 1.0, length + len(path)
         places = occurrences([*begin, *path], text)
         if len(places) == 1 or length + len(path) >= depth:
             last = occurrences([*begin, *path][:depth], text)[-1] + max(0, length + len(path) - depth)
@@ -46,11 +48,13 @@ def follow(text: list[int], length: int, limit: int, depth: int) -> tuple[list[i
             followers = [text[place + 1] for place in places if place + 1 < len(text)]
             counts = Counter(followers)
             most = max(counts.values(), default=0)
-            prob *= most / max(1, len(followers))
+            share = most / max(1, len(followers))
+            prob *= share
             if not most or prob < MIN_PROB:
                 break
             path.append(next(token for token in reversed(followers) if counts[token] == most))
-        probs.append(prob)
+        whole *= share * (1 - 1 / max(matched, 1.5))
+        probs.append(whole)
     return path, probs
 
 

@@ -4,7 +4,7 @@ Saxena 2023 (https://github.com/apoorvumang/prompt-lookup-decoding); in transfor
 """
 
 from naive_speculate.speculate.draft.copying import NOTHING, CopyingDrafter, TextIndex
-from naive_speculate.speculate.draft.suffix_trie import Copy
+from naive_speculate.speculate.draft.suffix_trie import Copy, chance
 
 MAX_NGRAM = 3
 
@@ -26,7 +26,7 @@ class NgramIndex(TextIndex):
             position = self._followed.get(tuple(self.token_ids[self.num_tokens - size : self.num_tokens]))
             if position is not None:
                 found = self.token_ids[position : min(position + limit, self.num_tokens)]
-                return Copy(found, [1.0] * len(found), position)
+                return Copy(found, [chance(size + index) for index in range(len(found))], position)
         return NOTHING
 
 

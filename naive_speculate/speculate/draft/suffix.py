@@ -41,7 +41,7 @@ class SuffixDrafter(CopyingDrafter):
         def most(length: int) -> int:
             return min(limit, int(length * self.max_spec_factor + 1e-6)) if length >= self.min_match else 0
 
-        own = [index.trie.follow(node, most(length), MIN_PROB) for length, node in enumerate(index.matches, start=1)]
+        own = [index.trie.follow(node, most(length), MIN_PROB, length) for length, node in enumerate(index.matches, start=1)]
         best = max(reversed(own), key=lambda copy: copy.score, default=NOTHING)  # of equals the longest match
         if self.earlier is None:
             return best

@@ -50,13 +50,19 @@ class Copy(NamedTuple):
     """Copied tokens."""
 
     token_ids: list[int]
-    probs: list[float]  # the index's estimate, for each token, that the text continues with it; nothing is drawn from these
+    probs: list[float]  # an estimate, for each token, that the text continues with it; nothing is drawn from these
     source: int | None  # position of the first one in the row's prompt and output; None if it is from elsewhere
 
     @property
     def score(self) -> float:
         """The expected number of accepted tokens."""
         return sum(accumulate(self.probs, mul))
+
+
+def chance(matched: int) -> float:
+    """The chance that the next copied token is right after so many equal ones. In 500 greedy answers of SmolLM2-135M-Instruct
+    it was 0.47 after two, 0.69 after four, 0.82 after eight and 0.94 after 15."""
+    return 1 - 1 / max(matched, 1.5)
 
 
 class SuffixTrie:
@@ -140,27 +146,28 @@ class SuffixTrie:
                 branch = (text, position + 1)
         return branch
 
-    def follow(self, branch: Branch, limit: int, min_prob: float) -> Copy:
-        """Follow the heaviest branches, at most `limit` tokens and until the path's probability falls below `min_prob`."""
+    def follow(self, branch: Branch, limit: int, min_prob: float, matched: int) -> Copy:
+        """Follow the heaviest branches, at most `limit` tokens and until the path's share falls below `min_prob`. `matched`:
+        how many tokens led to the branch."""
         token_ids: list[int] = []
         probs: list[float] = []
         whole, end = 1.0, -1
         while len(token_ids) < limit:
             if isinstance(branch, Node) and branch.weight:
-                token, prob = branch.heaviest, branch.weight / branch.num_followed
+                token, share = branch.heaviest, branch.weight / branch.num_followed
                 branch = branch.children[token]
             else:  # a place in a text; in the only text also where the trie is not deeper
                 text, position = (self._text or (), branch.last) if isinstance(branch, Node) else branch
                 if position + 1 >= len(text):
                     break
-                token, prob = text[position + 1], 1.0
+                token, share = text[position + 1], 1.0
                 branch = (text, position + 1)
-            whole *= prob
+            whole *= share
             if whole < min_prob:
                 break
             end = branch.last if isinstance(branch, Node) else branch[1]
+            probs.append(share * chance(matched + len(token_ids)))
             token_ids.append(token)
-            probs.append(prob)
         return Copy(token_ids, probs, end + 1 - len(token_ids) if token_ids else None)
 
     def _grown(self, leaf: Place, depth: int) -> Node:
@@ -210,5 +217,5 @@ class EarlierOutputs:
                 branch = self._trie.find(text[len(text) - length :])
                 if branch is None:
                     break
-                found.append(self._trie.follow(branch, limits(length), min_prob)._replace(source=None))
+                found.append(self._trie.follow(branch, limits(length), min_prob, length)._replace(source=None))
         return found
