@@ -61,7 +61,8 @@ def our_way(
     options = {"num_draft_tokens": num_draft_tokens, "drafter": drafter, "detail": "none"} | options
 
     def decode(prompt: list[int], seed: int) -> Run:
-        seeded = replace(params, seed=seed if params.temperature else None)  # with a seed, "auto" learns no costs
+        # with a seed, "auto" learns no costs, and a head does not round
+        seeded = replace(params, seed=seed if params.temperature and num_draft_tokens != "auto" else None)
         began = time.perf_counter()
         result = decoder.generate(prompt, seeded, **options)
         seconds = time.perf_counter() - began

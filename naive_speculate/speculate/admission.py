@@ -115,6 +115,7 @@ class Admission:
                 text=TextStream(self.vocabulary, plan.token_ids, *special) if streams else None,
                 stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
                 cancel=cancel,
+                repeats=repeats or plan.window_size is not None,
                 draft_sampling=request.draft_sampling,
                 tree=plan.tree,
                 given_draft=plan.given,

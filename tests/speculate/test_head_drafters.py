@@ -193,17 +193,25 @@ def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(de
 
 
 @pytest.mark.parametrize(
-    ("temperatures", "rounded"), [([0, 0], {True}), ([1, 1], {False}), ([0], {True}), ([1, 0], {False}), ([0, 1, 0], {False})]
+    ("temperatures", "seed", "k", "rounded"),
+    [
+        ([0, 0], 3, 5, {True}),
+        ([1, 1], 3, 5, {False}),
+        ([0, 1, 0], 3, "auto", {False}),
+        ([1, 0], None, 5, {False}),  # the seed that is drawn is reported
+        ([1, 1], None, "auto", {True}),  # the windows follow measured times
+    ],
 )
-def test_drafts_are_in_8_bits_where_no_text_depends_on_them(decoder_of, monkeypatch, temperatures, rounded):
+def test_drafts_are_in_8_bits_unless_a_seed_must_repeat_them(decoder_of, monkeypatch, temperatures, seed, k, rounded):
     decoder, used = decoder_of("head", "onnx"), set()
     head = decoder.pair.head
     for each in (head, head.rounded):
         before = each._forward.forward
         own = each is not head
         monkeypatch.setattr(each._forward, "forward", lambda *args, before=before, own=own: (used.add(own), before(*args))[1])
-    settings = [params(temperature=each, max_tokens=40 if each else 4) for each in temperatures]  # the greedy ones leave first
-    decoder.generate([PROMPTS[1]] * len(settings), settings, drafter="head")
+    # the greedy ones leave first
+    settings = [params(temperature=each, seed=seed, max_tokens=40 if each else 4) for each in temperatures]
+    decoder.generate([PROMPTS[1]] * len(settings), settings, drafter="head", num_draft_tokens=k)
     assert used == rounded
 
 

@@ -160,9 +160,9 @@ class HeadDrafter(SlotDrafter):
             self.observe([row], [len(row.token_ids) - 1 - kept], [states[:kept]])
 
     def _head_for(self, rows: Sequence[SequenceState]) -> Any:
-        """The head, or where no text depends on the drafts, at temperature 0, its rounded form."""
+        """The head, or its rounded form where no seed must repeat what depends on the drafts: nothing does at temperature 0."""
         rounded = getattr(self.head, "rounded", None)
-        return rounded if rounded is not None and all(row.greedy for row in rows) else self.head
+        return rounded if rounded is not None and all(row.greedy or not row.repeats for row in rows) else self.head
 
     def _read(
         self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: torch.Tensor
