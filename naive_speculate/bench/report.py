@@ -1,9 +1,10 @@
 """Shows measurements: as tables, as plots in PNG files, and those of a suite as an SVG plot."""
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rich.console import Console
@@ -85,6 +86,22 @@ def show_suite(report: dict[str, Any], console: Console) -> None:
     for last in accumulate(len(found) for _, found in _rows(report)):
         made.rows[last - 1].end_section = True
     console.print(made)
+    for sentence in _means(list(report["categories"].values())):
+        console.print(sentence)
+
+
+def _means(categories: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each drafter: means of its figures over several categories, each of which counts once."""
+    sentences = []
+    for name in categories[0] if len(categories) > 1 else ():
+        means = []
+        for heading in ("tokens/step", "× plain", "after the prompt"):
+            values = [each[name][_OF_SUITE[heading][0]] for each in categories]
+            if None not in values:
+                means.append(f"{fmean(values):.2f} {heading}")
+        if name != NONE:
+            sentences.append(f"{name}, mean of the categories: {', '.join(means)}")
+    return sentences
 
 
 def _cells(columns: Mapping[str, tuple[str, str]], figures: Mapping[str, Any]) -> dict[str, str]:

@@ -173,6 +173,10 @@ def test_the_table_has_a_row_for_each_category_drafter_and_window(suite: Path, c
     for name in ("suffix, k = 2", "suffix, k = auto", "transformers, plain", "transformers, k = 5"):
         assert len(re.findall(rf"│ {name} +│.* 100% │", printed)) == 3
     assert len(re.findall(r"│ transformers, prompt lookup, k = 10 +│.* 100% │", printed)) == 3
+    means = re.findall(r"(?m)^(.+), mean of the categories: ([\d.]+) tokens/step, [\d.]+ × plain, [\d.]+ after", printed)
+    assert len(means) == 5
+    steps = re.findall(r"│ suffix, k = 2 +│ +\d+ │ +([\d.]+) │", printed)  # two categories and all questions
+    assert float(dict(means)["suffix, k = 2"]) == pytest.approx((float(steps[0]) + float(steps[1])) / 2, abs=0.011)
     assert "k = 2, auto, temperature 0, 4 tokens, no chat template" in printed
 
 
