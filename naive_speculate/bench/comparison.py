@@ -100,22 +100,25 @@ class Comparison:
             ways += [ours(self.middle, verify_strategy=name) for name in STRATEGIES]
         return ways + [self.peer.way(k, temperature) for k in (0, *windows)]
 
-    def _steps(self, prompt: list[int], num_tokens: int, window: int, drafter: str = "model") -> list[Any]:
-        """The steps of a greedy run, without the first, which processes the prompt."""
-        params = replace(self._params(), max_tokens=num_tokens)
+    def _steps(
+        self, prompt: list[int], num_tokens: int, window: int, drafter: str = "model", temperature: float = 0.0
+    ) -> list[Any]:
+        """The steps of a run, without the first, which processes the prompt."""
+        params = replace(self._params(temperature), max_tokens=num_tokens)
         result = self.decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
         return [event for event in result.trace if event.kind == EventKind.STEP][1:]
 
     def _step_costs(self, drafter: str) -> CostTable:
         """Costs of whole steps in plain steps, including all work around the forwards; "auto" uses them.
 
-        The cost of a draft token is the slope of the draft phase over the windows; the rest of a step is verification. Steps
-        with a shorter window are left out.
+        Those of sampled runs: with a seed they keep to the table, and a head drafts in float32. The cost of a draft token is
+        the slope of the draft phase over the windows; the rest of a step is verification. Steps with a shorter window are left
+        out.
         """
         drafting: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
         whole: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
         for prompt, window in product(self.prompts, range(self.max_window + 1)):
-            steps = [step for step in self._steps(prompt, self.new_tokens, window, drafter) if step.num_draft == window]
+            steps = [step for step in self._steps(prompt, self.new_tokens, window, drafter, 1.0) if step.num_draft == window]
             drafting[window] += [step.draft_seconds or 0.0 for step in steps]
             whole[window] += [step.total_seconds or 0.0 for step in steps]
             self.tick(0)

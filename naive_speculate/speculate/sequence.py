@@ -63,7 +63,7 @@ class SequenceState:
     text: TextStream | None  # turns its tokens into text; None where there is no text
     stops: StopStrings | None  # looks for stop strings; None where there are none
     cancel: CancelFlag | None = None  # ends it early once it is set
-    repeats: bool = True  # whether the seed in its events repeats it; not where windows follow measured times
+    repeats: bool = True  # whether the seed in its events repeats it if it is alone; not where "auto" follows measured times
     # finish_reason, message: why it ended, and what went wrong where it ended in an error; None while it goes on
     finish_reason: FinishReason | None = None
     message: str | None = None

@@ -200,6 +200,8 @@ def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(de
         ([0, 1, 0], 3, "auto", {False}),
         ([1, 0], None, 5, {False}),  # the seed that is drawn is reported
         ([1, 1], None, "auto", {True}),  # the windows follow measured times
+        ([0], 3, "2x1", {True}),
+        ([1], 3, "2x1", {False}),
     ],
 )
 def test_drafts_are_in_8_bits_unless_a_seed_must_repeat_them(decoder_of, monkeypatch, temperatures, seed, k, rounded):
@@ -211,7 +213,8 @@ def test_drafts_are_in_8_bits_unless_a_seed_must_repeat_them(decoder_of, monkeyp
         monkeypatch.setattr(each._forward, "forward", lambda *args, before=before, own=own: (used.add(own), before(*args))[1])
     # the greedy ones leave first
     settings = [params(temperature=each, seed=seed, max_tokens=40 if each else 4) for each in temperatures]
-    decoder.generate([PROMPTS[1]] * len(settings), settings, drafter="head", num_draft_tokens=k)
+    drafts = {"tree": k} if k == "2x1" else {"num_draft_tokens": k}
+    decoder.generate([PROMPTS[1]] * len(settings), settings, drafter="head", **drafts)
     assert used == rounded
 
 

@@ -150,8 +150,8 @@ class DraftHead(Head):
     fused state of the target at token i or, if the target has not computed it yet, the head's own output at i - 1. `weights`:
     its weights, on the target's device. `shape`: the shape of its layers; `vocab_size` is the head's own. `rotary`: its rotary
     embedding. `layers`, `name`: see `Head`. `executor`: "torch", or "onnx" (float32 on the CPU). `rounded`: with "onnx", the
-    same head in 8 bits, in half the time; else None. Rounding enlarges what a batch changes in the last bits of a row's states,
-    so it is not for drafts that a seed must repeat.
+    same head in 8 bits, which halves the time of a draft token; else None. Rounding enlarges what a batch changes in the last
+    bits of a row's states, so it is not for drafts that a seed must repeat.
     """
 
     rounded: "DraftHead | None" = None

@@ -14,6 +14,7 @@ from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
 
 _BLOCK = 32  # numbers that share a scale
+_ROWS = 4096  # rows of a matrix that are rounded together
 
 
 def rounded(weight: torch.Tensor, bits: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
@@ -61,8 +62,9 @@ class HeadGraph(GraphBuilder):
         if not self._in_8_bits:
             super()._product(source, weight, name, output)
             return
-        for part, values in zip(parts := (name, name + "_scales"), rounded(weight), strict=True):
-            self._weight(part, values)
+        some = zip(*map(rounded, weight.split(_ROWS)), strict=True)  # not all at once, which would take three times the memory
+        for part, values in zip(parts := (name, name + "_scales"), some, strict=True):
+            self._weight(part, torch.cat(values))
         shape = {"N": weight.shape[0], "K": weight.shape[1], "block_size": _BLOCK, "bits": 8}
         self._add("MatMulNBits", [source, *parts], [output], ORT, accuracy_level=4, **shape)
 
