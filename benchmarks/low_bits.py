@@ -1,4 +1,4 @@
-"""SmolLM2's matrices in 8 and 4 bits, with ONNX Runtime's MatMulNBits: an experiment, which the library does not use.
+"""SmolLM2's matrices in 8 and 4 bits, with ONNX Runtime's MatMulNBits: an experiment; the library rounds draft heads only.
 
     python -m benchmarks.low_bits [--new-tokens 128]
 

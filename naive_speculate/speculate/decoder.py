@@ -73,7 +73,7 @@ class SpeculativeDecoder:
             drafter: A name in `DRAFTERS`; None for the pair's own.
             detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
             draft_confidence: A window ends after a token of lower draft probability, whatever its size; None for no such limit.
-                Prompt lookup is always certain.
+                Of a copied token it is an estimate, by how many tokens matched.
             draft_sampling: Whether a model's draft tokens are "sampled" or its "argmax"; see `Request`.
             tree: Several candidates per position: the children of a node by depth, such as "4x2x1", instead of
                 `num_draft_tokens`; see `Request`.

@@ -30,7 +30,7 @@ class Request:
     # "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither
     detail: Annotated[Detail, Field(description="'full', 'probs' or 'none'")] = "full"
     chat: bool = False  # whether to wrap a text in the tokenizer's chat template; refused where there is none
-    # a window ends after a token that its drafter gave less than this; None for no such limit
+    # a window ends after a token that its drafter gave less than this, or estimates so for a copy; None for no such limit
     draft_confidence: Annotated[float, Field(ge=0, le=1, description="None or from 0 to 1")] | None = None
     # "sampled" draws draft tokens from the draft model's distribution; "argmax" takes its most probable token, a point mass,
     # which is accepted with the target's probability of it. Both are lossless. Where nothing is drawn, at temperature 0 and for

@@ -177,6 +177,15 @@ def test_earlier_outputs_are_bounded_and_the_oldest_goes_first():
     assert [path.token_ids for path in earlier.copies([7], lambda length: 5, MIN_PROB)] == [[8, 9]]
 
 
+def test_a_copy_is_likelier_the_more_tokens_matched():
+    earlier, index = EarlierOutputs(1), NgramIndex(text := [1, 2, 3, 4, 5, 1, 2])
+    earlier.add(text[:5])
+    index.extend(len(text))
+    assert index.look_up(3).probs == pytest.approx([1 / 2, 2 / 3, 3 / 4])
+    probs = [copy.probs for copy in earlier.copies(text, lambda length: 3, MIN_PROB)]
+    assert probs == [pytest.approx(each) for each in ([1 / 3, 1 / 2, 2 / 3], [1 / 2, 2 / 3, 3 / 4])]
+
+
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "many"])
 def test_a_number_of_earlier_outputs_that_cannot_be_is_refused(count):
     with pytest.raises(ValueError, match="earlier_outputs must be a whole number from 1, or None, got"):
