@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -173,6 +174,7 @@ class DraftHead(Head):
             from naive_speculate.infer.head.onnx import OnnxHead  # onnxruntime is optional
 
             self._forward = OnnxHead(shape, weights, rotary)
+            self._weights = replace(weights, layers=[], head=weights.head[:0].clone())  # ONNX Runtime has copies
             self.rounded = copy(self)
             self.rounded._forward = OnnxHead(shape, weights, rotary, in_8_bits=True)
 
