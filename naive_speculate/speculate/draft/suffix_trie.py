@@ -60,8 +60,8 @@ class Copy(NamedTuple):
 
 
 def chance(matched: int) -> float:
-    """The chance that the next copied token is right after so many equal ones. In 500 greedy answers of SmolLM2-135M-Instruct
-    it was 0.47 after two, 0.69 after four, 0.82 after eight and 0.94 after 15."""
+    """The chance that the next copied token is right after so many matching ones; a third after one. In 500 greedy answers of
+    SmolLM2-135M-Instruct it was 0.47 after two, 0.69 after four, 0.82 after eight and 0.94 after 15."""
     return 1 - 1 / max(matched, 1.5)
 
 
