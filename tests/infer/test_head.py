@@ -101,12 +101,13 @@ def test_a_head_in_8_bits_is_near_the_head(tmp_path, target, kind):
     config = head_config(**changes)
     head = loaded(save_head(tmp_path, "speculators", config, head_tensors(config, **how), **options), target, "onnx")
     generator = torch.Generator().manual_seed(0)
-    query = torch.randint(0, VOCAB, (2, 9), generator=generator)
-    states = torch.randn(2, 9, config["hidden_size"], generator=generator)
-    found = [each.forward(query, states, each.new_cache(2).all_rows(), [8, 4]) for each in (head, head.rounded)]
+    query = torch.randint(0, VOCAB, (30, 9), generator=generator)
+    states = torch.randn(30, 9, config["hidden_size"], generator=generator)
+    found = [each.forward(query, states, each.new_cache(30).all_rows(), [8, 4] * 15) for each in (head, head.rounded)]
     for exact, near in zip(*found, strict=True):
-        exact, near = (logits[logits > -torch.inf] for logits in (exact, near))
-        assert 1e-4 < (near - exact).norm() / exact.norm() < 0.05
+        known = exact[0].isfinite()
+        errors = (near - exact)[:, known].norm(dim=-1) / exact[:, known].norm(dim=-1)
+        assert 0.005 < errors.median() < 0.06  # a row may be further off: such small heads have small sums
 
 
 def test_a_matrix_in_8_bits_is_the_matrix_up_to_half_a_step():

@@ -185,7 +185,7 @@ def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(de
     windows = [event.num_draft for result in together for event in result.trace if event.kind == EventKind.STEP]
     assert drafter != "block" or max(windows) == blocks.BLOCK - 1
     for prompt, own, result in zip(PROMPTS, settings, together, strict=False):
-        near = 0.05 if own.greedy and way == "onnx" else 5e-3  # greedy rows that are left alone draft in 8 bits
+        near = 0.25 if own.greedy and way == "onnx" else 5e-3  # greedy rows that are left alone draft in 8 bits
         check(result.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2, near=near)
         alone = decoder.generate(prompt, own, **({"num_draft_tokens": 0} if own.greedy else options))
         assert result.token_ids == alone.token_ids
