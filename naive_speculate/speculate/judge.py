@@ -8,7 +8,7 @@ import torch
 from naive_speculate.infer.device import on_device
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
 from naive_speculate.speculate.draft.proposal import Proposal
-from naive_speculate.speculate.rules import Verdict, Verifier, count_leading
+from naive_speculate.speculate.rules import Verdict, Verifier, best, count_leading
 from naive_speculate.speculate.sequence import SequenceState
 
 
@@ -100,9 +100,9 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
 def _without_drafts(rows: Sequence[SequenceState], p: Distributions) -> Verdict:
     """There is nothing to judge: the next token is the target's."""
     drawn = [not row.verifier.greedy for row in rows]
-    best = None if all(drawn) else p.scores[:, 0].max(dim=-1).indices
+    wanted = None if all(drawn) else best(p.scores[:, 0])
     nothing = torch.zeros_like(p.num_usable)
-    return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, best, p.scores.new_zeros(len(rows), 0), None, drawn)
+    return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, wanted, p.scores.new_zeros(len(rows), 0), None, drawn)
 
 
 def _merge(verdicts: Sequence[Verdict], groups: Sequence[torch.Tensor | slice], scores: torch.Tensor) -> Verdict:

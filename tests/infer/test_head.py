@@ -1,6 +1,7 @@
 """Draft heads in both layouts: what they compute, and what is said about those that do not fit."""
 
 import json
+import threading
 
 import pytest
 import torch
@@ -72,19 +73,19 @@ def test_a_head_computes_what_its_definition_says(tmp_path, target, kind, layout
     tokens = torch.randint(0, VOCAB, (2, 40), generator=generator)
     features = torch.randn(2, 40, 3 * TARGET_WIDTH, generator=generator)
     states = eager_fused(tensors, config, features)
-    torch.testing.assert_close(head.fuse(features), states, atol=1e-4, rtol=1e-4)
-    assert head.fuse(features[0, 0]).shape == states[0, 0].shape
-    assert head.fuse(features[:, :0]).shape == states[:, :0].shape
     expected = [
         eager_layers(tensors, config, embedding, row.tolist(), own, **options) for row, own in zip(tokens, states, strict=True)
     ]
     cache = head.new_cache(2)
-    for lengths in ((7, 3), (1, 4), (5, 5), (1, 1), (9, 2), (2, 10)):
+    for number, lengths in enumerate(((7, 3), (1, 4), (5, 5), (1, 1), (9, 2), (2, 10))):
         begins = list(cache.lengths)
         width = max(lengths)
         query = torch.stack([tokens[row, begin : begin + width] for row, begin in enumerate(begins)])
-        beside = torch.stack([states[row, begin : begin + width] for row, begin in enumerate(begins)])
-        logits, hidden = head.forward(query, beside, cache.all_rows(), [length - 1 for length in lengths])
+        of_target = number % 2 == 0
+        source = features if of_target else states
+        before = torch.stack([source[row, begin : begin + width] for row, begin in enumerate(begins)])
+        last = [length - 1 for length in lengths]
+        logits, hidden = head.forward(query, before, cache.all_rows(), last, of_target=of_target)
         for row, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
             wanted = expected[row][begin + length - 1]
             fed_back = eager_fed_back(tensors, config, wanted, **options)
@@ -103,7 +104,15 @@ def test_a_head_in_8_bits_is_near_the_head(tmp_path, target, kind):
     generator = torch.Generator().manual_seed(0)
     query = torch.randint(0, VOCAB, (30, 9), generator=generator)
     states = torch.randn(30, 9, config["hidden_size"], generator=generator)
-    found = [each.forward(query, states, each.new_cache(30).all_rows(), [8, 4] * 15) for each in (head, head.rounded)]
+    features = torch.randn(30, 9, 3 * TARGET_WIDTH, generator=generator)
+    found = [
+        [
+            tensor
+            for given in (states, features)
+            for tensor in each.forward(query, given, each.new_cache(30).all_rows(), [8, 4] * 15, given is features)
+        ]
+        for each in (head, head.rounded)
+    ]
     for exact, near in zip(*found, strict=True):
         known = exact[0].isfinite()
         errors = (near - exact)[:, known].norm(dim=-1) / exact[:, known].norm(dim=-1)
@@ -205,7 +214,9 @@ def test_a_head_stored_in_shards_and_in_half_precision_is_loaded(tmp_path, targe
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
     head = loaded(tmp_path, target, dtype=torch.float32)
     features = torch.randn(1, 3, 3 * TARGET_WIDTH)
-    torch.testing.assert_close(head.fuse(features), features @ tensors["fc.weight"].half().float().T)
+    query, fused = torch.zeros(1, 3, dtype=torch.int64), features @ tensors["fc.weight"].half().float().T
+    found = [head.forward(query, states, head.new_cache(1).all_rows(), [2], states is features) for states in (features, fused)]
+    torch.testing.assert_close(*found)
     assert loaded(tmp_path, target).dtype == torch.float16
 
 
@@ -298,3 +309,36 @@ def test_broken_files_are_reported_in_one_line(tmp_path, target):
 def test_a_head_without_embeddings_needs_a_target_with_some_of_its_width(tmp_path):
     folder = save_head(tmp_path, "eagle", head_config(), head_tensors(head_config()), **{IDS: [0, 1, 2]})
     refused(folder, object(), "has no input_embeddings to share")
+
+
+def test_the_float32_form_of_a_head_is_made_once_when_several_threads_need_it_first(tmp_path, target):
+    config = head_config()
+    folder = save_head(tmp_path, "eagle", config, head_tensors(config))
+    head, expected = loaded(folder, target, "onnx"), loaded(folder, target)
+    query, states = torch.tensor([[3, 5]]), torch.randn(1, 2, config["hidden_size"], generator=torch.Generator().manual_seed(0))
+    head.rounded.forward(query, states, head.new_cache(1).all_rows(), [1])
+    assert "_forward" not in vars(head)
+    found, begin = [], threading.Barrier(4)
+
+    def draft():
+        begin.wait()
+        found.append(head.forward(query, states, head.new_cache(1).all_rows(), [1])[0])
+
+    threads = [threading.Thread(target=draft) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wanted = expected.forward(query, states, expected.new_cache(1).all_rows(), [1])[0]
+    assert len(found) == 4
+    for logits in found:
+        torch.testing.assert_close(logits, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_states_of_another_width_are_refused(tmp_path, target):
+    config = head_config()
+    folder = save_head(tmp_path, "eagle", config, head_tensors(config))
+    for executor in ("torch", "onnx"):
+        head = loaded(folder, target, executor)
+        with pytest.raises(ValueError, match=f"reads hidden states of width {3 * TARGET_WIDTH}, got 5"):
+            head.forward(torch.tensor([[3]]), torch.randn(1, 1, 5), head.new_cache(1).all_rows(), [0], of_target=True)

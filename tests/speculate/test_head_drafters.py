@@ -342,7 +342,9 @@ def patched(patch, batch, fails, row):
         patch.setattr(batch.target, "compute", fail)
     elif fails == "propose":
         forward = head.forward
-        patch.setattr(head, "forward", lambda *args: fail() if len(calls) == 2 else (calls.append(1), forward(*args))[1])
+        patch.setattr(
+            head, "forward", lambda *args, **more: fail() if len(calls) == 2 else (calls.append(1), forward(*args, **more))[1]
+        )
     else:
         patch.setattr(type(row), "commit", lambda self, outcome: fail() if self is row else commit(self, outcome))
 

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from naive_speculate.speculate.rules import count_leading, residual
+from naive_speculate.speculate.rules import best, count_leading, residual
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 from naive_speculate.speculate.utils import greedy_match, speculative_sampling
 from naive_speculate.speculate.verify import BlockVerifier, GreedyVerifier
@@ -241,3 +241,15 @@ def test_a_target_that_is_not_a_number_accepts_nothing(verifier):
     verdict = verifier.judge(target, draft, torch.zeros(8, 3, dtype=torch.int64), torch.zeros(8, 3), torch.full((8,), 3))
     assert not verdict.num_accepted[::2].any()
     assert verdict.num_accepted[1::2].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_best_token_is_the_first_of_equals_and_that_of_torch(dtype):
+    scores = torch.randint(0, 4, (3, 5, 1000), generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
+    found = best(scores)
+    assert found.dtype == torch.int64
+    assert torch.equal(found, (scores == scores.amax(-1, keepdim=True)).int().argmax(-1))
+    with torch.no_grad():
+        scores[0, 0, 7], scores[1, 1] = torch.nan, -torch.inf
+    assert torch.equal(best(scores), scores.argmax(-1))
+    assert best(scores[0, 1]).item() == scores[0, 1].argmax().item()

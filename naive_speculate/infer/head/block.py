@@ -57,7 +57,7 @@ class BlockHead(Head):
         block drafter. Raises `ValueError` if their width differs."""
         rows.cache.require(self._shape, self.dtype, self.device)
         llama, num_new = self._forward, features.shape[1]
-        states = llama.norm(self.fuse(features), self._weights.hidden_norm)
+        states = llama.norm(self._fused(features), self._weights.hidden_norm)
         tables = llama.rotary.up_to(rows.get_num_tokens() + num_new)
         rotation = llama.rotation(tables, rows.positions(num_new, self.device))
         for index, layer in enumerate(self._weights.layers):

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from functools import cached_property
+from threading import Lock
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +14,10 @@ from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.cuda_graphs import Capture, Graphs, Place
 from naive_speculate.infer.llama.torch import TorchLlama, Write
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
+from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
+
+_MAKING = Lock()
 
 
 class Head:
@@ -44,20 +48,24 @@ class Head:
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
-        return self._forward.new_cache(batch_size) if isinstance(self._forward, Graphs) else RaggedKVCache(batch_size)
+        forward = vars(self).get("_forward")  # not made for this
+        return forward.new_cache(batch_size) if isinstance(forward, Graphs) else RaggedKVCache(batch_size)
 
     def recycle(self, cache: RaggedKVCache) -> None:
         """Take back an unused cache for a later `new_cache`; see `Graphs`."""
-        if isinstance(self._forward, Graphs):
-            self._forward.recycle(cache, self._shape.num_layers)
+        if isinstance(forward := vars(self).get("_forward"), Graphs):
+            forward.recycle(cache, self._shape.num_layers)
 
-    @torch.inference_mode()
-    def fuse(self, features: torch.Tensor) -> torch.Tensor:
-        """One hidden state of the head's width from the target's hidden states. `features`: hidden states of `layers`,
-        concatenated, shape `[..., len(layers) * target_hidden_size]`. Raises `ValueError` if their width differs."""
+    def _features(self, features: torch.Tensor) -> torch.Tensor:
+        """Hidden states of the target, `[..., len(layers) * target_hidden_size]`, in the head's dtype and on its device. Raises
+        `ValueError` if their width differs."""
         if features.shape[-1] != (width := len(self.layers) * self.target_hidden_size):
             raise ValueError(f"head {self.name!r} reads hidden states of width {width}, got {features.shape[-1]}")
-        features, epsilon = features.to(self.device, self.dtype), self._shape.norm_epsilon
+        return features.to(self.device, self.dtype)
+
+    def _fused(self, features: torch.Tensor) -> torch.Tensor:
+        """One hidden state of the head's width, `[..., d]`, from the target's hidden states of `layers`, concatenated."""
+        features, epsilon = self._features(features), self._shape.norm_epsilon
         if (norm := self._weights.input_norm) is not None:
             features = F.rms_norm(features, norm.shape, norm, epsilon)
         if (norms := self._weights.layer_norms) is not None:
@@ -173,29 +181,49 @@ class DraftHead(Head):
         else:
             from naive_speculate.infer.head.onnx import OnnxHead  # onnxruntime is optional
 
-            self._forward = OnnxHead(shape, weights, rotary)
-            self._weights = replace(weights, layers=[], head=weights.head[:0].clone())  # ONNX Runtime has copies
             self.rounded = copy(self)
             self.rounded._forward = OnnxHead(shape, weights, rotary, in_8_bits=True)
+            self.rounded._weights = weights.with_matrices(lambda matrix: matrix.new_empty(0))
+            self._weights, self._rotary = weights.with_matrices(on_disk), rotary
+
+    @cached_property
+    def _forward(self) -> Any:
+        """In ONNX Runtime the forward in float32 is made when it is first needed: most runs draft in 8 bits."""
+        from naive_speculate.infer.head.onnx import OnnxHead
+
+        with _MAKING:
+            if (forward := vars(self).get("_forward")) is None:
+                forward = vars(self)["_forward"] = OnnxHead(self._shape, self._weights, self._rotary)
+                self._weights = self._weights.with_matrices(lambda matrix: matrix.new_empty(0))  # ONNX Runtime has copies
+        return forward
 
     @torch.inference_mode()
     def forward(
-        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
+        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int], of_target: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Compute logits and extend the rows by all tokens, padding included.
 
         Args:
             token_ids: int64, shape `[rows, num_new]`.
-            states: Hidden states of the tokens before these, shape `[rows, num_new, d]`.
+            states: Hidden states of the tokens before these: the head's own, shape `[rows, num_new, d]`, or the target's.
             rows: Rows of a cache of this head.
             last: The token index of each row's logits; later tokens are padding. Of a single row, any number of indices.
+            of_target: Whether the states are the target's, of `layers`, concatenated, shape
+                `[rows, num_new, len(layers) * target_hidden_size]`.
 
         Returns:
             tuple: Logits, shape `[len(last), vocab_size]`, minus infinity for tokens that the head does not have; and the
                 head's own hidden state, shape `[len(last), d]`.
+
+        Raises:
+            ValueError: If the target's states have another width.
         """
         rows.cache.require(self._shape, self.dtype, self.device)
-        logits, hidden = self._forward.forward(token_ids, states, rows, last)
+        if self.executor == "onnx":
+            states = self._features(states) if of_target else states
+            logits, hidden = self._forward.forward(token_ids, states, rows, last, of_target)
+        else:
+            logits, hidden = self._forward.forward(token_ids, self._fused(states) if of_target else states, rows, last)
         rows.advance(token_ids.shape[1])
         return self._in_target_tokens(logits), hidden
 

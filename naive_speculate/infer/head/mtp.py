@@ -73,15 +73,12 @@ class MtpHead:
         return RaggedKVCache(batch_size)
 
     @torch.no_grad()
-    def fuse(self, features: torch.Tensor) -> torch.Tensor:
-        """The target's hidden states `[..., d]` after its final norm."""
-        return self._norm(features.to(self.device, self.dtype))
-
-    @torch.no_grad()
     def forward(
-        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
+        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int], of_target: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `DraftHead.forward`."""
+        if of_target:
+            states = self._norm(states.to(self.device, self.dtype))
         num_new, embedded = token_ids.shape[1], self._mtp.embed_tokens(token_ids)
         positions = rows.positions(num_new, self.device) + 1  # those of the tokens that it reads
         hidden = self._mtp.layers[0](

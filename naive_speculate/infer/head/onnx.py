@@ -31,7 +31,8 @@ class HeadGraph(GraphBuilder):
     """The graph of a head: a `LlamaGraph` with these differences.
 
     Inputs:
-        states: float32 `[b, s, d]`, the hidden states of the tokens.
+        features: float32 `[b, s, layers * t]`, the target's hidden states of the tokens; or of no token, `s` = 0.
+        own_states: float32 `[b, s, d]`, the head's own states of the tokens, if the target's are of none.
         at: int64 `[b, n, 1]`, the token indices of each row's logits, one but in trees, instead of `logits_from`.
 
     Outputs: `logits` float32 `[b, n, draft_vocab_size]`, the state for the next draft token (`state_name`) `[b, n, d]`, and the
@@ -45,6 +46,8 @@ class HeadGraph(GraphBuilder):
         super().__init__(shape)
         self._in_8_bits = in_8_bits
         self._embed(weights.embedding, "embedded")
+        self._linear(self._normed_features(weights), weights.fuse, "fuse", "fused")
+        self._add("Concat", ["fused", "own_states"], ["states"], axis=1)
         self._norm("states", weights.hidden_norm, "hidden_norm", "states_normed")
         stream = self._join(weights)
         norms = [*(layer.attention_norm for layer in weights.layers[1:]), weights.norm]
@@ -55,8 +58,27 @@ class HeadGraph(GraphBuilder):
         # the state for the next draft token: the last layer's output, before or after the final norm
         self.state_name = f"{count}.in" if weights.norm_output else residual(count)
         self._linear(f"{count}.in", weights.head, "head", "logits")
-        inputs = [value("states", kind, ["b", "s", shape.hidden_size]), value("at", TensorProto.INT64, ["b", "n", 1])]
+        inputs = [
+            value("features", kind, ["b", "s_target", weights.fuse.shape[1]]),
+            value("own_states", kind, ["b", "s_own", shape.hidden_size]),
+            value("at", TensorProto.INT64, ["b", "n", 1]),
+        ]
         self._finish(inputs, [value("logits", kind, ["b", "n", shape.vocab_size]), value(self.state_name, kind, None)])
+
+    def _normed_features(self, weights: HeadWeights) -> str:
+        """The name of the features that are fused: normed, if the head norms them."""
+        name = "features"
+        if weights.input_norm is not None:
+            self._norm(name, weights.input_norm, "input_norm", name := "features_normed")
+        if weights.layer_norms is not None:
+            self._constant("layers_shape", [0, 0, *weights.layer_norms.shape])
+            self._add("Reshape", [name, "layers_shape"], ["by_layer"])
+            self._norm("by_layer", torch.ones(weights.layer_norms.shape[1]), "layer_norm", "by_layer_normed")
+            self._weight("layer_norms", weights.layer_norms)
+            self._add("Mul", ["by_layer_normed", "layer_norms"], ["by_layer_scaled"])
+            self._constant("features_shape", [0, 0, weights.fuse.shape[1]])
+            self._add("Reshape", ["by_layer_scaled", "features_shape"], [name := "layers_normed"])
+        return name
 
     def _product(self, source: str, weight: torch.Tensor, name: str, output: str) -> None:
         if not self._in_8_bits:
@@ -84,15 +106,16 @@ class OnnxHead(OnnxSession):
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable, in_8_bits: bool = False) -> None:
         super().__init__(graph := HeadGraph(shape, weights, in_8_bits), rotary)
-        self._state_name = graph.state_name
+        self._state_name, self._widths = graph.state_name, {"features": weights.fuse.shape[1], "own_states": shape.hidden_size}
 
     def forward(
-        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
+        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int], of_target: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `TorchHead.forward`."""
+        """See `DraftHead.forward`; the ends of the rows do not move."""
         count, each = len(token_ids), len(last) // len(token_ids)
         logits, state = (np.empty((count, each, size), np.float32) for size in (self.shape.vocab_size, self.shape.hidden_size))
         at = np.array(last, np.int64).reshape(count, each, 1)
-        inputs = {"token_ids": token_array(token_ids), "states": states.detach().numpy(), "at": at}
-        self.run(inputs, rows, {"logits": logits, self._state_name: state})
+        given = {name: np.empty((count, 0, width), np.float32) for name, width in self._widths.items()}
+        given["features" if of_target else "own_states"] = states.detach().numpy()
+        self.run({"token_ids": token_array(token_ids), "at": at} | given, rows, {"logits": logits, self._state_name: state})
         return torch.from_numpy(logits).flatten(0, 1), torch.from_numpy(state).flatten(0, 1)

@@ -3,7 +3,8 @@
 For EAGLE-3, names and computation follow the authors' `eagle/model/cnets.py` (SafeAILab/EAGLE) and vLLM's `llama_eagle3.py`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -31,6 +32,16 @@ class HeadWeights(LlamaWeights):
     layer_norms: torch.Tensor | None = None
     # whether the state for the next draft token is taken after `norm`, not before it (EAGLE-3.1, arXiv 2605.09992)
     norm_output: bool = False
+
+    def with_matrices(self, change: Callable[[torch.Tensor], torch.Tensor]) -> "HeadWeights":
+        """These weights with every matrix changed but the embedding, which the target may share."""
+        layers = [
+            replace(layer, **{name: change(getattr(layer, name)) for name in ("qkv", "output", "gate_up", "down")})
+            for layer in self.layers
+        ]
+        projection = None if self.state_projection is None else change(self.state_projection)
+        head = self.head if self.head is self.embedding else change(self.head)
+        return replace(self, layers=layers, fuse=change(self.fuse), state_projection=projection, head=head)
 
     @property
     def num_parameters(self) -> int:

@@ -170,7 +170,7 @@ class HeadDrafter(SlotDrafter):
         """Let the head read the states of `_query`; returns logits and its own states after each row's last one."""
         query = on_device(token_ids, self.head.device)
         last = [count - 1 for count in counts]
-        found = self._head_for(rows).forward(query, self.head.fuse(states), self.view(rows), last)
+        found = self._head_for(rows).forward(query, states, self.view(rows), last, of_target=True)
         for history, count in zip([self.histories[row] for row in rows], counts, strict=True):
             history.slot.keep(history.start + count)  # without the padding
         return found

@@ -9,7 +9,7 @@ from naive_speculate.infer.device import on_device, to_lists
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
 from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
-from naive_speculate.speculate.rules import pick
+from naive_speculate.speculate.rules import best, pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import Tree, TreeSlot, grow
 
@@ -142,7 +142,7 @@ class DrawnWindow:
         if self._needs_probs:
             self._probs.append(batch_probabilities(self._pipelines, scores[:, None])[0][:, 0])
         if self._takes_best:
-            token_ids = scores.max(dim=-1).indices
+            token_ids = best(scores)
         else:
             token_ids = torch.stack([self._draw_row(index, scores[index]) for index in range(len(self._rows))])
         self._token_ids.append(token_ids)

@@ -2,7 +2,7 @@
 
 import torch
 
-from naive_speculate.speculate.rules import Verdict, Verifier, count_leading, pick
+from naive_speculate.speculate.rules import Verdict, Verifier, best, count_leading, pick
 
 
 class GreedyVerifier(Verifier):
@@ -20,10 +20,10 @@ class GreedyVerifier(Verifier):
         lengths: torch.Tensor,
     ) -> Verdict:
         """See `Verifier.judge`; scores do as well as probabilities, only their order matters."""
-        best = target_probs.max(dim=-1).indices  # a third of the time of argmax on the CPU, the same ties
-        accepted = draft_token_ids == best[:, : draft_token_ids.shape[1]]
+        wanted = best(target_probs)
+        accepted = draft_token_ids == wanted[:, : draft_token_ids.shape[1]]
         num_accepted = count_leading(accepted).minimum(lengths)
-        return Verdict(num_accepted, None, pick(best, num_accepted), accepted.to(target_probs.dtype))
+        return Verdict(num_accepted, None, pick(wanted, num_accepted), accepted.to(target_probs.dtype))
 
     def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor:
         """1 or 0: both sides are certain of their token, and nothing is drawn."""
