@@ -19,6 +19,7 @@ from naive_speculate.bench.comparison import Comparison
 from naive_speculate.bench.report import save_plots, show, show_suite, suite_svg
 from naive_speculate.bench.suite import answers_of, drafters_of, encode, figures, read_suite, ways_of
 from naive_speculate.bench.ways import Transformers
+from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
 from naive_speculate.models import BUNDLED_PAIR, load_pair
@@ -84,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status. Raises `ValueError` if an input is bad; `OSError` if a file cannot be read or
     written; `KeyboardInterrupt` after a report of the questions of a suite so far."""
     options = _parse(argv)
+    _check_outputs(options)
     with_suite, console = options.suite is not None, Console(stderr=True)
     with redirect_stdout(sys.stderr):
         with progress_bar(console, transient=not with_suite, disable=not console.is_terminal) as progress:
@@ -104,10 +106,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _check_outputs(options: argparse.Namespace) -> None:
+    """Fail now, not after hours of work, if a result cannot be saved."""
+    if options.plots is not None:
+        if not is_installed("matplotlib", "0"):
+            raise ValueError("--plots needs matplotlib: pip install 'naive-speculate[plots]'")
+        options.plots.mkdir(parents=True, exist_ok=True)
+    for path in (options.svg, options.write_costs):
+        if path is not None:
+            is_new = not path.exists()
+            path.open("a").close()
+            if is_new:
+                path.unlink()
+
+
 def _measure_suite(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     questions, drafters = read_suite(options.suite, options.limit), drafters_of(options.drafters)
-    if options.svg is not None:
-        options.svg.open("a").close()  # fails now, not after hours of work, if it cannot be written
     if options.threads is not None:
         os.environ[THREADS_VARIABLE] = str(options.threads)
     pair = _load(options, options.target, options.draft, options.head)
@@ -150,11 +164,6 @@ def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     pair = _load(options, options.target, options.draft, options.head)
     if pair.draft is None:
         raise ValueError("a draft model is needed: give --draft")
-    if options.write_costs is not None:
-        existed = options.write_costs.exists()
-        options.write_costs.open("a").close()  # fails now, not after the measurement, if it cannot be written
-        if not existed:
-            options.write_costs.unlink()
     decoder = SpeculativeDecoder(pair)
     prompts = [decoder.admission.encode(text) for text in options.prompts]
     if options.quick:

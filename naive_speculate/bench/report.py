@@ -135,12 +135,9 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def save_plots(report: dict[str, Any], folder: Path) -> list[Path]:
-    """Save plots of a comparison; returns their paths. Raises `ValueError` if matplotlib is not installed."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ValueError("plots need matplotlib: pip install 'naive-speculate[plots]'") from None
-    folder.mkdir(parents=True, exist_ok=True)
+    """Save plots of a comparison in an existing folder; returns their paths. Needs matplotlib."""
+    from matplotlib.figure import Figure  # optional
+
     saved = []
 
     def figure(name: str, title: str, across: str, up: str, curves: dict[str, dict[Any, float]]) -> None:

@@ -55,6 +55,7 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
         (["--new-tokens", "many"], "many"),
         (["--prompts", "no-such-file.txt"], "no-such-file.txt"),
         (["--write-costs", "no/such/costs.json"], "costs.json"),
+        (["--plots", "/dev/null/plots"], "/dev/null/plots"),
         (["--target", "x.gguf", "--draft", "./draft"], f"--target x.gguf: {NO_GGUF}"),
         (["--target", "./target", "--draft", "x.gguf"], f"--draft x.gguf: {NO_GGUF}"),
         (["--drafters", "suffix"], "--drafters needs --suite"),
@@ -64,6 +65,21 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
 )
 def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
     assert message in refusal("naive_speculate.__main__", ["bench", *arguments])
+
+
+def test_plots_without_matplotlib_are_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("naive_speculate.bench.command.is_installed", lambda *_: False)
+    with pytest.raises(ValueError, match="--plots needs matplotlib: pip install"):
+        main(["--target", "./no-such-folder", "--plots", str(tmp_path / "plots")])
+    assert not (tmp_path / "plots").exists()
+
+
+def test_a_benchmark_that_fails_leaves_no_empty_file_of_costs(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such folder"):
+        main(["--target", "./no-such-folder", "--write-costs", str(tmp_path / "costs.json")])
+    assert not (tmp_path / "costs.json").exists()
 
 
 def test_peak_memory_is_the_kernels():
