@@ -337,6 +337,19 @@ def test_the_float32_form_of_a_head_is_made_once_when_several_threads_need_it_fi
         torch.testing.assert_close(logits, wanted, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["fewer tokens", "added, and two layers"])
+def test_a_head_keeps_no_matrix_that_onnx_runtime_has_copied(tmp_path, target, monkeypatch, kind):
+    changes, how, options = KINDS[kind]
+    config, filed = head_config(**changes), []
+    monkeypatch.setattr("naive_speculate.infer.head.model.on_disk", lambda matrix: (filed.append(matrix.numel()), matrix)[1])
+    head = loaded(save_head(tmp_path, "speculators", config, head_tensors(config, **how), **options), target, "onnx")
+    norms = 10 * config["hidden_size"]
+    assert head.num_parameters - norms < sum(filed) < head.num_parameters
+    head.forward(torch.tensor([[3]]), torch.randn(1, 1, config["hidden_size"]), head.new_cache(1).all_rows(), [0])
+    for each in (head, head.rounded):
+        assert each._weights.num_parameters < norms
+
+
 def test_the_rotary_tables_that_one_form_of_a_head_reads_stay_when_the_other_needs_longer_ones(tmp_path, target):
     """Both forms may compute at once, in threads of their own."""
     config = head_config()
