@@ -2,6 +2,7 @@
 
 import json
 import threading
+import weakref
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.head.files import is_head
+from naive_speculate.infer.ragged_cache import RaggedKVCache
 from tests.heads import (
     LAYOUTS,
     TARGET_WIDTH,
@@ -333,6 +335,32 @@ def test_the_float32_form_of_a_head_is_made_once_when_several_threads_need_it_fi
     assert len(found) == 4
     for logits in found:
         torch.testing.assert_close(logits, wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["fewer tokens", "added, and two layers"])
+def test_a_head_keeps_no_matrix_that_onnx_runtime_has_copied(tmp_path, target, monkeypatch, kind):
+    changes, how, options = KINDS[kind]
+    config, filed = head_config(**changes), []
+    monkeypatch.setattr("naive_speculate.infer.head.model.on_disk", lambda matrix: (filed.append(matrix.numel()), matrix)[1])
+    head = loaded(save_head(tmp_path, "speculators", config, head_tensors(config, **how), **options), target, "onnx")
+    norms = 10 * config["hidden_size"]
+    assert head.num_parameters - norms < sum(filed) < head.num_parameters
+    head.forward(torch.tensor([[3]]), torch.randn(1, 1, config["hidden_size"]), head.new_cache(1).all_rows(), [0])
+    for each in (head, head.rounded):
+        assert each._weights.num_parameters < norms
+
+
+def test_the_rotary_tables_that_one_form_of_a_head_reads_stay_when_the_other_needs_longer_ones(tmp_path, target):
+    """Both forms may compute at once, in threads of their own."""
+    config = head_config()
+    head = loaded(save_head(tmp_path, "eagle", config, head_tensors(config)), target, "onnx")
+    query, states, cache = torch.tensor([[3, 5]]), torch.randn(1, 2, config["hidden_size"]), head.new_cache(1)
+    head.rounded.forward(query, states, cache.all_rows(), [1])
+    table = weakref.ref(head._rotary.up_to(1)[0])
+    longer = RaggedKVCache(1, step=1000)
+    head.forward(query, states, longer.all_rows(), [1])
+    assert len(head._rotary.up_to(1)[0]) == 1000
+    assert table() is not None
 
 
 def test_states_of_another_width_are_refused(tmp_path, target):

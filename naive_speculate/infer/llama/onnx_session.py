@@ -39,8 +39,9 @@ class OnnxSession:
         self.table = graph.table
         self._session = _session(graph)
         self._lock = Lock()  # a binding serves one forward at a time
-        # for each cache: what a binding depends on but its rows and outputs, and the bindings by these
-        self._bindings: WeakKeyDictionary[RaggedKVCache, tuple[tuple[int, int], dict[Any, Any]]] = WeakKeyDictionary()
+        # for each cache: what a binding depends on but its rows and outputs, and the bindings by these. It keeps the tables:
+        # another session with the same rotary embedding may replace them during a forward
+        self._bindings: WeakKeyDictionary[RaggedKVCache, tuple[int, Any, dict[Any, Any]]] = WeakKeyDictionary()
 
     def run(self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]) -> None:
         """One forward. Keys and values are written after the rows' ends; the ends do not move. Inputs, with `token_ids` among
@@ -77,11 +78,10 @@ class OnnxSession:
     def _binding(self, rows: CacheRows, outputs: tuple[str, ...]) -> Any:
         """A binding to the rows' buffers and the tables, made again when these are replaced."""
         cache, tables = rows.cache, self._rotary.up_to(rows.cache.capacity)
-        version = (cache.version, len(tables[0]))
-        known, bindings = self._bindings.get(cache, (None, {}))
-        if known != version:
+        version, bound, bindings = self._bindings.get(cache, (None, None, {}))
+        if version != cache.version or bound is not tables:
             bindings = {}
-            self._bindings[cache] = version, bindings
+            self._bindings[cache] = cache.version, tables, bindings
         key = (rows.indices[0], len(rows.indices), outputs)  # an output of an earlier forward must not stay bound
         if key in bindings:
             return bindings[key]
