@@ -112,6 +112,8 @@ def test_lecture_mode_is_large_steps_with_the_arrows_and_plays_with_space(page):
     expect(page.locator("#prompt textarea")).to_be_in_viewport()
     page.wait_for_function(WHOLE_LINES)
     assert page.locator(".ns-legend").evaluate("(legend) => legend.scrollWidth <= legend.clientWidth")
+    caption, word = page.locator(".ns-zoom-pass > span"), page.locator(".ns-zoom-word").first
+    assert caption.evaluate("(node) => node.getBoundingClientRect().bottom") <= word.bounding_box()["y"]
     page.set_viewport_size({"width": 1440, "height": 900})
     assert "lecture=1" in page.url
     bar = page.locator(".ns-player").bounding_box()

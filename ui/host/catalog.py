@@ -226,7 +226,9 @@ class Catalog:
 
     def stream(self, pair: str, request: Request, cancel: threading.Event) -> Iterator[Event]:
         """Decode for a visitor, with the pair of that name. Raises what `run_events` raises."""
-        return run_events(*self._for_visitor(pair, request), cancel, Reader(*visitor()))
+        engine, request = self._for_visitor(pair, request)
+        self._measurer.interrupt()
+        return run_events(engine, request, cancel, Reader(*visitor()))
 
     def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader | None = None) -> None:
         """Decode for a visitor, by default the current caller, and deliver the events from the decoding thread (see
@@ -246,15 +248,15 @@ class Catalog:
             engine.start(request, cancel, forward, reader or Reader(*visitor()))
         except Unavailable as error:
             raise Trouble(str(error)) from None
+        self._measurer.interrupt()  # only now: a run that is refused stops no measurement
 
     def _for_visitor(self, pair: str, request: Request) -> tuple[Engine, Request]:
-        """The engine of that pair, and the request as it decodes it; measurements make way."""
+        """The engine of that pair, and the request as it decodes it."""
         if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
             raise ValueError(f"max_tokens may be at most {self.max_tokens} on this page, got {request.params.max_tokens}")
         if isinstance(request.num_draft_tokens, int) and request.num_draft_tokens > MAX_DRAFT_TOKENS:
             raise ValueError(f"num_draft_tokens may be at most {MAX_DRAFT_TOKENS} on this page, got {request.num_draft_tokens}")
         served = self.of(pair)
-        self._measurer.interrupt()
         return served.engine, served.suited(request)
 
 

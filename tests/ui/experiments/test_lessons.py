@@ -163,6 +163,15 @@ def test_the_table_of_a_rejection_sums_to_1():
         assert sum(map(float, cells)) == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.parametrize("folder", [FOLDER, *(folder for folder, _ in OF_TARGETS.values())])
+def test_the_ratio_of_a_rejection_is_the_quotient_of_the_figures_shown(folder):
+    data = recorded_lesson(3, folder)
+    said, shown = accept.words(data), accept.markup(data)
+    assert f"{float(said['p']) / float(said['q']):.2f}" == said["ratio"]
+    for name in ("p", "q"):
+        assert f"{name} = {said[name]}<" in shown
+
+
 def test_lessons_run_with_a_pair_that_has_only_a_head(bundled_pair, monkeypatch):
     """As SmolLM2's. A pair without a distribution to draw from is refused in a line."""
     monkeypatch.setattr(accept, "TOKENS", 30)

@@ -108,6 +108,19 @@ def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, engin
     assert catalog.measure("", REQUEST).value > 0
 
 
+def test_a_run_that_is_refused_does_not_end_it(catalog, engine):
+    refused = []
+
+    def come() -> None:
+        with pytest.raises(ValueError, match="prompt") as why:
+            catalog.start("", Request([1] * 5000), threading.Event(), lambda _: None)
+        refused.append(why.value)
+
+    engine.then = come
+    assert catalog.measure("", REQUEST).value > 0
+    assert refused
+
+
 def test_one_who_decodes_past_the_catalog_ends_it_too(catalog, engine):
     cancel, others = threading.Event(), []
 

@@ -63,8 +63,8 @@ def words(data: Data) -> dict[str, str]:
     return {
         "guess": spoken(data["guess"]),
         "added": spoken(data["added"]),
-        "p": number(data["p"], 2),
-        "q": number(data["q"], 2),
+        "p": number(data["p"]),  # three digits, so that p ÷ q is the ratio shown
+        "q": number(data["q"]),
         "ratio": number(data["keep"], 2),
         "share": percent(data["keep"]),
         "u": number(data["u"], 2),
