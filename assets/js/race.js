@@ -127,7 +127,7 @@ class Race {
 export function verdict({ settings, crowded }, plain, drafts, speed) {
   const passes = `${count(drafts.passes, "target pass", "target passes")} instead of ${drafts.tokens}`;
   const parts = [passes, sameness(settings, plain, drafts), ...(speed < 1 ? [slower(speed)] : [])];
-  return [crowded ? "Others were decoding, so the times say little" : faster(plain, drafts), parts.join(" · ")];
+  return [crowded ? "Others were decoding: the times say little, and windows may be shorter" : faster(plain, drafts), parts.join(" · ")];
 }
 
 const slower = (speed) => `slowed down ${(1 / speed).toFixed(0)}×`;

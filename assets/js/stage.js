@@ -115,7 +115,8 @@ class Stage {
       this.player.done = true;
       this.root.dataset.state = "done";
       const { rounds, sums, tokens } = this.summary(this.player.length);
-      this.find(".ns-said").textContent = `Run finished: ${tokens} tokens in ${rounds.length} steps` +
+      const end = this.sums.finished?.finish_reason === "cancelled" ? "stopped" : "finished";
+      this.find(".ns-said").textContent = `Run ${end}: ${tokens} tokens in ${rounds.length} steps` +
         (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the draft tokens accepted.` : ".");
       if (!this.sums.finished?.speedup) this.measure(false);
     } else if (message.over && this.player.length < message.total) this.resync();

@@ -1,5 +1,7 @@
 """Run and Stop: a prompt goes in, tokens of every kind come out, and they are the library's."""
 
+import re
+
 from playwright.sync_api import expect
 
 from naive_speculate import SamplingParams
@@ -90,4 +92,5 @@ def test_a_second_run_takes_the_place_of_the_first_and_stop_ends_the_decoding_it
     ended(page)
     saved = trace(page)
     assert saved.finished.finish_reason == "cancelled"
+    expect(page.locator(".ns-said[role=status]")).to_have_text(re.compile(r"^Run stopped: \d+ tokens in \d+ steps"))
     assert len(saved.token_ids) < 900

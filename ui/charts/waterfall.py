@@ -75,7 +75,8 @@ LAPTOP = Machine(
     "a laptop with DDR5-5600",
     89.6e9,
     0.768e12,
-    "two channels of 8 bytes × 5.6 GHz give 89.6 GB/s, and 8 cores × 3 GHz × 32 operations give 0.77 TFLOPS",
+    "two channels of 8 bytes × 5.6 billion transfers per second give 89.6 GB/s, "
+    "and 8 cores × 3 GHz × 32 operations give 0.77 TFLOPS",
     "https://en.wikipedia.org/wiki/DDR5_SDRAM",
 )
 HUB = "https://huggingface.co/"

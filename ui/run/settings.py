@@ -134,13 +134,13 @@ def title(trace: Trace) -> str:
     """A run's settings in one line of plain text."""
     started, settings = trace.started, trace.settings
     k, temperature = settings.get("num_draft_tokens"), settings.get("temperature")
-    drafter = DRAFTERS.get(str(settings.get("drafter")))
+    drafter, tree = DRAFTERS.get(str(settings.get("drafter"))), settings.get("tree") if k != 0 else None
     parts = [
         drafter.title.lower() if drafter and drafter.title and k != 0 else "",
-        f"tree {settings['tree']}" if settings.get("tree") and k != 0 else "",
+        f"tree {tree}" if tree else "",
         "argmax drafts" if settings.get("draft_sampling") == "argmax" else "",
         str(settings.get("verify_strategy", "")).replace("_", " "),
-        f"k = {k}" if k is not None else "",
+        f"k = {k}" if k is not None and not tree else "",
         f"temperature {temperature:g}" if isinstance(temperature, int | float) else "",
         f"seed {started.seed}" if started and started.seed is not None else "",
     ]

@@ -120,3 +120,4 @@ def test_a_copy_of_a_run_outlives_its_first_visitor(monkeypatch):
 def test_the_title_names_the_settings():
     assert title(run([(2, 1)], temperature=0.7)) == "speculative sampling · k = 5 · temperature 0.7 · seed 7"
     assert title(run([(2, 1)], temperature=0.7, drafter="head")).startswith("draft head · speculative sampling · k = 5")
+    assert title(run([(2, 1)], tree="4x2x1")) == "tree 4x2x1 · speculative sampling · temperature 1 · seed 7"  # it has no k
