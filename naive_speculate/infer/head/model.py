@@ -183,7 +183,7 @@ class DraftHead(Head):
 
             self.rounded = copy(self)
             self.rounded._forward = OnnxHead(shape, weights, rotary, in_8_bits=True)
-            self.rounded._weights = weights.with_matrices(lambda matrix: matrix.new_empty(0))
+            self.rounded._weights = weights.with_matrices(_dropped)
             self._weights, self._rotary = weights.with_matrices(on_disk), rotary
 
     @cached_property
@@ -194,7 +194,7 @@ class DraftHead(Head):
         with _MAKING:
             if (forward := vars(self).get("_forward")) is None:
                 forward = vars(self)["_forward"] = OnnxHead(self._shape, self._weights, self._rotary)
-                self._weights = self._weights.with_matrices(lambda matrix: matrix.new_empty(0))  # ONNX Runtime has copies
+                self._weights = self._weights.with_matrices(_dropped)
         return forward
 
     @torch.inference_mode()
@@ -226,6 +226,11 @@ class DraftHead(Head):
             logits, hidden = self._forward.forward(token_ids, self._fused(states) if of_target else states, rows, last)
         rows.advance(token_ids.shape[1])
         return self._in_target_tokens(logits), hidden
+
+
+def _dropped(matrix: torch.Tensor) -> torch.Tensor:
+    """Nothing, in place of a matrix that ONNX Runtime has copied."""
+    return matrix.new_empty(0)
 
 
 def check_head(head: Any, target: Any) -> None:
