@@ -6,18 +6,24 @@ import gc
 import mmap
 import sys
 import tempfile
+from weakref import WeakSet
 
 import numpy as np
 import torch
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_MAPPED: WeakSet[mmap.mmap] = WeakSet()
 
 
 def free_memory() -> None:
-    """Return freed memory to the system; glibc keeps it in the pools of ended threads and between used blocks."""
+    """Return memory to the system: what was freed, which glibc keeps in the pools of ended threads and between used blocks, and
+    the parts of mapped files that were read."""
     trim = getattr(_LIBC, "malloc_trim", None)
     if trim is not None:
         trim(0)
+    if sys.platform == "linux":
+        for mapped in list(_MAPPED):
+            mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def on_disk(tensor: torch.Tensor) -> torch.Tensor:
@@ -30,6 +36,7 @@ def on_disk(tensor: torch.Tensor) -> torch.Tensor:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except OSError:
         return tensor
+    _MAPPED.add(mapped)
     return torch.from_numpy(np.frombuffer(mapped, np.float32)).view(tensor.shape)
 
 
