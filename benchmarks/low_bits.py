@@ -15,7 +15,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from onnx import numpy_helper
 from rich.table import Column, Table
 
 from benchmarks.tables import numbers, output
@@ -43,14 +42,11 @@ def quantised(weight: torch.Tensor, bits: int) -> tuple[Any, Any]:
     return (whole if bits == 8 else whole[..., 0::2] | whole[..., 1::2] << 4), scales
 
 
-def _linear(self: Any, bits: int, source: str, weight: torch.Tensor, name: str, product: str, bias: object = None) -> None:
-    """In place of `GraphBuilder._linear`; SmolLM2 has no biases."""
-    assert bias is None
-    for part, values in zip((name, name + "_scales"), quantised(weight, bits), strict=True):
-        self._constants.append(numpy_helper.from_array(values, part))
+def _product(self: Any, bits: int, source: str, weight: torch.Tensor) -> str:
+    """In place of `GraphBuilder._product`."""
+    numbers, scales = (self._weight(torch.from_numpy(values)) for values in quantised(weight, bits))
     shape = {"N": weight.shape[0], "K": weight.shape[1], "block_size": BLOCK}
-    inputs = [source, name, name + "_scales"]
-    self._add("MatMulNBits", inputs, [product], "com.microsoft", bits=bits, accuracy_level=4, **shape)
+    return self._add("MatMulNBits", [source, numbers, scales], domain="com.microsoft", bits=bits, accuracy_level=4, **shape)
 
 
 def difference(model: Any, ids: list[int]) -> float:
@@ -93,7 +89,7 @@ def main() -> None:
     table = Table(Column(no_wrap=True), *numbers(*headings), title="A target pass, ms, and decoding")
     table.add_row(*row("float32", options.new_tokens))
     for bits in (8, 4):
-        GraphBuilder._linear = partialmethod(_linear, bits)  # type: ignore[method-assign, assignment]
+        GraphBuilder._product = partialmethod(_product, bits)  # type: ignore[method-assign, assignment]
         table.add_row(*row(f"{bits} bits", options.new_tokens))
     output(140).print(table)
 

@@ -14,8 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from naive_speculate.infer.llama.torch import TorchLlama, Write
-from naive_speculate.infer.llama.weights import LlamaLayer
+from naive_speculate.infer.llama.cuda_graphs import Place
+from naive_speculate.infer.llama.torch import TorchLlama
+from naive_speculate.infer.llama.weights import LlamaLayer, rotation
 from train.data import MAX_ANSWER, MAX_TURN, OPENINGS, PASSAGE_TASKS, Template
 from train.progress import Progress
 from train.texts import MIN_ANSWER, Texts, joined, whole_conversations
@@ -31,17 +32,10 @@ OWN_PASSAGE = 120  # an answer of at least this length can be the passage of a l
 class _RingLlama(TorchLlama):
     """One token per row; the queries that share a key attend together, which reads each key once."""
 
-    def attend(
-        self,
-        index: int,
-        layer: LlamaLayer,
-        normed: Tensor,
-        write: Write,
-        rotation: tuple[Tensor, Tensor],
-        mask: Tensor | None,
-    ) -> Tensor:
-        queries, keys, values = self.project(layer, normed, rotation)
-        all_keys, all_values = write(index, keys, values)
+    def attend(self, index: int, layer: LlamaLayer, normed: Tensor, place: Place) -> Tensor:
+        queries, keys, values = self.project(layer, normed, place.rotation)
+        all_keys, all_values = place.write(index, keys, values)
+        mask = place.masks[self.shape.windows[index]]
         together = queries.squeeze(2).unflatten(1, (self.shape.num_kv_heads, -1))
         mask = None if mask is None else mask.expand(-1, *together.shape[1:3], -1)
         attended = F.scaled_dot_product_attention(together, all_keys, all_values, attn_mask=mask)
@@ -52,7 +46,7 @@ class Stream:
     """`rows` conversations at once.
 
     Args:
-        lean: The target's forward, without CUDA graphs.
+        lean: The target's forward.
         prompts: Token ids of which each conversation begins with one, drawn at random.
         then: What the target writes after it: a `TURN`, or an answer (`ANSWERING`).
         between: The template's tokens after a user turn.
@@ -107,7 +101,8 @@ class Stream:
                 ring[index].index_copy_(2, slot, new)
             return self.keys[index], self.values[index]
 
-        logits, _ = self.model.compute(self.token[:, None], now.expand(self.rows, 1), self.tables, masks, write, 1)
+        rotated = rotation(self.tables, now.expand(self.rows, 1), self.model.dtype)
+        logits, _ = self.model.compute([self.token[:, None]], Place(rotated, masks, write), 1)
         reading = (self.doing == GIVEN) & (self.read < self.lengths[self.which])
         begins = (self.doing == GIVEN) & ~reading
         after = torch.where(self.which == self.between, ANSWERING, self.then)
@@ -182,7 +177,7 @@ def stream(pair: Any, template: Template | None, passages: Sequence[list[int]], 
     """Conversations with `wanted` answer tokens in all: user turns that the target begins itself; with passages, a seventh is
     about those and about its own answers. A base target continues the passages. Raises a `ValueError` if the target cannot
     write them."""
-    lean = getattr(pair.target._forward, "lean", pair.target._forward)  # without CUDA graphs
+    lean = pair.target._forward
     ends, chooser = pair.target.eos_token_ids, random.Random(seed)
     torch.manual_seed(seed)
     progress = Progress("data", wanted, "answer tokens")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.infer.llama.cuda_graphs import GraphLlama
+from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.stopwatch import Stopwatch
@@ -58,8 +58,7 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(cuda_decoder, k):
 def test_captured_windows_give_the_logits_of_the_plain_forward(cuda_decoder):
     """CUDA graphs, through crops, growing buffers and two rows of different lengths."""
     model = cuda_decoder.pair.target
-    assert isinstance(model._forward, GraphLlama)
-    lean = model._forward.lean
+    lean = TorchLlama(model._forward.shape, model._forward.weights, model._forward.rotary)
     graphed, plain = model.new_cache(2), RaggedKVCache(2)
     generator = torch.Generator().manual_seed(1)
     for number, width in enumerate([300, 5, 5, 1, 1, 5, 1, 200, 5, 5, 5, 1, 1, 1, 2, 5, 2, 2]):
@@ -70,8 +69,8 @@ def test_captured_windows_give_the_logits_of_the_plain_forward(cuda_decoder):
         torch.testing.assert_close(model.forward(query, graphed), expected, rtol=0, atol=1e-3)
         for cache in (graphed, plain):
             cache.crop([number % width, (number // 2) % width])
-    assert model._forward._works
-    assert any(windows.captured for windows in model._forward._caches.values())
+    assert model._forward.graphs._works
+    assert any(windows.captured for windows in model._forward.graphs._caches.values())
 
 
 def test_several_threads_decode_with_captured_windows(cuda_decoder):
@@ -139,9 +138,9 @@ def test_greedy_tokens_with_a_head_are_those_of_plain_decoding(head, k):
         drafted = decoder.generate(PROMPTS, params, drafter="head", num_draft_tokens=k)
         assert [result.token_ids for result in drafted] == [result.token_ids for result in plain]
         decoder.generate(PROMPTS[0], params, drafter="head", num_draft_tokens=k)
-    forward = decoder.pair.head._forward
-    assert forward._works
-    assert any(windows.captured for windows in forward._caches.values())
+    graphs = decoder.pair.head._forward.graphs
+    assert graphs._works
+    assert any(windows.captured for windows in graphs._caches.values())
 
 
 def test_a_head_drafts_in_half_precision(head):
@@ -150,4 +149,4 @@ def test_a_head_drafts_in_half_precision(head):
     for _ in range(2):  # the second time with what the first has captured
         results = decoder.generate(PROMPTS, params, drafter="head", num_draft_tokens=4)
         assert all(result.metrics.num_draft_tokens > 0 for result in results)
-    assert decoder.pair.head._forward._works
+    assert decoder.pair.head._forward.graphs._works

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config, Qwen3Config
 
 from naive_speculate.infer import BatchLanguageModel
-from naive_speculate.infer.llama.cuda_graphs import GraphLlama
+from naive_speculate.infer.llama.cuda_graphs import Graphs
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
@@ -70,8 +70,8 @@ def made(source: PreTrainedModel, executor: str) -> Any:
     if executor != "graphs":
         return LlamaLanguageModel.from_transformers(source, executor)
     stored = StoredLlama.of(source)
-    lean = TorchLlama(stored.shape, stored.weights, stored.rotary)
-    return LlamaLanguageModel(stored, "torch", GraphLlama(lean, compute_again))
+    graphs = Graphs(stored.shape, stored.rotary, compute_again)
+    return LlamaLanguageModel(stored, "torch", TorchLlama(stored.shape, stored.weights, stored.rotary, graphs))
 
 
 def tokens(rows: int, count: int) -> torch.Tensor:

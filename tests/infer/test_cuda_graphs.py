@@ -21,7 +21,7 @@ class Captures:
         self.model = made(SOURCE, "graphs")
         self.error: Exception | None = None
         self.tried = 0
-        self.model._forward._capture = self._capture
+        self.model._forward.graphs._capture = self._capture
 
     def _capture(self, compute: Callable[[], torch.Tensor]) -> Any:
         self.tried += 1
@@ -34,7 +34,7 @@ class Captures:
 
     def held(self, cache: Any) -> bool:
         """Whether something is captured for a cache."""
-        return bool(self.model._forward._caches[cache].captured)
+        return bool(self.model._forward.graphs._caches[cache].captured)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from naive_speculate.__main__ import main
 from naive_speculate.events import OUTPUT_KINDS, FinishReason
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import load_head
-from naive_speculate.infer.head.model import GraphHead
+from naive_speculate.infer.llama.cuda_graphs import Graphs
 from naive_speculate.speculate.batch import PartialStepError
 from naive_speculate.speculate.draft import DRAFTERS, BlockDrafter, HeadDrafter
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
@@ -58,7 +58,7 @@ def decoder_of(folders):
         target = made(source(), way)
         head = load_head(folders[drafter], target, target.device, torch.float32, "onnx" if way == "onnx" else "torch")
         if way == "graphs":
-            head._forward = GraphHead(head._forward, compute_again)
+            head._forward.graphs = Graphs(head._shape, head._forward.rotary, compute_again)
         return SpeculativeDecoder(ModelPair(target, head=head))
 
     return found
@@ -253,8 +253,10 @@ def test_siblings_share_a_prompt_taken_in_by_chunks_and_go_their_own_ways(decode
 
 def test_a_head_s_windows_are_captured_once_for_all_runs_that_follow(decoder_of, monkeypatch):
     decoder, captured = decoder_of("head", "graphs"), []
-    monkeypatch.setattr(decoder.pair.head._forward, "_spare", [])
-    monkeypatch.setattr(decoder.pair.head._forward, "_capture", lambda compute: captured.append(1) or compute_again(compute))
+    monkeypatch.setattr(decoder.pair.head._forward.graphs, "_spare", [])
+    monkeypatch.setattr(
+        decoder.pair.head._forward.graphs, "_capture", lambda compute: captured.append(1) or compute_again(compute)
+    )
     counts = []
     for _ in range(3):
         decoder.generate(PROMPTS[0], params(max_tokens=20), drafter="head", num_draft_tokens=3)

@@ -11,8 +11,9 @@ import torch
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.model import Head
 from naive_speculate.infer.head.weights import HeadWeights
+from naive_speculate.infer.llama.cuda_graphs import Place
 from naive_speculate.infer.llama.torch import TorchLlama
-from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
+from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable, rotation
 from naive_speculate.infer.ragged_cache import CacheRows
 
 
@@ -59,9 +60,9 @@ class BlockHead(Head):
         llama, num_new = self._forward, features.shape[1]
         states = llama.norm(self._fused(features), self._weights.hidden_norm)
         tables = llama.rotary.up_to(rows.get_num_tokens() + num_new)
-        rotation = llama.rotation(tables, rows.positions(num_new, self.device))
+        rotated = rotation(tables, rows.positions(num_new, self.device), self.dtype)
         for index, layer in enumerate(self._weights.layers):
-            _, keys, values = llama.project(layer, states, rotation)
+            _, keys, values = llama.project(layer, states, rotated)
             rows.write(index, keys, values)
         rows.advance(num_new)
 
@@ -80,5 +81,6 @@ class BlockHead(Head):
             window: seen if window is None else seen & (keys > positions[:, None, :, None] - window)
             for window in set(self._shape.windows)
         }
-        logits, _ = llama.compute(block, positions, llama.rotary.up_to(num_keys), masks, rows.write, size - 1)
+        rotated = rotation(llama.rotary.up_to(num_keys), positions, self.dtype)
+        logits, _ = llama.compute([block], Place(rotated, masks, rows.write), size - 1)
         return self._in_target_tokens(logits)

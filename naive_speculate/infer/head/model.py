@@ -1,6 +1,6 @@
 """A draft head for a target: its inputs, its forward in torch, its cache."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from threading import Lock
@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.cuda_graphs import Capture, Graphs, Place
-from naive_speculate.infer.llama.torch import TorchLlama, Write
+from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs, Place
+from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
@@ -48,13 +48,16 @@ class Head:
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
-        forward = vars(self).get("_forward")  # not made for this
-        return forward.new_cache(batch_size) if isinstance(forward, Graphs) else RaggedKVCache(batch_size)
+        return RaggedKVCache(batch_size) if self._graphs is None else self._graphs.new_cache(batch_size)
 
     def recycle(self, cache: RaggedKVCache) -> None:
         """Take back an unused cache for a later `new_cache`; see `Graphs`."""
-        if isinstance(forward := vars(self).get("_forward"), Graphs):
-            forward.recycle(cache, self._shape.num_layers)
+        if self._graphs is not None:
+            self._graphs.recycle(cache)
+
+    @property
+    def _graphs(self) -> Graphs | None:
+        return getattr(vars(self).get("_forward"), "graphs", None)  # a forward is not made for this
 
     def _features(self, features: torch.Tensor) -> torch.Tensor:
         """Hidden states of the target, `[..., len(layers) * target_hidden_size]`, in the head's dtype and on its device. Raises
@@ -80,76 +83,39 @@ class Head:
         return logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf).index_copy_(-1, token_ids, logits)
 
 
-class TorchHead:
+class TorchHead(TorchLlama):
     """A forward of a draft head, whose weights are all on one device and in one dtype."""
 
-    def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable) -> None:
-        self.shape = shape
-        self._weights = weights
-        self.llama = TorchLlama(shape, weights, rotary)
+    weights: HeadWeights
 
     @torch.inference_mode()
-    def forward(
+    def forward(  # type: ignore[override]
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Compute logits and write keys and values after the rows' ends; the ends do not move. See `DraftHead.forward`. Returns
         logits, shape `[rows, draft_vocab_size]`, and the state for the next draft token, shape `[rows, d]`. Raises `ValueError`
         if a token is not in the vocabulary (on the CPU; CUDA ends the process)."""
-        llama, num_new = self.llama, token_ids.shape[1]
-        tables = llama.rotary.up_to(rows.get_num_tokens() + num_new)
-        positions, at = rows.positions(num_new, llama.device), on_device(last, llama.device)
-        return self.compute((token_ids, states, at), positions, tables, llama.masks(rows, num_new), rows.write)
+        return self.run([token_ids, states, on_device(last, self.device)], rows)
 
-    def compute(
-        self,
-        inputs: Sequence[torch.Tensor],
-        positions: torch.Tensor,
-        tables: tuple[torch.Tensor, torch.Tensor],
-        masks: Mapping[int | None, torch.Tensor | None],
-        write: Write,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def compute(self, inputs: Sequence[torch.Tensor], place: Place) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
         """The forward itself, as `TorchLlama.compute`; `inputs`: tokens, states, and `last` on the device."""
-        llama, weights, (token_ids, states, at) = self.llama, self._weights, inputs
-        rotation = llama.rotation(tables, positions)
-        embedded, normed = llama.embed(token_ids), llama.norm(states, weights.hidden_norm)
+        weights, (token_ids, states, at) = self.weights, inputs
+        embedded, normed = self.embed(token_ids), self.norm(states, weights.hidden_norm)
         if weights.state_projection is None:
             hidden = normed if weights.norm_before_residual else states
-            read = torch.cat([llama.norm(embedded, weights.layers[0].attention_norm), normed], dim=-1)
+            read = torch.cat([self.norm(embedded, weights.layers[0].attention_norm), normed], dim=-1)
         else:
             hidden = embedded + F.linear(normed, weights.state_projection)
-            read = llama.norm(hidden, weights.layers[0].attention_norm)
+            read = self.norm(hidden, weights.layers[0].attention_norm)
         for index, layer in enumerate(weights.layers):
             if index:
-                read = llama.norm(hidden, layer.attention_norm)
-            hidden = hidden + llama.attend(index, layer, read, write, rotation, masks[self.shape.windows[index]])
+                read = self.norm(hidden, layer.attention_norm)
+            hidden = hidden + self.attend(index, layer, read, place)
             if index + 1 == len(weights.layers):  # the rest needs only the last tokens
-                hidden = hidden[torch.arange(len(at), device=llama.device) % len(hidden), at]
-            hidden = hidden + llama.mlp(layer, hidden)
-        normed = llama.norm(hidden, weights.norm)
+                hidden = hidden[torch.arange(len(at), device=self.device) % len(hidden), at]
+            hidden = hidden + self.mlp(layer, hidden)
+        normed = self.norm(hidden, weights.norm)
         return F.linear(normed, weights.head), normed if weights.norm_output else hidden
-
-
-class GraphHead(Graphs):
-    """`TorchHead` with CUDA graphs."""
-
-    def __init__(self, lean: TorchHead, capture: Capture | None = None) -> None:
-        super().__init__(lean.llama.device, lean.llama.rotary, capture)
-        self.lean = lean
-
-    @torch.inference_mode()
-    def forward(
-        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `TorchHead.forward`."""
-
-        def compute(inputs: Sequence[torch.Tensor], place: Place) -> torch.Tensor:
-            masks = place.masks(self.lean.shape.windows)
-            return torch.cat(self.lean.compute(inputs, place.positions, place.tables, masks, place.write), dim=-1)
-
-        found = self.run(rows, (len(last),), [token_ids, states, on_device(last, self.device)], compute)
-        if found is None:
-            return self.lean.forward(token_ids, states, rows, last)
-        return found[:, : -states.shape[-1]], found[:, -states.shape[-1] :]
 
 
 class DraftHead(Head):
@@ -176,8 +142,8 @@ class DraftHead(Head):
     ) -> None:
         super().__init__(weights, shape, layers, name, executor)
         if executor == "torch":
-            lean = TorchHead(shape, weights, rotary)
-            self._forward = GraphHead(lean) if self.device.type == "cuda" else lean
+            graphs = Graphs(shape, rotary, CudaCapture(self.device)) if self.device.type == "cuda" else None
+            self._forward = TorchHead(shape, weights, rotary, graphs)
         else:
             from naive_speculate.infer.head.onnx import OnnxHead  # onnxruntime is optional
 

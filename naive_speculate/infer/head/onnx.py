@@ -1,6 +1,7 @@
 """Runs a draft head with ONNX Runtime on the CPU: its layers as an ONNX graph, in float32 or rounded to 8 bits."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,7 +9,7 @@ import torch.nn.functional as F
 from onnx import TensorProto, helper
 
 from naive_speculate.infer.head.weights import HeadWeights
-from naive_speculate.infer.llama.onnx_graph import ORT, GraphBuilder, residual
+from naive_speculate.infer.llama.onnx_graph import ORT, GraphBuilder
 from naive_speculate.infer.llama.onnx_session import OnnxSession, token_array
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable
 from naive_speculate.infer.ragged_cache import CacheRows
@@ -45,60 +46,49 @@ class HeadGraph(GraphBuilder):
     def __init__(self, shape: LlamaShape, weights: HeadWeights, in_8_bits: bool) -> None:
         super().__init__(shape)
         self._in_8_bits = in_8_bits
-        self._embed(weights.embedding, "embedded")
-        self._linear(self._normed_features(weights), weights.fuse, "fuse", "fused")
-        self._add("Concat", ["fused", "own_states"], ["states"], axis=1)
-        self._norm("states", weights.hidden_norm, "hidden_norm", "states_normed")
-        stream = self._join(weights)
+        embedded, first_norm = self._embed(weights.embedding), weights.layers[0].attention_norm
+        fused = self._linear(self._normed_features(weights), weights.fuse)
+        states = self._add("Concat", [fused, "own_states"], axis=1)
+        states_normed = self._norm(states, weights.hidden_norm)
+        if weights.state_projection is not None:
+            projected = self._linear(states_normed, weights.state_projection)
+            stream, normed = self._add_and_norm(embedded, projected, first_norm)
+        else:
+            stream = states_normed if weights.norm_before_residual else states
+            normed = self._add("Concat", [self._norm(embedded, first_norm), states_normed], axis=-1)
         norms = [*(layer.attention_norm for layer in weights.layers[1:]), weights.norm]
         for index, (layer, next_norm) in enumerate(zip(weights.layers, norms, strict=True)):
             last = index + 1 == len(weights.layers)
-            self._layer(index, layer, next_norm, residual(index) if index else stream, "at" if last else None)
-        count, kind, value = len(weights.layers), TensorProto.FLOAT, helper.make_tensor_value_info
+            stream, normed = self._layer(index, layer, stream, normed, next_norm, "at" if last else None)
         # the state for the next draft token: the last layer's output, before or after the final norm
-        self.state_name = f"{count}.in" if weights.norm_output else residual(count)
-        self._linear(f"{count}.in", weights.head, "head", "logits")
+        self.state_name = normed if weights.norm_output else stream
+        value = helper.make_tensor_value_info
         inputs = [
-            value("features", kind, ["b", "s_target", weights.fuse.shape[1]]),
-            value("own_states", kind, ["b", "s_own", shape.hidden_size]),
+            value("features", TensorProto.FLOAT, ["b", "s_target", weights.fuse.shape[1]]),
+            value("own_states", TensorProto.FLOAT, ["b", "s_own", shape.hidden_size]),
             value("at", TensorProto.INT64, ["b", "n", 1]),
         ]
-        self._finish(inputs, [value("logits", kind, ["b", "n", shape.vocab_size]), value(self.state_name, kind, None)])
+        self._finish(inputs, self._linear(normed, weights.head), [self.state_name])
 
     def _normed_features(self, weights: HeadWeights) -> str:
-        """The name of the features that are fused: normed, if the head norms them."""
+        """The features that are fused: normed, if the head norms them."""
         name = "features"
         if weights.input_norm is not None:
-            self._norm(name, weights.input_norm, "input_norm", name := "features_normed")
+            name = self._norm(name, weights.input_norm)
         if weights.layer_norms is not None:
-            self._constant("layers_shape", [0, 0, *weights.layer_norms.shape])
-            self._add("Reshape", [name, "layers_shape"], ["by_layer"])
-            self._norm("by_layer", torch.ones(weights.layer_norms.shape[1]), "layer_norm", "by_layer_normed")
-            self._weight("layer_norms", weights.layer_norms)
-            self._add("Mul", ["by_layer_normed", "layer_norms"], ["by_layer_scaled"])
-            self._constant("features_shape", [0, 0, weights.fuse.shape[1]])
-            self._add("Reshape", ["by_layer_scaled", "features_shape"], [name := "layers_normed"])
+            by_layer = self._add("Reshape", [name, self._constant(0, 0, *weights.layer_norms.shape)])
+            normed = self._norm(by_layer, torch.ones(weights.layer_norms.shape[1]))
+            scaled = self._add("Mul", [normed, self._weight(weights.layer_norms)])
+            name = self._add("Reshape", [scaled, self._constant(0, 0, weights.fuse.shape[1])])
         return name
 
-    def _product(self, source: str, weight: torch.Tensor, name: str, output: str) -> None:
+    def _product(self, source: str, weight: torch.Tensor) -> str:
         if not self._in_8_bits:
-            super()._product(source, weight, name, output)
-            return
+            return super()._product(source, weight)
         some = zip(*map(rounded, weight.split(_ROWS)), strict=True)  # not all at once, which would take three times the memory
-        for part, values in zip(parts := (name, name + "_scales"), some, strict=True):
-            self._weight(part, torch.cat(values))
-        shape = {"N": weight.shape[0], "K": weight.shape[1], "block_size": _BLOCK, "bits": 8}
-        self._add("MatMulNBits", [source, *parts], [output], ORT, accuracy_level=4, **shape)
-
-    def _join(self, weights: HeadWeights) -> str:
-        """Add the first layer's normed input from embedding and states; returns the residual stream's name."""
-        first_norm = weights.layers[0].attention_norm
-        if weights.state_projection is not None:
-            self._linear("states_normed", weights.state_projection, "state_projection", "projected")
-            return self._add_and_norm("embedded", "projected", first_norm, "0.in")
-        self._norm("embedded", first_norm, "0.attention_norm", "embedded_normed")
-        self._add("Concat", ["embedded_normed", "states_normed"], ["0.in"], axis=-1)
-        return "states_normed" if weights.norm_before_residual else "states"
+        numbers, scales = (self._weight(torch.cat(parts)) for parts in some)
+        shape: dict[str, Any] = {"N": weight.shape[0], "K": weight.shape[1], "block_size": _BLOCK, "bits": 8}
+        return self._add("MatMulNBits", [source, numbers, scales], domain=ORT, accuracy_level=4, **shape)
 
 
 class OnnxHead(OnnxSession):

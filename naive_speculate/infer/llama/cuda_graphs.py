@@ -7,17 +7,16 @@ cache's whole buffers under a mask.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.llama.torch import TorchLlama
-from naive_speculate.infer.llama.weights import RotaryTable
+from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable, rotation
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
 
 MAX_TOKENS = 32  # of a query; longer ones are prompts, or long copies for a head to read, and seldom occur twice
@@ -26,41 +25,23 @@ MAX_SPARE = 2  # most caches that are kept
 MAX_GRAPHS = 64  # most graphs of one cache; at the limit all are dropped and captured again on use
 Capture = Callable[[Callable[[], torch.Tensor]], tuple[Callable[[], None], torch.Tensor]]
 """Turns a computation into a function that repeats it, and the tensor that then holds the result."""
-_Key = tuple[Any, ...]  # first row, rows, tokens, and what else a forward depends on
+_Key = tuple[Any, ...]  # first row, number of rows, and what else a forward depends on
+Write = Callable[[int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+"""Stores a layer's new keys and values and returns all to attend to; see `CacheRows.write`."""
 _CAPTURING = threading.Lock()  # held during a capture: a process can capture one graph at a time
 _log = logging.getLogger(__name__)
 
 
-class Place:
-    """Where a captured forward reads and writes: consecutive rows of a cache's buffers, from a position of each on."""
+class Place(NamedTuple):
+    """What attention needs of the place of new tokens in a cache."""
 
-    def __init__(self, rows: CacheRows, num_new: int, rotary: RotaryTable, device: torch.device) -> None:
-        self.starts = on_device(rows.lengths, device)
-        self.tables = rotary.up_to(rows.cache.capacity)
-        self._buffers = [(state.keys, state.values) for state in rows.cache.buffers()]
-        self._covered = slice(rows.indices[0], rows.indices[0] + len(rows.indices))
-        self._numbers = torch.arange(self._covered.start, self._covered.stop, device=device)[:, None]
-        self._offsets = torch.arange(num_new, device=device)
-        self.begin()
-
-    def begin(self) -> None:
-        """Compute the positions of the new tokens, `[rows, num_new]`; a captured forward begins with this."""
-        self.positions = self.starts[:, None] + self._offsets
-
-    def masks(self, windows: Iterable[int | None]) -> dict[int | None, torch.Tensor | None]:
-        """Attention masks by sliding window."""
-        capacity = self._buffers[0][0].shape[2]
-        return {window: causal_mask(self.positions, capacity, window) for window in set(windows)}
-
-    def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `CacheRows.write`; returns the whole buffers of the rows."""
-        for buffer, new in zip(self._buffers[layer], (keys, values), strict=True):
-            buffer[self._numbers, :, self.positions] = new.transpose(1, 2)
-        return self._buffers[layer][0][self._covered], self._buffers[layer][1][self._covered]
+    rotation: tuple[torch.Tensor, torch.Tensor]  # cosines and sines there, `[rows, 1, num_new, head_dim / 2]`
+    masks: Mapping[int | None, torch.Tensor | None]  # by sliding window; None where all tokens are attended to
+    write: Write
 
 
-Compute = Callable[[Sequence[torch.Tensor], Place], torch.Tensor]
-"""A forward from its inputs and its place, with no work on the host."""
+Compute = Callable[..., tuple[torch.Tensor, torch.Tensor | None]]
+"""A forward from its inputs, its place and options, with no work on the host: logits, and hidden states or None."""
 
 
 @dataclass
@@ -68,7 +49,8 @@ class _Window:
     """A captured forward: write inputs and lengths, replay, read the result."""
 
     inputs: list[torch.Tensor]
-    place: Place
+    starts: torch.Tensor
+    tables: tuple[torch.Tensor, torch.Tensor]  # kept, since others replace those of the rotary embedding
     replay: Callable[[], None]
     result: torch.Tensor
 
@@ -84,16 +66,17 @@ class _Windows:
 
 
 class Graphs:
-    """Forwards as CUDA graphs, or what `capture` makes, for every window width that occurs a second time.
+    """Captures forwards of a model or head, as CUDA graphs or what `capture` makes, for every window width that occurs a second
+    time.
 
     Up to `MAX_SPARE` small caches of one row that are no longer used are kept for later sequences, since graphs were captured
     for their buffers.
     """
 
-    def __init__(self, device: torch.device, rotary: RotaryTable, capture: Capture | None = None) -> None:
-        self.device = device
+    def __init__(self, shape: LlamaShape, rotary: RotaryTable, capture: Capture) -> None:
+        self._shape = shape
         self._rotary = rotary
-        self._capture = capture or CudaCapture(device)
+        self._capture = capture
         self._works = True
         self._caches: WeakKeyDictionary[RaggedKVCache, _Windows] = WeakKeyDictionary()
         self._spare: list[RaggedKVCache] = []
@@ -109,53 +92,48 @@ class Graphs:
                 return spare
         return RaggedKVCache(batch_size, CAPACITY_STEP)
 
-    def recycle(self, cache: RaggedKVCache, num_layers: int) -> None:
+    def recycle(self, cache: RaggedKVCache) -> None:
         """Take back an unused cache; large ones, and those whose buffers could not all be allocated, are dropped."""
-        small, complete = cache.capacity <= 2 * CAPACITY_STEP, cache.num_layers == num_layers
+        small, complete = cache.capacity <= 2 * CAPACITY_STEP, cache.num_layers == self._shape.num_layers
         if len(cache.lengths) == 1 and small and complete and len(self._spare) < MAX_SPARE:
             self._spare.append(cache)
 
     def run(
-        self, rows: CacheRows, kind: tuple[Any, ...], inputs: Sequence[torch.Tensor], compute: Compute
-    ) -> torch.Tensor | None:
+        self, rows: CacheRows, inputs: Sequence[torch.Tensor], compute: Compute, options: tuple[Any, ...]
+    ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
         """The result of a captured forward; reserves room in the cache.
 
-        `kind`: what `compute` depends on; `inputs`: the new tokens `[rows, num_new]`, and others. None if the forward is the
-        first of its kind or is not captured: compute it as usual.
+        `inputs`: the new tokens `[rows, num_new]`, and others; `options`: what else `compute` depends on. None if the forward
+        is the first of its kind or is not captured: compute it as usual.
         """
         num_new = inputs[0].shape[1]
         if num_new > MAX_TOKENS or not rows.contiguous or rows.branches:
             return None
         rows.cache.reserve(rows.get_num_tokens() + num_new)
         with self._lock:
-            if not self._works or (window := self._window(rows, (num_new, *kind), inputs, compute)) is None:
+            if not self._works or (window := self._window(rows, inputs, compute, options)) is None:
                 return None
             for own, given in zip(window.inputs, inputs, strict=True):
                 own.copy_(given)
-            window.place.starts.copy_(on_device(rows.lengths, self.device))
+            window.starts.copy_(on_device(rows.lengths, window.starts.device))
             window.replay()
-            return window.result.clone()
+            logits, states = window.result.clone().tensor_split([self._shape.vocab_size], dim=-1)
+        return logits, states if states.shape[-1] else None
 
     def _window(
-        self, rows: CacheRows, kind: tuple[Any, ...], inputs: Sequence[torch.Tensor], compute: Compute
+        self, rows: CacheRows, inputs: Sequence[torch.Tensor], compute: Compute, options: tuple[Any, ...]
     ) -> _Window | None:
         windows = self._caches.get(rows.cache)
         if windows is None or windows.version != rows.cache.version:
             windows = self._caches[rows.cache] = _Windows(rows.cache.version)
-        key = (rows.indices[0], len(rows.indices), *kind)
+        key = (rows.indices[0], len(rows.indices), *(given.shape for given in inputs), options)
         if key in windows.captured:
             return windows.captured[key]
         if key not in windows.seen or windows.full:
             windows.seen.add(key)
             return None
-        own, place = [given.clone() for given in inputs], Place(rows, inputs[0].shape[1], self._rotary, self.device)
-
-        def whole() -> torch.Tensor:
-            place.begin()
-            return compute(own, place)
-
         try:
-            replay, result = self._capture(whole)
+            window = self._captured(rows, inputs, compute, options)
         except torch.OutOfMemoryError:  # the next cache may have enough memory
             windows.full = True
             return None
@@ -166,35 +144,32 @@ class Graphs:
             return None
         if len(windows.captured) >= MAX_GRAPHS:
             windows.captured.clear()
-        windows.captured[key] = _Window(own, place, replay, result)
-        return windows.captured[key]
+        windows.captured[key] = window
+        return window
 
+    def _captured(self, rows: CacheRows, inputs: Sequence[torch.Tensor], compute: Compute, options: tuple[Any, ...]) -> _Window:
+        """Capture a forward that reads and writes the rows of the cache's buffers, from a position of each on."""
+        own, device, capacity = [given.clone() for given in inputs], inputs[0].device, rows.cache.capacity
+        starts, tables = on_device(rows.lengths, device), self._rotary.up_to(capacity)
+        covered = slice(rows.indices[0], rows.indices[-1] + 1)
+        numbers = torch.arange(covered.start, covered.stop, device=device)[:, None]
+        offsets = torch.arange(inputs[0].shape[1], device=device)
+        buffers, windows = [tuple(state) for state in rows.cache.buffers()], set(self._shape.windows)
 
-class GraphLlama(Graphs):
-    """`TorchLlama` with CUDA graphs."""
+        def whole() -> torch.Tensor:
+            positions = starts[:, None] + offsets
+            masks = {window: causal_mask(positions, capacity, window) for window in windows}
 
-    def __init__(self, lean: TorchLlama, capture: Capture | None = None) -> None:
-        super().__init__(lean.device, lean.rotary, capture)
-        self.shape, self.dtype, self.lean = lean.shape, lean.dtype, lean
+            def write(layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+                for buffer, new in zip(buffers[layer], (keys, values), strict=True):
+                    buffer[numbers, :, positions] = new.transpose(1, 2)
+                return buffers[layer][0][covered], buffers[layer][1][covered]
 
-    @torch.inference_mode()
-    def forward(
-        self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """See `TorchLlama.forward`; with `layers` only forwards with the logits of every position are captured."""
-        lean = self.lean
+            place = Place(rotation(tables, positions, buffers[0][0].dtype), masks, write)
+            return torch.cat([part for part in compute(own, place, *options) if part is not None], dim=-1)
 
-        def compute(inputs: Sequence[torch.Tensor], place: Place) -> torch.Tensor:
-            masks = place.masks(self.shape.windows)
-            logits, features = lean.compute(inputs[0], place.positions, place.tables, masks, place.write, num_logits, layers)
-            return logits if features is None else torch.cat([logits, features], dim=-1)
-
-        captured = not layers or num_logits == token_ids.shape[1]
-        found = self.run(rows, (num_logits, *layers), [token_ids], compute) if captured else None
-        if found is None:
-            return lean.forward(token_ids, rows, num_logits, layers)
-        logits, features = found[..., : self.shape.vocab_size], found[..., self.shape.vocab_size :]
-        return logits, features if layers else None
+        replay, result = self._capture(whole)
+        return _Window(own, starts, tables, replay, result)
 
 
 class CudaCapture:

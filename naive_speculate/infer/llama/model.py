@@ -8,7 +8,7 @@ import torch
 from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.end_tokens import HasEndTokens
 from naive_speculate.infer.forward import check_layers, check_query, checked_num_logits
-from naive_speculate.infer.llama.cuda_graphs import GraphLlama
+from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.llama.weights import LlamaShape
@@ -35,8 +35,8 @@ class _Forward(Protocol):
 
 
 class LlamaLanguageModel(HasEndTokens):
-    """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), which CUDA captures as graphs
-    (`GraphLlama`).
+    """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), on CUDA as graphs
+    (`Graphs`).
 
     Its logits equal transformers' up to rounding. `eos_token_ids` (see `end_tokens`) may be empty, `max_positions` is None
     where the configuration has no limit, `executor` is "onnx" or "torch", and `input_embeddings` is the embedding table, shape
@@ -64,18 +64,22 @@ class LlamaLanguageModel(HasEndTokens):
         return cls(StoredLlama.of(model), executor)
 
     @property
+    def _graphs(self) -> Graphs | None:
+        return getattr(self._forward, "graphs", None)
+
+    @property
     def device(self) -> torch.device:
         """Where the logits are."""
         return self._forward.device
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
-        return self._forward.new_cache(batch_size) if isinstance(self._forward, GraphLlama) else RaggedKVCache(batch_size)
+        return RaggedKVCache(batch_size) if self._graphs is None else self._graphs.new_cache(batch_size)
 
     def recycle(self, cache: RaggedKVCache) -> None:
         """Take back an unused cache for a later `new_cache`; see `Graphs`."""
-        if isinstance(self._forward, GraphLlama):
-            self._forward.recycle(cache, self.num_layers)
+        if self._graphs is not None:
+            self._graphs.recycle(cache)
 
     takes_trees = True  # its cache may be `TreeRows`
 
@@ -111,8 +115,9 @@ def choose_executor(executor: str, device: torch.device, dtype: torch.dtype) -> 
 
 def _forward_of(executor: str, stored: StoredLlama) -> _Forward:
     if executor == "torch":
-        lean = TorchLlama(stored.shape, stored.weights, stored.rotary)
-        return GraphLlama(lean) if lean.device.type == "cuda" else lean
+        device = stored.weights.embedding.device
+        graphs = Graphs(stored.shape, stored.rotary, CudaCapture(device)) if device.type == "cuda" else None
+        return TorchLlama(stored.shape, stored.weights, stored.rotary, graphs)
     from naive_speculate.infer.llama.onnx_session import OnnxLlama  # onnxruntime is optional
 
     return OnnxLlama(stored.shape, stored.weights, stored.rotary)

@@ -12,6 +12,7 @@ initializers, which the session copies. The embedding table is an input bound by
 """
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import onnx
@@ -22,7 +23,7 @@ from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWei
 
 ORT = "com.microsoft"
 _LAST = 2**63 - 1
-_node, _value = helper.make_node, helper.make_tensor_value_info
+_value = helper.make_tensor_value_info
 TABLE = "embedding_table"  # name of the input with the embedding table
 
 
@@ -31,13 +32,9 @@ def has_fast_form(shape: LlamaShape, layer: int) -> bool:
     return shape.windows[layer] is None and shape.head_dim % 16 == 0
 
 
-def residual(layer: int) -> str:
-    """Name of the residual stream after `layer` layers."""
-    return f"{layer}.in_residual"
-
-
 class GraphBuilder:
-    """Adds the nodes of graphs over a ragged cache. `initializers` are the weights by name."""
+    """Adds the nodes of graphs over a ragged cache; the methods take and return names of values. `initializers` are the weights
+    by name."""
 
     model: onnx.ModelProto  # the ONNX model, once `_finish` was called
     table: torch.Tensor  # the embedding table, once `_embed` was called
@@ -45,16 +42,13 @@ class GraphBuilder:
     def __init__(self, shape: LlamaShape) -> None:
         self.shape = shape
         self.initializers: dict[str, torch.Tensor] = {}
-        self._constants: list[onnx.TensorProto] = []
+        self._constants: dict[str, onnx.TensorProto] = {}
         self._nodes: list[onnx.NodeProto] = []
-        self._constant("query_shape", [0, -1, shape.num_heads, shape.head_dim])
-        self._constant("key_shape", [0, -1, shape.num_kv_heads, shape.head_dim])
-        self._constant("flat_shape", [0, 0, -1])
-        widths = [shape.num_heads * shape.head_dim] + 2 * [shape.num_kv_heads * shape.head_dim]
-        self._constant("qkv_widths", widths)
+        self._numbers = count()
 
-    def _finish(self, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]) -> None:
+    def _finish(self, inputs: Sequence[onnx.ValueInfoProto], logits: str, states: Sequence[str]) -> None:
         """Make the model from the added nodes, with the cache's inputs and outputs."""
+        self._add("Identity", [logits], ["logits"])
         shape, kinds = self.shape, ("key", "value")
         masks = ["mask", "window_mask"] if any(shape.windows) else ["mask"]
         past: list[int | str] = ["b", shape.num_kv_heads, "c", shape.head_dim]
@@ -73,123 +67,118 @@ class GraphBuilder:
             *(_value(f"past_{kind}_{i}", TensorProto.FLOAT, past) for i in range(shape.num_layers) for kind in kinds),
             *inputs,
         ]
-        present = [_value(f"present_{kind}_{i}", TensorProto.FLOAT, None) for i in range(shape.num_layers) for kind in kinds]
-        graph = helper.make_graph(self._nodes, "llama", inputs, [*outputs, *present], self._constants)
+        present = [f"present_{kind}_{i}" for i in range(shape.num_layers) for kind in kinds]
+        outputs = [_value(name, TensorProto.FLOAT, None) for name in ("logits", *states, *present)]
+        graph = helper.make_graph(self._nodes, "llama", inputs, outputs, list(self._constants.values()))
         opsets = [helper.make_opsetid("", 24), helper.make_opsetid(ORT, 1)]
         self.model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
 
     def _layer(
-        self, index: int, layer: LlamaLayer, next_norm: torch.Tensor, stream: str | None = None, selected: str | None = None
-    ) -> None:
-        """Add one layer and the norm after it."""
-        at, stream, attended = f"{index}.", stream or residual(index), f"{index}.attended"
-        self._linear(at + "in", layer.qkv, at + "qkv_weight", at + "qkv", layer.qkv_bias)
-        self._attention(index, layer)
+        self, index: int, layer: LlamaLayer, stream: str, normed: str, next_norm: torch.Tensor, selected: str | None = None
+    ) -> tuple[str, str]:
+        """Add one layer and the norm after it: from the residual stream and the layer's input to those of the next layer."""
+        attended = self._attention(index, layer, normed)
         if selected is not None:
-            for source in (attended, stream):
-                self._add("GatherND", [source, selected], [f"{source}/selected"], batch_dims=1)
-            attended, stream = f"{attended}/selected", f"{stream}/selected"
-        self._linear(attended, layer.output, at + "output_weight", at + "attention_out", layer.output_bias)
-        attended = self._add_and_norm(stream, at + "attention_out", layer.mlp_norm, at + "mlp_in")
+            attended, stream = (self._add("GatherND", [source, selected], batch_dims=1) for source in (attended, stream))
+        output = self._linear(attended, layer.output, layer.output_bias)
+        stream, normed = self._add_and_norm(stream, output, layer.mlp_norm)
         # Two products are faster than one fused product that must be split.
-        gate, up = layer.gate_up.chunk(2)
-        self._linear(at + "mlp_in", gate, at + "gate_weight", at + "gate")
-        self._linear(at + "mlp_in", up, at + "up_weight", at + "up")
-        self._add("QuickGelu", [at + "gate"], [at + "activated"], ORT, alpha=1.0)  # x * sigmoid(x): SiLU
-        self._add("Mul", [at + "activated", at + "up"], [at + "mlp"])
-        self._linear(at + "mlp", layer.down, at + "down_weight", at + "mlp_out")
-        self._add_and_norm(attended, at + "mlp_out", next_norm, f"{index + 1}.in")
+        gate, up = (self._linear(normed, weight) for weight in layer.gate_up.chunk(2))
+        activated = self._add("QuickGelu", [gate], domain=ORT, alpha=1.0)  # x * sigmoid(x): SiLU
+        output = self._linear(self._add("Mul", [activated, up]), layer.down)
+        return self._add_and_norm(stream, output, next_norm)
 
-    def _attention(self, index: int, layer: LlamaLayer) -> None:
-        at = f"{index}."
-        outputs = [at + "attended", f"present_key_{index}", f"present_value_{index}"]
-        packed = [at + "qkv", "", ""]
+    def _attention(self, index: int, layer: LlamaLayer, normed: str) -> str:
+        shape = self.shape
+        widths = [shape.num_heads * shape.head_dim, *2 * [shape.num_kv_heads * shape.head_dim]]
+        queries, keys, values = [self._name() for _ in widths]
+        split = [self._linear(normed, layer.qkv, layer.qkv_bias), self._constant(*widths)]
+        self._add("Split", split, [queries, keys, values], axis=-1)
         if layer.q_norm is not None and layer.k_norm is not None:
-            self._nodes.append(_split_heads(at))
-            queries = self._head_norm(at + "q", layer.q_norm, "query_shape")
-            keys = self._head_norm(at + "k", layer.k_norm, "key_shape")
-            packed = [queries, keys, at + "v"]
-        if not has_fast_form(self.shape, index):
-            self._nodes += self._masked_attention(index, packed, outputs)
-            return
-        inputs = [*packed, f"past_key_{index}", f"past_value_{index}", "last", "total", "cos", "sin"]
-        heads: dict[str, Any] = {"num_heads": self.shape.num_heads, "kv_num_heads": self.shape.num_kv_heads}
-        fast = _node("GroupQueryAttention", inputs, [name + "/fast" for name in outputs], domain=ORT, do_rotary=1, **heads)
-        masked = _branch("masked", self._masked_attention(index, packed, [name + "/masked" for name in outputs]), outputs)
-        self._add("If", ["by_mask"], outputs, then_branch=masked, else_branch=_branch("fast", [fast], outputs))
+            queries, keys = self._head_norm(queries, layer.q_norm), self._head_norm(keys, layer.k_norm)
+        projected, outputs = [queries, keys, values], [f"attended_{index}", f"present_key_{index}", f"present_value_{index}"]
+        if not has_fast_form(shape, index):
+            self._attend_by_mask(index, projected, outputs)
+            return outputs[0]
+        branches, nodes = {}, self._nodes
+        for branch, attend in (("then_branch", self._attend_by_mask), ("else_branch", self._attend_fast)):
+            self._nodes, own = [], [f"{output}/{branch}" for output in outputs]
+            attend(index, projected, own)
+            typed = [_value(output, TensorProto.FLOAT, None) for output in own]
+            branches[branch] = helper.make_graph(self._nodes, branch, [], typed)
+        self._nodes = nodes
+        self._add("If", ["by_mask"], outputs, **branches)
+        return outputs[0]
 
-    def _masked_attention(self, index: int, packed: Sequence[str], outputs: Sequence[str]) -> list[onnx.NodeProto]:
-        at, shape = f"{index}.masked.", self.shape
+    def _attend_fast(self, index: int, projected: Sequence[str], outputs: Sequence[str]) -> None:
+        inputs = [*projected, f"past_key_{index}", f"past_value_{index}", "last", "total", "cos", "sin"]
+        heads = {"num_heads": self.shape.num_heads, "kv_num_heads": self.shape.num_kv_heads}
+        self._add("GroupQueryAttention", inputs, outputs, ORT, do_rotary=1, **heads)
+
+    def _attend_by_mask(self, index: int, projected: Sequence[str], outputs: Sequence[str]) -> None:
+        shape, by_head = self.shape, list[str]()
+        for name, num_heads in zip(projected, (shape.num_heads, shape.num_kv_heads, shape.num_kv_heads), strict=True):
+            if len(by_head) < 2:  # queries and keys
+                name = self._add("RotaryEmbedding", [name, "positions", "cos", "sin"], domain=ORT, num_heads=num_heads)
+            by_head.append(self._add("Transpose", [self._split_heads(name)], perm=[0, 2, 1, 3]))
+        for kind, new, present in zip(("key", "value"), by_head[1:], outputs[1:], strict=True):
+            self._add("TensorScatter", [f"past_{kind}_{index}", new, "starts"], [present], axis=2)
         mask = "mask" if shape.windows[index] is None else "window_mask"
-        nodes, (queries, keys, values) = [], packed
-        if not keys:
-            nodes.append(_split_heads(f"{index}."))
-            queries, keys, values = f"{index}.q", f"{index}.k", f"{index}.v"
-        for name, source, heads in (("q", queries, shape.num_heads), ("k", keys, shape.num_kv_heads)):
-            rotary = [source, "positions", "cos", "sin"]
-            nodes.append(_node("RotaryEmbedding", rotary, [at + name], domain=ORT, num_heads=heads))
-        for name, source in (("q", at + "q"), ("k", at + "k"), ("v", values)):
-            split = "query_shape" if name == "q" else "key_shape"
-            nodes.append(_node("Reshape", [source, split], [at + name + "_split"]))
-            nodes.append(_node("Transpose", [at + name + "_split"], [at + name + "_heads"], perm=[0, 2, 1, 3]))
-        for name, kind, present in (("k", "key", outputs[1]), ("v", "value", outputs[2])):
-            scatter = [f"past_{kind}_{index}", f"{at}{name}_heads", "starts"]
-            nodes.append(_node("TensorScatter", scatter, [present], axis=2))
-        nodes.append(_node("Attention", [at + "q_heads", outputs[1], outputs[2], mask], [at + "out_heads"]))
-        nodes.append(_node("Transpose", [at + "out_heads"], [at + "out"], perm=[0, 2, 1, 3]))
-        nodes.append(_node("Reshape", [at + "out", "flat_shape"], [outputs[0]]))
-        return nodes
+        attended = self._add("Attention", [by_head[0], *outputs[1:], mask])
+        attended = self._add("Transpose", [attended], perm=[0, 2, 1, 3])
+        self._add("Reshape", [attended, self._constant(0, 0, -1)], outputs[:1])
 
-    def _embed(self, table: torch.Tensor, output: str) -> None:
+    def _embed(self, table: torch.Tensor) -> str:
         """Add the tokens' embeddings."""
         self.table = table.contiguous()
-        self._add("Gather", [TABLE, "token_ids"], [output])
+        return self._add("Gather", [TABLE, "token_ids"])
 
-    def _norm(self, source: str, weight: torch.Tensor, name: str, output: str) -> None:
-        self._weight(name, weight)
-        self._add("SimplifiedLayerNormalization", [source, name], [output], epsilon=self.shape.norm_epsilon)
+    def _norm(self, source: str, weight: torch.Tensor) -> str:
+        inputs = [source, self._weight(weight)]
+        return self._add("SimplifiedLayerNormalization", inputs, epsilon=self.shape.norm_epsilon)
 
-    def _head_norm(self, name: str, weight: torch.Tensor, split: str) -> str:
-        self._weight(name + "_norm", weight)
-        self._add("Reshape", [name, split], [name + "_split"])
-        epsilon = self.shape.norm_epsilon
-        self._add("SimplifiedLayerNormalization", [name + "_split", name + "_norm"], [name + "_scaled"], epsilon=epsilon)
-        self._add("Reshape", [name + "_scaled", "flat_shape"], [name + "_normed"])
-        return name + "_normed"
+    def _head_norm(self, source: str, weight: torch.Tensor) -> str:
+        return self._add("Reshape", [self._norm(self._split_heads(source), weight), self._constant(0, 0, -1)])
 
-    def _add_and_norm(self, stream: str, delta: str, weight: torch.Tensor, output: str) -> str:
-        self._weight(output + "_norm", weight)
-        outputs = [output, "", "", output + "_residual"]
-        epsilon = self.shape.norm_epsilon
-        self._add("SkipSimplifiedLayerNormalization", [stream, delta, output + "_norm"], outputs, ORT, epsilon=epsilon)
-        return outputs[3]
+    def _split_heads(self, source: str) -> str:
+        return self._add("Reshape", [source, self._constant(0, 0, -1, self.shape.head_dim)])
 
-    def _linear(self, source: str, weight: torch.Tensor, name: str, output: str, bias: torch.Tensor | None = None) -> None:
-        product = output if bias is None else output + "_unbiased"
-        self._product(source, weight, name, product)
-        if bias is not None:
-            self._weight(output + "_bias", bias)
-            self._add("Add", [product, output + "_bias"], [output])
+    def _add_and_norm(self, stream: str, delta: str, weight: torch.Tensor) -> tuple[str, str]:
+        """Add a sum and its norm."""
+        normed, total = self._name(), self._name()
+        inputs, epsilon = [stream, delta, self._weight(weight)], self.shape.norm_epsilon
+        self._add("SkipSimplifiedLayerNormalization", inputs, [normed, "", "", total], ORT, epsilon=epsilon)
+        return total, normed
 
-    def _product(self, source: str, weight: torch.Tensor, name: str, output: str) -> None:
-        self._weight(name, weight)
-        self._add("FusedMatMul", [source, name], [output], ORT, transB=1)
+    def _linear(self, source: str, weight: torch.Tensor, bias: torch.Tensor | None = None) -> str:
+        product = self._product(source, weight)
+        return product if bias is None else self._add("Add", [product, self._weight(bias)])
 
-    def _add(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], domain: str = "", **attributes: Any) -> None:
-        self._nodes.append(_node(kind, inputs, outputs, domain=domain, **attributes))
+    def _product(self, source: str, weight: torch.Tensor) -> str:
+        return self._add("FusedMatMul", [source, self._weight(weight)], domain=ORT, transB=1)
 
-    def _constant(self, name: str, values: list[int]) -> None:
-        self._constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
+    def _add(self, kind: str, inputs: Sequence[str], outputs: Sequence[str] = (), domain: str = "", **attributes: Any) -> str:
+        """Add a node; returns the name of its first output."""
+        outputs = outputs or [self._name()]
+        self._nodes.append(helper.make_node(kind, inputs, outputs, domain=domain, **attributes))
+        return outputs[0]
 
-    def _weight(self, name: str, weight: torch.Tensor) -> None:
-        if name in self.initializers:
-            return
+    def _name(self) -> str:
+        return f"value_{next(self._numbers)}"
+
+    def _constant(self, *values: int) -> str:
+        name = f"constant {values}"
+        self._constants[name] = helper.make_tensor(name, TensorProto.INT64, [len(values)], values)
+        return name
+
+    def _weight(self, weight: torch.Tensor) -> str:
+        name = f"weight_{len(self.initializers)}"
         self.initializers[name] = weight
         kind = TensorProto.UINT8 if weight.dtype == torch.uint8 else TensorProto.FLOAT
-        proto = onnx.TensorProto(name=name, data_type=kind, dims=weight.shape)
+        proto = self._constants[name] = onnx.TensorProto(name=name, data_type=kind, dims=weight.shape)
         proto.data_location = TensorProto.EXTERNAL
         proto.external_data.add(key="location", value="in memory")
-        self._constants.append(proto)
+        return name
 
 
 class LlamaGraph(GraphBuilder):
@@ -209,29 +198,16 @@ class LlamaGraph(GraphBuilder):
         past_key_i, past_value_i: float32 `[b, num_kv_heads, c, head_dim]`.
 
     Outputs: `logits` float32 `[b, -logits_from, vocab_size]`, and `present_key_i`, `present_value_i` like the past; optionally
-    `residual(i)` float32 `[b, s, hidden_size]`.
+    `residuals[i]` float32 `[b, s, hidden_size]`, the residual stream after i layers.
     """
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
         super().__init__(shape)
-        self._embed(weights.embedding, residual(0))
-        self._norm(residual(0), weights.layers[0].attention_norm, "0.attention_norm", "0.in")
-        for index, layer in enumerate(weights.layers):
-            last = index + 1 == shape.num_layers
-            self._layer(index, layer, weights.norm if last else weights.layers[index + 1].attention_norm)
-        self._constant("last_position", [_LAST])
-        self._constant("token_axis", [1])
-        self._add("Slice", [f"{shape.num_layers}.in", "logits_from", "last_position", "token_axis"], ["selected"])
-        self._linear("selected", weights.head, "head", "logits")
-        outputs = [_value("logits", TensorProto.FLOAT, ["b", "n", shape.vocab_size])]
-        outputs += [_value(residual(index), TensorProto.FLOAT, None) for index in range(shape.num_layers + 1)]
-        self._finish([], outputs)
-
-
-def _split_heads(at: str) -> onnx.NodeProto:
-    return _node("Split", [at + "qkv", "qkv_widths"], [at + "q", at + "k", at + "v"], axis=-1)
-
-
-def _branch(name: str, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> onnx.GraphProto:
-    values = [_value(f"{output}/{name}", TensorProto.FLOAT, None) for output in outputs]
-    return helper.make_graph(list(nodes), name, [], values)
+        stream = self._embed(weights.embedding)
+        normed, self.residuals = self._norm(stream, weights.layers[0].attention_norm), [stream]
+        norms = [*(layer.attention_norm for layer in weights.layers[1:]), weights.norm]
+        for index, (layer, next_norm) in enumerate(zip(weights.layers, norms, strict=True)):
+            stream, normed = self._layer(index, layer, stream, normed, next_norm)
+            self.residuals.append(stream)
+        selected = self._add("Slice", [normed, "logits_from", self._constant(_LAST), self._constant(1)])
+        self._finish([], self._linear(selected, weights.head), self.residuals)

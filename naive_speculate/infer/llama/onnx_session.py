@@ -15,7 +15,7 @@ import onnxruntime
 import torch
 
 from naive_speculate.infer.device import Array
-from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, LlamaGraph, has_fast_form, residual
+from naive_speculate.infer.llama.onnx_graph import TABLE, GraphBuilder, LlamaGraph, has_fast_form
 from naive_speculate.infer.llama.weights import LlamaShape, LlamaWeights, RotaryTable
 from naive_speculate.infer.memory import on_disk
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache
@@ -23,8 +23,8 @@ from naive_speculate.infer.threads import num_threads
 
 _POOL = Lock()
 _LOWEST = np.finfo(np.float32).min
-_UNUSED_INDEX = np.zeros(1, np.int64)
-_UNUSED_MASK = np.zeros((1, 1, 1, 1), np.float32)
+# The inputs of the masked form must be bound even when it is not used.
+_UNUSED = {"positions": np.zeros((1, 1), np.int64), "starts": np.zeros(1, np.int64), "mask": np.zeros((1, 1, 1, 1), np.float32)}
 
 
 class OnnxSession:
@@ -86,9 +86,7 @@ class OnnxSession:
         if key in bindings:
             return bindings[key]
         io = bindings[key] = self._session.io_binding()
-        # The inputs of the masked form must be bound even when it is not used.
-        unused = {"positions": _UNUSED_INDEX[:, None], "starts": _UNUSED_INDEX, "mask": _UNUSED_MASK}
-        for name, array in unused.items():
+        for name, array in _UNUSED.items():
             io.bind_cpu_input(name, array)
         for name, tensor in {TABLE: self.table, "cos": tables[0], "sin": tables[1]}.items():
             _bind_array(io.bind_input, name, tensor.numpy())
@@ -117,8 +115,8 @@ class OnnxLlama(OnnxSession):
     device = torch.device("cpu")
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
-        super().__init__(LlamaGraph(shape, weights), rotary)
-        self.table = on_disk(self.table)
+        super().__init__(graph := LlamaGraph(shape, weights), rotary)
+        self.table, self._residuals = on_disk(self.table), graph.residuals
 
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
@@ -128,9 +126,10 @@ class OnnxLlama(OnnxSession):
         query = token_array(token_ids)
         count, num_new = query.shape
         logits = np.empty((count, num_logits, self.shape.vocab_size), np.float32)
-        states = {layer: np.empty((count, num_new, self.shape.hidden_size), np.float32) for layer in layers}
-        self.run({"token_ids": query}, rows, {"logits": logits} | {residual(layer): array for layer, array in states.items()})
-        features = torch.from_numpy(np.concatenate([states[layer] for layer in layers], axis=-1)) if layers else None
+        names = [self._residuals[layer] for layer in layers]
+        states = {name: np.empty((count, num_new, self.shape.hidden_size), np.float32) for name in names}
+        self.run({"token_ids": query}, rows, {"logits": logits} | states)
+        features = torch.from_numpy(np.concatenate([states[name] for name in names], axis=-1)) if layers else None
         return torch.from_numpy(logits), features
 
 

@@ -3,27 +3,28 @@
 Compared with transformers' modules: fused projections, no wrappers, keys and values written directly into the cache.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWeights, RotaryTable
+from naive_speculate.infer.llama.cuda_graphs import Graphs, Place
+from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, LlamaWeights, RotaryTable, rotation
 from naive_speculate.infer.ragged_cache import CacheRows
-
-Write = Callable[[int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
-"""Stores a layer's new keys and values and returns all to attend to; see `CacheRows.write`."""
 
 
 class TorchLlama:
-    """A forward of a Llama-like model, whose weights are all on one device and in one dtype."""
+    """A forward of a Llama-like model, whose weights are all on one device and in one dtype; with `graphs`, windows that occur
+    again are captured."""
 
-    def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable) -> None:
+    def __init__(self, shape: LlamaShape, weights: LlamaWeights, rotary: RotaryTable, graphs: Graphs | None = None) -> None:
         self.shape = shape
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
         self.rotary = rotary
         self.weights = weights
+        self.graphs = graphs
 
     @torch.inference_mode()
     def forward(
@@ -36,43 +37,38 @@ class TorchLlama:
         before it), concatenated, `[rows, num_query_tokens, len(layers) * hidden_size]`; None without layers. Raises
         `ValueError` if a token is not in the vocabulary (on the CPU; CUDA ends the process).
         """
-        num_new = token_ids.shape[1]
-        tables = self.rotary.up_to(rows.get_num_tokens() + num_new)
-        positions = rows.positions(num_new, self.device)
-        return self.compute(token_ids, positions, tables, self.masks(rows, num_new), rows.write, num_logits, layers)
+        as_long = not layers or num_logits == token_ids.shape[1]  # a captured result is one tensor
+        return self.run([token_ids], rows, (num_logits, tuple(layers)), capture=as_long)
 
-    def masks(self, rows: CacheRows, num_new: int) -> dict[int | None, torch.Tensor | None]:
-        """Attention masks of the next `num_new` tokens by sliding window; None where all tokens are attended to."""
-        lengths = rows.lengths
+    def run(
+        self, inputs: Sequence[torch.Tensor], rows: CacheRows, options: tuple[Any, ...] = (), capture: bool = True
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """`compute` of new tokens, the first of the inputs, captured if possible."""
+        if capture and self.graphs is not None and (found := self.graphs.run(rows, inputs, self.compute, options)) is not None:
+            return found
+        lengths, num_new = rows.lengths, inputs[0].shape[1]
         masks: dict[int | None, torch.Tensor | None] = {}
         for window in set(self.shape.windows):
             # One new token of equally long rows attends to all tokens.
             attends_to_all = num_new == 1 and window is None and min(lengths) == max(lengths) and not rows.branches
             masks[window] = None if attends_to_all else rows.mask(num_new, self.device, window)
-        return masks
+        tables = self.rotary.up_to(max(lengths) + num_new)
+        place = Place(rotation(tables, rows.positions(num_new, self.device), self.dtype), masks, rows.write)
+        return self.compute(inputs, place, *options)
 
     def compute(
-        self,
-        token_ids: torch.Tensor,
-        positions: torch.Tensor,
-        tables: tuple[torch.Tensor, torch.Tensor],
-        masks: Mapping[int | None, torch.Tensor | None],
-        write: Write,
-        num_logits: int,
-        layers: Sequence[int] = (),
+        self, inputs: Sequence[torch.Tensor], place: Place, num_logits: int, layers: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """The forward itself, with no work on the host, so that it can be captured; see `forward`. Tokens and positions are
-        int64 `[rows, num_query_tokens]`, `tables` the cosines and sines of every position, `masks` by sliding window."""
-        rotation = self.rotation(tables, positions)
-        hidden = self.embed(token_ids)
+        """The forward itself, with no work on the host, so that it can be captured; see `forward`. `inputs`: the tokens."""
+        hidden = self.embed(inputs[0])
         states = {0: hidden}  # the residual stream by number of layers before it
         for index, layer in enumerate(self.weights.layers):
             normed = self.norm(hidden, layer.attention_norm)
-            hidden = hidden + self.attend(index, layer, normed, write, rotation, masks[self.shape.windows[index]])
+            hidden = hidden + self.attend(index, layer, normed, place)
             hidden = hidden + self.mlp(layer, hidden)
             if index + 1 in layers:
                 states[index + 1] = hidden
-        first = token_ids.shape[1] - num_logits
+        first = hidden.shape[1] - num_logits
         logits = F.linear(self.norm(hidden[:, first:], self.weights.norm), self.weights.head)
         return logits, torch.cat([states[layer] for layer in layers], dim=-1) if layers else None
 
@@ -83,29 +79,16 @@ class TorchLlama:
         except IndexError as error:
             raise ValueError(f"query_token_ids must be in [0, {len(self.weights.embedding)})") from error
 
-    def rotation(self, tables: tuple[torch.Tensor, torch.Tensor], positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines at positions `[rows, tokens]`, shape `[rows, 1, tokens, head_dim / 2]`."""
-        cos, sin = (table[positions][:, None].to(self.dtype) for table in tables)
-        return cos, sin
-
     def mlp(self, layer: LlamaLayer, hidden: torch.Tensor) -> torch.Tensor:
         """The contribution of a layer's MLP, with its norm, to the residual stream."""
         gate, up = F.linear(self.norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
         return F.linear(F.silu(gate).mul_(up), layer.down)
 
-    def attend(
-        self,
-        index: int,
-        layer: LlamaLayer,
-        normed: torch.Tensor,
-        write: Write,
-        rotation: tuple[torch.Tensor, torch.Tensor],
-        mask: torch.Tensor | None,
-    ) -> torch.Tensor:
+    def attend(self, index: int, layer: LlamaLayer, normed: torch.Tensor, place: Place) -> torch.Tensor:
         """The contribution of a layer's attention to the residual stream, from its normed input `[rows, tokens, width]`."""
-        queries, keys, values = self.project(layer, normed, rotation)
-        all_keys, all_values = write(index, keys, values)
-        grouped = self.shape.num_heads != self.shape.num_kv_heads
+        queries, keys, values = self.project(layer, normed, place.rotation)
+        all_keys, all_values = place.write(index, keys, values)
+        mask, grouped = place.masks[self.shape.windows[index]], self.shape.num_heads != self.shape.num_kv_heads
         attended = F.scaled_dot_product_attention(queries, all_keys, all_values, attn_mask=mask, enable_gqa=grouped)
         return F.linear(attended.transpose(1, 2).flatten(2), layer.output, layer.output_bias)
 

@@ -79,6 +79,14 @@ class RotaryTable:
         return angles.cos() * self._scaling, angles.sin() * self._scaling
 
 
+def rotation(
+    tables: tuple[torch.Tensor, torch.Tensor], positions: torch.Tensor, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines at positions `[rows, tokens]`, shape `[rows, 1, tokens, head_dim / 2]`."""
+    cos, sin = (table[positions][:, None].to(dtype) for table in tables)
+    return cos, sin
+
+
 def default_rotary(theta: float, head_dim: int, device: torch.device, slower: float | torch.Tensor = 1.0) -> RotaryTable:
     """transformers' unscaled rotary embedding; frequencies are divided by `slower`, one number or one per frequency."""
     widths = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
