@@ -19,7 +19,7 @@ from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.observe import logprob_entries, observe, raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.step import step
+from naive_speculate.speculate.step import Step, step
 from naive_speculate.speculate.stopwatch import Stopwatch
 from naive_speculate.speculate.tree import MAX_NODES, Tree
 from naive_speculate.speculate.tree_step import tree_step
@@ -167,12 +167,6 @@ class Batch:
         logits, features = self.target.compute(view, [[row.token_ids[-1], *tree.token_ids]], self._layers([row]))
         return logits[..., : self.vocab_size], features
 
-    def keep_path(self, row: SequenceState, path: list[int]) -> None:
-        """Make the nodes of an accepted path the tokens after the text, in the caches of target and drafter."""
-        slot, start = self.slots[row], len(row.token_ids)
-        slot.cache.keep_path(slot.row, start, [start + node for node in path])  # type: ignore[attr-defined]
-        self.drafter_of[row].keep_path(row, path)
-
     def _steps(self, rows: Sequence[SequenceState]) -> dict[SequenceState, StepRecord]:
         """A step for all rows that draft windows, and one for each that drafts trees."""
         records: dict[SequenceState, StepRecord] = {}
@@ -191,7 +185,7 @@ class Batch:
         return records
 
     def _step(self, rows: list[SequenceState]) -> dict[SequenceState, StepRecord]:
-        happened = step(self, rows) if rows[0].tree is None else tree_step(self, rows[0])
+        happened = self._happened(rows)
         outcomes = observe(rows, happened, self.vocabulary)
         seconds, records = self._watch.stop(), dict[SequenceState, StepRecord]()
         names = {row.drafter for row in rows if row in self.drafter_of}
@@ -216,6 +210,16 @@ class Batch:
                 raise PartialStepError(records, error) from error
             raise
         return records
+
+    def _happened(self, rows: Sequence[SequenceState]) -> Step:
+        """Make a step: with a tree for a row that drafts trees, where one can be drafted."""
+        tree = None if rows[0].tree is None else self.propose_tree(rows[0])
+        if tree is None:
+            return step(rows, self.propose, self.score)
+        found, slot = tree_step(rows[0], tree, *self.score_tree(rows[0], tree)), self.slots[rows[0]]
+        start, path = len(rows[0].token_ids), [] if found.tree is None else found.tree.path
+        slot.cache.keep_path(slot.row, start, [start + node for node in path])  # type: ignore[attr-defined]
+        return found
 
     def _commit(self, rows: Sequence[SequenceState], records: Records, features: torch.Tensor | None) -> None:
         """Roll the target's cache back to what is committed, and let the drafters follow."""

@@ -25,11 +25,6 @@ class BlockDrafter(SlotDrafter):
     title = "Block drafter"
     about = "Drafts a whole window in one pass from the target's hidden states. For long windows, if one was trained for it."
 
-    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        assert isinstance(pair.head, BlockHead)
-        super().__init__(pair, vocab_size, device, pair.head)
-        self.head, self.layers = pair.head, pair.head.layers
-
     @staticmethod
     def head_of(pair: ModelPair) -> Any:
         return pair.head

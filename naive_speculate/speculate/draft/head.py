@@ -12,11 +12,12 @@ from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.slots import Slot
+from naive_speculate.infer.tree_rows import TreeRows
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.tree import Tree, TreeSlot, grow
+from naive_speculate.speculate.tree import Tree, grow
 
 _MAX_QUERY = 65  # the most hidden states that a window may begin with: those of the longest window, fully accepted
 
@@ -65,9 +66,7 @@ class HeadDrafter(SlotDrafter):
     drafts_trees = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        self.head = self.head_of(pair)
-        super().__init__(pair, vocab_size, device, self.head)
-        self.layers = self.head.layers
+        super().__init__(pair, vocab_size, device)
         self.histories: dict[SequenceState, _History] = {}
 
     @staticmethod
@@ -138,12 +137,14 @@ class HeadDrafter(SlotDrafter):
         """Draft a tree with so many children of a node by depth. A node is read with the head's own state at its parent."""
         count = len(self.histories[row].states)
         logits, own = self._read([row], [count], *self._query([row], [count]))
-        states, found = {-1: own[0]}, TreeSlot(self.slots[row])
+        slot: Any = self.slots[row]
+        states, trunk = {-1: own[0]}, slot.num_tokens
 
-        def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
+        def read(tree: Tree, nodes: list[int], parents: list[int]) -> torch.Tensor:
             token_ids = on_device([[tree.token_ids[node] for node in nodes]], self.head.device)
             before = torch.stack([states[tree.parents[node]] for node in nodes])[None]
-            logits, own = self._head_for([row]).forward(token_ids, before, found.rows(tree, nodes), list(range(len(nodes))))
+            view = TreeRows(slot.cache, slot.row, trunk, parents)
+            logits, own = self._head_for([row]).forward(token_ids, before, view, list(range(len(nodes))))
             states.update(zip(nodes, own, strict=True))
             return logits
 

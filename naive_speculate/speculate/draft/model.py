@@ -1,20 +1,22 @@
 """Drafts with a smaller model that has the same tokens, all rows in one batch (Leviathan et al. 2023, section 2)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device, to_lists
+from naive_speculate.infer.tree_rows import TreeRows
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
 from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
 from naive_speculate.speculate.rules import best, pick
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.tree import Tree, TreeSlot, grow
+from naive_speculate.speculate.tree import MAX_NODES, Tree, grow
 
-_MAX_QUERY = 2
-"""Tokens that a window may begin with: after a fully accepted window, the draft model has not processed its last token."""
+_MAX_QUERY = MAX_NODES + 1
+"""The most tokens that a window or tree may begin with: those of a fully accepted tree. A row that lacks more is prefilled."""
 
 
 class ModelDrafter(SlotDrafter):
@@ -25,17 +27,9 @@ class ModelDrafter(SlotDrafter):
     about = "A smaller model drafts. Suits every kind of text that it was trained on."
     drafts_trees = True
 
-    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        super().__init__(pair, vocab_size, device, pair.drafting)
-        self._trees: dict[SequenceState, TreeSlot] = {}
-
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
         return "this pair has no draft model; use 'prompt_lookup'" if pair.draft is None else None
-
-    def release(self, row: SequenceState) -> None:
-        self._trees.pop(row, None)
-        super().release(row)
 
     def fork(self, row: SequenceState, source: SequenceState) -> None:
         if self.slots[source].num_tokens:
@@ -72,17 +66,17 @@ class ModelDrafter(SlotDrafter):
 
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth."""
-        query, slot = self._first_query([row]), self.slots[row]
-        logits = self.pool.compute(self.view([row]), query, num_logits=1)[0][:, -1]
-        found = self._trees[row] = TreeSlot(slot)
+        slot: Any = self.slots[row]
+        logits = self.pool.compute(self.view([row]), self._first_query([row]), num_logits=1)[0][:, -1]
+        trunk = slot.num_tokens
 
-        def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
-            return self.pool.compute(found.rows(tree, nodes), [[tree.token_ids[node] for node in nodes]])[0][0]
+        def read(tree: Tree, nodes: list[int], parents: list[int]) -> torch.Tensor:
+            query = [[tree.token_ids[node] for node in nodes]]
+            return self.pool.compute(TreeRows(slot.cache, slot.row, trunk, parents), query)[0][0]
 
-        return grow(row, shape, self.vocab_size, logits, read)
-
-    def keep_path(self, row: SequenceState, path: Sequence[int]) -> None:
-        self._trees.pop(row).keep(path)
+        tree = grow(row, shape, self.vocab_size, logits, read)
+        slot.keep(trunk)  # the accepted nodes are read again with the next step's first query
+        return tree
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         self.rewind(rows)
@@ -102,16 +96,15 @@ class ModelDrafter(SlotDrafter):
 
     def _first_query(self, rows: Sequence[SequenceState]) -> list[list[int]]:
         """The tokens that the draft model has not processed; as many for every row, so that all end in the same column."""
-        missing = [self._missing(row) for row in rows]
-        width = max((count for count in missing if count <= _MAX_QUERY), default=1)
-        if any(count > _MAX_QUERY or len(self.history(row)) < width for count, row in zip(missing, rows, strict=True)):
+        histories, slots = [self.history(row) for row in rows], [self.slots[row] for row in rows]
+        width = max(map(self._missing, rows))
+        if width > min(_MAX_QUERY, *map(len, histories)):
+            while self.pool.feed(slots, histories):
+                pass
             width = 1
-        late = [row for row, count in zip(rows, missing, strict=True) if count > width]
-        while self.pool.feed([self.slots[row] for row in late], [self.history(row) for row in late]):
-            pass
-        for row in rows:
-            self.slots[row].keep(len(self.history(row)) - width)  # a row that is further ahead processes one token again
-        return [self.history(row)[-width:] for row in rows]
+        for slot, history in zip(slots, histories, strict=True):
+            slot.keep(len(history) - width)  # a row that is further ahead processes tokens again
+        return [history[-width:] for history in histories]
 
 
 class DrawnWindow:

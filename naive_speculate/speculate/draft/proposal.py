@@ -121,9 +121,6 @@ class BatchDrafter:
         """Draft at most `limits[i]` tokens, which is positive, for each row."""
         raise TypeError(f"drafter {type(self).__name__} must define propose(rows, limits)")
 
-    def keep_path(self, row: SequenceState, path: Sequence[int]) -> None:
-        """Of the tree that was drafted for a row, these nodes were accepted; `commit` follows."""
-
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         """Follow a step, after which the rows' `token_ids` are the committed ones.
 
@@ -139,10 +136,14 @@ class BatchDrafter:
 
 
 class SlotDrafter(BatchDrafter, ABC):
-    """A drafter whose model has a cache; `slots` has the slot of each row in it. A subclass proposes with `_propose`."""
+    """A drafter whose model, a head or the pair's draft model, has a cache; `slots` has the slot of each row in it. A subclass
+    proposes with `_propose`."""
 
-    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device, model: Any) -> None:
+    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
+        self.head = self.head_of(pair)
+        self.layers = () if self.head is None else self.head.layers
+        model: Any = pair.drafting if self.head is None else self.head
         self.pool = SlotPool(model)
         self.slots: dict[SequenceState, Slot] = {}
 
