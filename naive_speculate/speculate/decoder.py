@@ -13,8 +13,7 @@ from naive_speculate.speculate.admission import Admission, MakeRandom
 from naive_speculate.speculate.batch import Batch, PartialStepError
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.request import Prompt, Request, as_requests
-from naive_speculate.speculate.result import GenerationResult, collect
-from naive_speculate.speculate.run import Run
+from naive_speculate.speculate.run import GenerationResult, Run, collect
 from naive_speculate.speculate.sequence import CancelFlag, Detail, DraftSampling
 from naive_speculate.speculate.verify import VerifyStrategy
 

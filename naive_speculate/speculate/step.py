@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
+from naive_speculate.sampling.pipeline import batch_probabilities, batch_scores
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict, Verifier, best, count_leading
 from naive_speculate.speculate.sequence import SequenceState

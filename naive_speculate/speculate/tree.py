@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from naive_speculate.sampling.distributions import batch_probabilities, in_float
+from naive_speculate.sampling.pipeline import batch_probabilities, in_float
 from naive_speculate.speculate.rules import residual
 from naive_speculate.speculate.sequence import SequenceState
 

@@ -8,7 +8,7 @@ import torch
 
 from naive_speculate.events.event import TreeNode
 from naive_speculate.infer.device import on_device
-from naive_speculate.sampling.distributions import batch_probabilities
+from naive_speculate.sampling.pipeline import batch_probabilities
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import Verdict, count_leading
 from naive_speculate.speculate.sequence import SequenceState

@@ -1,4 +1,13 @@
-"""Drafts by copying: an index of each row's text, instead of a model, finds what may come next."""
+"""Drafts by copying: an index of each row's text, instead of a model, finds what may come next.
+
+Prompt lookup drafts what followed the last tokens where they occurred before: Saxena 2023
+(https://github.com/apoorvumang/prompt-lookup-decoding); in transformers as `prompt_lookup_num_tokens`.
+
+Suffix decoding drafts what most often followed the end of the text: Oliaro et al. 2024, "SuffixDecoding" (arXiv 2411.04975),
+section 3; the authors' code is in snowflakedb/ArcticInference, and vLLM has it as its method "suffix". Every length of match is
+tried. The heaviest path after it is followed, further for a longer match. The path with the best score wins: its expected
+number of accepted tokens.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,10 +16,12 @@ from typing import Any
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer import slots
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
-from naive_speculate.speculate.draft.suffix_trie import Copy
+from naive_speculate.speculate.draft.suffix_trie import Copy, Node, SuffixTrie, chance
 from naive_speculate.speculate.sequence import SequenceState
 
 NOTHING = Copy([], [], None)
+MAX_NGRAM = 3  # of prompt lookup
+MIN_PROB = 0.1  # of suffix decoding: a path ends where its share falls below
 
 
 class TextIndex(ABC):
@@ -98,3 +109,76 @@ def _length(copy: Copy, row: SequenceState) -> int:
         if token in row.stop_token_ids or not row.window.should_continue(prob):
             return index + 1
     return len(copy.token_ids)
+
+
+class NgramIndex(TextIndex):
+    """The last position after each n-gram of a text."""
+
+    def __init__(self, token_ids: list[int]) -> None:
+        super().__init__(token_ids)
+        self._followed: dict[tuple[int, ...], int] = {}
+
+    def append(self, position: int) -> None:
+        for size in range(1, min(MAX_NGRAM, position) + 1):  # the n-grams before that token
+            self._followed[tuple(self.token_ids[position - size : position])] = position
+
+    def look_up(self, limit: int) -> Copy:
+        """The tokens after the last earlier occurrence of the longest n-gram that ends the text; at most `limit`."""
+        for size in range(min(MAX_NGRAM, self.num_tokens - 1), 0, -1):
+            position = self._followed.get(tuple(self.token_ids[self.num_tokens - size : self.num_tokens]))
+            if position is not None:
+                found = self.token_ids[position : min(position + limit, self.num_tokens)]
+                return Copy(found, [chance(size + index) for index in range(len(found))], position)
+        return NOTHING
+
+
+class PromptLookupDrafter(CopyingDrafter):
+    """Drafts what followed the last earlier occurrence of the last three tokens, or two or one; see `BatchDrafter`."""
+
+    title = "Prompt lookup"
+    about = "No model: copies what followed the last few words where they last appeared. For texts that repeat the prompt."
+    new_index = NgramIndex
+
+    def copy(self, index: NgramIndex, limit: int) -> Copy:
+        return index.look_up(limit)
+
+
+class SuffixIndex(TextIndex):
+    """The trie of a text and the nodes that match its end."""
+
+    def __init__(self, token_ids: list[int]) -> None:
+        super().__init__(token_ids)
+        self.trie = SuffixTrie(token_ids)
+        self.matches: list[Node] = []
+
+    def append(self, position: int) -> None:
+        """One step per matched token."""
+        self.matches = self.trie.append(self.token_ids, position, self.matches)
+
+
+class SuffixDrafter(CopyingDrafter):
+    """Drafts what most often followed; see `BatchDrafter`. `max_spec_factor`: the most tokens to draft per matched token. The
+    authors' code begins with 1; on repeating text (`benchmarks/drafters.py`) 8 gives more tokens per step. `min_match`: the
+    fewest tokens that must match."""
+
+    title = "Suffix decoding"
+    about = "No model: copies what most often followed similar text. For lists, code, quotations."
+    new_index = SuffixIndex
+
+    max_spec_factor = 8.0
+    min_match = 1
+
+    def copy(self, index: SuffixIndex, limit: int) -> Copy:
+        def most(length: int) -> int:
+            return min(limit, int(length * self.max_spec_factor + 1e-6)) if length >= self.min_match else 0
+
+        own = [index.trie.follow(node, most(length), MIN_PROB, length) for length, node in enumerate(index.matches, start=1)]
+        best = max(reversed(own), key=lambda copy: copy.score, default=NOTHING)  # of equals the longest match
+        if self.earlier is None:
+            return best
+        return max((best, *self.earlier.copies(index.token_ids, most, MIN_PROB)), key=lambda copy: copy.score)
+
+    def release(self, row: SequenceState) -> None:
+        super().release(row)
+        if self.earlier is not None:
+            self.earlier.add(row.output_token_ids)

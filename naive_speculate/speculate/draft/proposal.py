@@ -1,6 +1,6 @@
 """The interface of drafters, and what they propose.
 
-A new drafter is a class with `propose`, in a file of its own, and a line in the registry (`DRAFTERS` in this package).
+A new drafter is a class with `propose`, and a line in the registry (`DRAFTERS` in this package).
 """
 
 from abc import ABC, abstractmethod

@@ -10,9 +10,9 @@ import torch
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.pair import ModelPair
+from naive_speculate.speculate.draft.copying import SuffixDrafter
 from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.proposal import Proposal, merge
-from naive_speculate.speculate.draft.suffix import SuffixDrafter
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.window import CopyOrAskWindow, Window
 
