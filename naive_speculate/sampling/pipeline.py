@@ -16,7 +16,7 @@ from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from naive_speculate.sampling.guided import GrammarMask
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.sampling.word_filter import WordFilter
+from naive_speculate.sampling.words import WordFilter
 
 _NOTHING = "-infinity for every token"
 

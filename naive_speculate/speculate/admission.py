@@ -16,8 +16,7 @@ from naive_speculate.sampling.masks_apart import MasksApart
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.sampling.word_filter import FilterTable, WordFilter
-from naive_speculate.sampling.words import WordList, word_list
+from naive_speculate.sampling.words import FilterTable, WordFilter, WordList, word_list
 from naive_speculate.speculate.draft import DRAFTERS, GIVEN, BatchDrafter, drafter_for
 from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_given
 from naive_speculate.speculate.run import Run

@@ -79,8 +79,6 @@ def uniforms(rows: Sequence[SequenceState], draft: Proposal) -> torch.Tensor:
     """A uniform draw below 1 for each draft whose verifier needs one, else 0; float64, on MPS float32, `[batch_size, k]`."""
     k, device = draft.token_ids.shape[1], draft.token_ids.device
     dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
-    if not any(row.verifier.needs_uniforms for row in rows):
-        return torch.zeros(len(rows), k, dtype=dtype, device=device)
     counts = [length if row.verifier.needs_uniforms else 0 for row, length in zip(rows, draft.lengths, strict=True)]
     draws = [[row.random.uniform() for _ in range(count)] for row, count in zip(rows, counts, strict=True)]
     found = on_device([row + [0.0] * (k - len(row)) for row in draws], device, dtype)

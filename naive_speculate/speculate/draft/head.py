@@ -233,10 +233,6 @@ class BlockDrafter(SlotDrafter):
             return "this pair has no block drafter"
         return hidden_states_obstacle(pair)
 
-    def fork(self, row: SequenceState, source: SequenceState) -> None:
-        self.slots[row].copy_from(self.slots[source])
-        self.slots[row].keep(len(row.token_ids) - 1)
-
     def room(self, row: SequenceState) -> int:
         """See `BatchDrafter.room`; a window ends with the block, and nothing can be drafted without a state of the target."""
         return min(row.room, self.head.block_size) - 1 if self.slots[row].num_tokens else 0

@@ -31,19 +31,10 @@ class ModelDrafter(SlotDrafter):
     def obstacle(cls, pair: ModelPair) -> str | None:
         return "this pair has no draft model; use 'prompt_lookup'" if pair.draft is None else None
 
-    def fork(self, row: SequenceState, source: SequenceState) -> None:
-        if self.slots[source].num_tokens:
-            self.slots[row].copy_from(self.slots[source])
-            self.slots[row].keep(len(self.history(row)) - 1)
-
     def room(self, row: SequenceState) -> int:
         """See `BatchDrafter.room`; a window ends where the draft model's positions do."""
         positions = self.pool.model.max_positions
         return row.room - 1 if positions is None else min(row.room - 1, positions - len(self.history(row)))
-
-    def history(self, row: SequenceState) -> list[int]:
-        """The tokens that the draft model reads of a row: its committed ones."""
-        return row.token_ids
 
     def ready(self, row: SequenceState) -> bool:
         return self._missing(row) <= _MAX_QUERY

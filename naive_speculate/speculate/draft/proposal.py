@@ -153,6 +153,15 @@ class SlotDrafter(BatchDrafter, ABC):
     def release(self, row: SequenceState) -> None:
         self.pool.free(self.slots.pop(row))
 
+    def fork(self, row: SequenceState, source: SequenceState) -> None:
+        if self.slots[source].num_tokens:
+            self.slots[row].copy_from(self.slots[source])
+            self.slots[row].keep(len(self.history(row)) - 1)
+
+    def history(self, row: SequenceState) -> list[int]:
+        """The tokens that the model reads of a row: its committed ones."""
+        return row.token_ids
+
     def view(self, rows: Sequence[SequenceState]) -> Any:
         """The rows' slots, as the cache of a forward."""
         return self.pool.view([self.slots[row] for row in rows])
