@@ -122,13 +122,15 @@ class Batch:
             groups.setdefault(drafter if limits[index] > 0 and not forced[index] else None, []).append(index)
         parts = []
         for drafter, members in groups.items():
-            own = [rows[index] for index in members]
+            own, most = [rows[index] for index in members], [limits[index] for index in members]
             if drafter is None:
                 windows = [forced[index] for index in members]
                 certain = Proposal.certain(own, windows, self.vocab_size, self.device)
                 parts.append(certain._replace(forced=[index for index, window in enumerate(windows) if window]))
-            else:
-                parts.append(self._propose_by_drafter(drafter, own, [limits[index] for index in members]))
+                continue
+            parts.append(drafter.propose(own, most))
+            if type(drafter) not in OWN_DRAFTERS:
+                check_proposal(parts[-1], own, most, self.vocab_size)
         return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
 
     def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -342,13 +344,6 @@ class Batch:
         if max(found, default=0) >= self.vocab_size:  # a token that the target has no logit for
             return []
         return found[: max(0, min(row.window.limit, row.room - 1))]
-
-    def _propose_by_drafter(self, drafter: BatchDrafter, rows: list[SequenceState], limits: list[int]) -> Proposal:
-        """The proposal of one drafter, checked where it is not of this package."""
-        proposal = drafter.propose(rows, limits)
-        if type(drafter) not in OWN_DRAFTERS:
-            check_proposal(proposal, rows, limits, self.vocab_size)
-        return proposal
 
     @staticmethod
     def _call_drafter(rows: Sequence[SequenceState], call: Callable[[], None]) -> None:

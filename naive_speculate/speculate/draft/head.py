@@ -114,20 +114,15 @@ class HeadDrafter(SlotDrafter):
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """See `BatchDrafter.prefill`; the last state is left for the window."""
-        long = [row for row in rows if len(self.histories[row].states) > 1]
-        if not long:
-            return
-        histories = [self.histories[row] for row in long]
-        counts = [len(history.states) - 1 for history in histories]
-        self._read(long, counts, *self._query(long, counts))
-        for history, count in zip(histories, counts, strict=True):
-            history.settle(count)
+        counts = {row: count for row in rows if (count := len(self.histories[row].states) - 1) > 0}
+        if counts:
+            self._read(list(counts), list(counts.values()))
+        for row, count in counts.items():
+            self.histories[row].settle(count)
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        view, counts, head = self.view(rows), [len(self.histories[row].states) for row in rows], self._head_for(rows)
-        query, states = self._query(rows, counts)
-        window = DrawnWindow(rows, limits, self.vocab_size)
-        logits, own = self._read(rows, counts, query, states)
+        view, head, window = self.view(rows), self._head_for(rows), DrawnWindow(rows, limits, self.vocab_size)
+        logits, own = self._read(rows, [len(self.histories[row].states) for row in rows])
         while True:
             token_ids = window.draw(logits)
             if window.full:
@@ -136,8 +131,7 @@ class HeadDrafter(SlotDrafter):
 
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth. A node is read with the head's own state at its parent."""
-        count = len(self.histories[row].states)
-        logits, own = self._read([row], [count], *self._query([row], [count]))
+        logits, own = self._read([row], [len(self.histories[row].states)])
         slot: Any = self.slots[row]
         states, trunk = {-1: own[0]}, slot.num_tokens
 
@@ -166,28 +160,24 @@ class HeadDrafter(SlotDrafter):
         rounded = getattr(self.head, "rounded", None)
         return rounded if rounded is not None and all(row.greedy or not row.repeats for row in rows) else self.head
 
-    def _read(
-        self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Let the head read the states of `_query`; returns logits and its own states after each row's last one."""
-        query = on_device(token_ids, self.head.device)
-        last = [count - 1 for count in counts]
-        found = self._head_for(rows).forward(query, states, self.view(rows), last, of_target=True)
-        for history, count in zip([self.histories[row] for row in rows], counts, strict=True):
-            history.slot.keep(history.start + count)  # without the padding
-        return found
-
-    def _query(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[list[list[int]], torch.Tensor]:
-        """The next token and the state at the first `counts` unsettled positions of each row, padded; the cache is rolled back
-        to its settled part."""
+    def _read(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Let the head read the next token and the state at the first `counts` unsettled positions of each row, after the
+        settled part of its cache; returns logits and its own states after each row's last one."""
         histories, width = [self.histories[row] for row in rows], max(counts)
         token_ids = []
         for row, history, count in zip(rows, histories, counts, strict=True):
             history.settle(0)
             tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
             token_ids.append(tokens + [0] * (width - count))
-        states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
-        return token_ids, pad_sequence(states, batch_first=True)
+        query, view, last = on_device(token_ids, self.head.device), self.view(rows), [count - 1 for count in counts]
+        states = pad_sequence(
+            [history.states[:count] for history, count in zip(histories, counts, strict=True)], batch_first=True
+        )
+        padded, head = pad_sequence(states, batch_first=True), self._head_for(rows)
+        found: tuple[torch.Tensor, torch.Tensor] = head.forward(query, padded, view, last, of_target=True)
+        for history, count in zip(histories, counts, strict=True):
+            history.slot.keep(history.start + count)  # without the padding
+        return found
 
 
 class MtpDrafter(HeadDrafter):

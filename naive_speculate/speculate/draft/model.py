@@ -153,7 +153,9 @@ class DrawnWindow:
             # Reading the tokens would wait for the device; a window that passes a stop token is cut later.
             self.full = drafted >= max(self._limits)
             return
-        wanted = [token_ids, self._confidences(token_ids, scores)] if self._adaptive else [token_ids]
+        wanted = [token_ids]
+        if self._adaptive:  # the draft's probability of its tokens
+            wanted.append(pick(self._probs[-1] if self._needs_probs else scores.softmax(dim=-1), token_ids))
         tokens, confidences = (*to_lists(*wanted), [1.0] * len(token_ids))[:2]
         for index, (token, confidence) in enumerate(zip(tokens, confidences, strict=True)):
             row = self._rows[index]
@@ -164,7 +166,3 @@ class DrawnWindow:
                 if ends or not row.window.should_continue(confidence):
                     self._ends[index] = drafted
         self.full = all(end is not None for end in self._ends)
-
-    def _confidences(self, token_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """The draft's probability of its tokens."""
-        return pick(self._probs[-1] if self._needs_probs else scores.softmax(dim=-1), token_ids)
