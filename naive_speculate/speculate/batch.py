@@ -131,7 +131,7 @@ class Batch:
             parts.append(drafter.propose(own, most))
             if type(drafter) not in OWN_DRAFTERS:
                 check_proposal(parts[-1], own, most, self.vocab_size)
-        return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
+        return merge(parts, list(groups.values()), self.vocab_size)
 
     def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One forward of the target over each row's last token and its drafts; the rows are prefilled, in the order of their

@@ -24,31 +24,14 @@ MAX_NGRAM = 3  # of prompt lookup
 MIN_PROB = 0.1  # of suffix decoding: a path ends where its share falls below
 
 
-class TextIndex(ABC):
-    """An index of one row's text, its own list of tokens; `num_tokens` of them are in it."""
-
-    def __init__(self, token_ids: list[int]) -> None:
-        self.num_tokens = 0
-        self.token_ids = token_ids
-
-    def extend(self, end: int) -> None:
-        """Add the text's next tokens, up to position `end`."""
-        for position in range(self.num_tokens, end):
-            self.append(position)
-            self.num_tokens = position + 1
-
-    @abstractmethod
-    def append(self, position: int) -> None:
-        """Add the token at the next position."""
-
-
 class CopyingDrafter(BatchDrafter, ABC):
     """Drafts without a model; a subclass has the index of a text (`new_index`) and `copy`.
 
     A proposal is a point mass, so that verification is lossless whatever is copied. `indexes`: the index of each row's text.
+    `num_tokens` of the text's tokens are in it; `extend` adds the next ones, up to a position.
     """
 
-    new_index: type[TextIndex]
+    new_index: type[Any]  # made from the list of a row's tokens, which grows
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -111,16 +94,18 @@ def _length(copy: Copy, row: SequenceState) -> int:
     return len(copy.token_ids)
 
 
-class NgramIndex(TextIndex):
+class NgramIndex:
     """The last position after each n-gram of a text."""
 
     def __init__(self, token_ids: list[int]) -> None:
-        super().__init__(token_ids)
+        self.token_ids, self.num_tokens = token_ids, 0
         self._followed: dict[tuple[int, ...], int] = {}
 
-    def append(self, position: int) -> None:
-        for size in range(1, min(MAX_NGRAM, position) + 1):  # the n-grams before that token
-            self._followed[tuple(self.token_ids[position - size : position])] = position
+    def extend(self, end: int) -> None:
+        for position in range(self.num_tokens, end):
+            for size in range(1, min(MAX_NGRAM, position) + 1):  # the n-grams before that token
+                self._followed[tuple(self.token_ids[position - size : position])] = position
+        self.num_tokens = max(end, self.num_tokens)
 
     def look_up(self, limit: int) -> Copy:
         """The tokens after the last earlier occurrence of the longest n-gram that ends the text; at most `limit`."""
@@ -143,17 +128,18 @@ class PromptLookupDrafter(CopyingDrafter):
         return index.look_up(limit)
 
 
-class SuffixIndex(TextIndex):
+class SuffixIndex:
     """The trie of a text and the nodes that match its end."""
 
     def __init__(self, token_ids: list[int]) -> None:
-        super().__init__(token_ids)
+        self.token_ids, self.num_tokens = token_ids, 0
         self.trie = SuffixTrie(token_ids)
         self.matches: list[Node] = []
 
-    def append(self, position: int) -> None:
-        """One step per matched token."""
-        self.matches = self.trie.append(self.token_ids, position, self.matches)
+    def extend(self, end: int) -> None:
+        for position in range(self.num_tokens, end):
+            self.matches = self.trie.append(self.token_ids, position, self.matches)
+        self.num_tokens = max(end, self.num_tokens)
 
 
 class SuffixDrafter(CopyingDrafter):

@@ -171,7 +171,7 @@ class SlotDrafter(BatchDrafter, ABC):
         self.pool.pack([self.slots[row] for row in rows])
         order = sorted(range(len(rows)), key=lambda index: self.slots[rows[index]].row)
         found = self._propose([rows[index] for index in order], [limits[index] for index in order])
-        return found if order == sorted(order) else merge([found], [order], self.vocab_size)
+        return merge([found], [order], self.vocab_size)
 
     @abstractmethod
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
@@ -180,6 +180,8 @@ class SlotDrafter(BatchDrafter, ABC):
 
 def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: int) -> Proposal:
     """One proposal from those of groups of a batch; `groups` are the indices of each group's rows in it."""
+    if len(parts) == 1 and groups[0] == sorted(groups[0]):
+        return parts[0]
     total = sum(map(len, groups))
     width = max(part.token_ids.shape[1] for part in parts)
     token_ids = parts[0].token_ids.new_zeros(total, width)

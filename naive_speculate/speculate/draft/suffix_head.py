@@ -14,7 +14,6 @@ from naive_speculate.speculate.draft.copying import SuffixDrafter
 from naive_speculate.speculate.draft.head import HeadDrafter
 from naive_speculate.speculate.draft.proposal import Proposal, merge
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.window import CopyOrAskWindow, Window
 
 MIN_MATCH = 2
 """Tokens that must match for a copy. In 120 answers of SmolLM2-135M-Instruct, 0.4 tokens of a copy (k = 5) were accepted
@@ -61,31 +60,24 @@ class SuffixHeadDrafter(HeadDrafter):
         super().prefill(rows)
 
     def propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        own = [_limits(row.window, limit) for row, limit in zip(rows, limits, strict=True)]
-        copies = self.suffix.copies(rows, [to_copy for to_copy, _ in own])
+        to_copy = [min(limit, row.window.copy_limit) for row, limit in zip(rows, limits, strict=True)]
+        to_ask = [min(limit, row.window.ask_limit) for row, limit in zip(rows, limits, strict=True)]
+        copies = self.suffix.copies(rows, to_copy)
         asking = [
             index
             for index, row in enumerate(rows)
-            if not copies[index].token_ids and own[index][1] > 0 and super(SuffixHeadDrafter, self).room(row) > 0
+            if not copies[index].token_ids and to_ask[index] > 0 and super(SuffixHeadDrafter, self).room(row) > 0
         ]
         copying = [index for index in range(len(rows)) if index not in asking]
         for index, row in enumerate(rows):
-            if isinstance(row.window, CopyOrAskWindow):
-                row.window.use(index in copying)
+            row.window.use(index in copying)
         parts, groups = [], [group for group in (asking, copying) if group]
         if asking:
-            parts.append(super().propose([rows[index] for index in asking], [own[index][1] for index in asking]))
+            parts.append(super().propose([rows[index] for index in asking], [to_ask[index] for index in asking]))
         if copying:
             parts.append(self.suffix.proposal([rows[index] for index in copying], [copies[index] for index in copying]))
-        return parts[0] if len(parts) == 1 else merge(parts, groups, self.vocab_size)
+        return merge(parts, groups, self.vocab_size)
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         self.suffix.commit(rows, records, None)
         super().commit(rows, records, features)
-
-
-def _limits(window: Window, limit: int) -> tuple[int, int]:
-    """The most tokens to copy, and the most to ask the head for."""
-    if isinstance(window, CopyOrAskWindow):
-        return min(limit, window.copy_limit), min(limit, window.ask_limit)
-    return limit, limit
