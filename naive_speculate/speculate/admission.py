@@ -18,7 +18,7 @@ from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.sampling.words import FilterTable, WordFilter, WordList, word_list
 from naive_speculate.speculate.draft import DRAFTERS, GIVEN, BatchDrafter, drafter_for
-from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_given
+from naive_speculate.speculate.request import MAX_DRAFT_TOKENS, GivenDraft, Prompt, Request
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 from naive_speculate.speculate.tree import parse_tree
@@ -180,7 +180,13 @@ class Admission:
         """A user-supplied draft that continues a text, checked, in token ids."""
         if request.given_draft is None:
             return None
-        check_given(request, greedy)
+        if (size := request.num_draft_tokens) in (0, "auto"):
+            raise ValueError(f"given_draft needs num_draft_tokens from 1 to {MAX_DRAFT_TOKENS}, got {size!r}")
+        if greedy:
+            needed = "a temperature above 0 and a strategy that samples"
+            raise ValueError(f"given_draft needs {needed}: its probability has no other use")
+        if request.draft_sampling != "sampled":
+            raise ValueError(f"given_draft needs draft_sampling='sampled', got {request.draft_sampling!r}")
         draft = request.given_draft.draft
         if isinstance(draft, str):
             check_unicode("given_draft", draft)

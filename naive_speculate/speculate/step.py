@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -105,10 +105,10 @@ def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: t
     verdicts: dict[Verifier, Verdict] = {}
     for verifier, members in groups:
         given = (p.scores if verifier.greedy else p.best_known, q, draft.token_ids, r, lengths)
-        verdicts[verifier] = verifier.judge(*(given if len(groups) == 1 else (tensor[members] for tensor in given)))
+        verdicts[verifier] = verifier.judge(*(tensor[members] for tensor in given))
     if len(groups) == 1:
         return verdicts[rows[0].verifier]
-    merged = _merge(list(verdicts.values()), [members for _, members in groups], p.scores)
+    merged = _merge(list(verdicts.values()), [members for _, members in groups], len(rows))
     return merged._replace(drawn=[verdicts[row.verifier].next_probs is not None for row in rows])
 
 
@@ -135,18 +135,14 @@ def _without_drafts(rows: Sequence[SequenceState], p: Distributions) -> Verdict:
     return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, wanted, p.scores.new_zeros(len(rows), 0), None, drawn)
 
 
-def _merge(verdicts: Sequence[Verdict], groups: Sequence[torch.Tensor | slice], scores: torch.Tensor) -> Verdict:
-    """One verdict from those of groups of a batch."""
-    total, width, vocab_size = scores.shape
-    num_accepted, next_token_ids = torch.zeros(2, total, dtype=torch.int64, device=scores.device)
-    accept_probs, thresholds = scores.new_zeros(2, total, width - 1)
-    next_probs = scores.new_zeros(total, vocab_size)
-    for verdict, members in zip(verdicts, groups, strict=True):
-        num_accepted[members], accept_probs[members] = verdict.num_accepted, verdict.accept_probs.to(scores.dtype)
-        if verdict.next_probs is not None:
-            next_probs[members] = verdict.next_probs.to(scores.dtype)
-        if verdict.next_token_ids is not None:
-            next_token_ids[members] = verdict.next_token_ids
-        if verdict.thresholds is not None:
-            thresholds[members] = verdict.thresholds.to(scores.dtype)
-    return Verdict(num_accepted, next_probs, next_token_ids, accept_probs, thresholds)
+def _merge(verdicts: Sequence[Verdict], groups: Sequence[torch.Tensor | slice], total: int) -> Verdict:
+    """One verdict, without `drawn`, from those of groups of a batch of `total` rows; a field is None where all have None."""
+    merged: list[Any] = []
+    for values in zip(*(verdict[:-1] for verdict in verdicts), strict=True):
+        known = next((value for value in values if value is not None), None)
+        column = None if known is None else known.new_zeros(total, *known.shape[1:])
+        for members, value in zip(groups, values, strict=True):
+            if column is not None and value is not None:
+                column[members] = value.to(column.dtype)
+        merged.append(column)
+    return Verdict(*merged)
