@@ -54,7 +54,12 @@ class LogitsPipeline:
         self.needs_history = any(by_history)
         self.guided = grammar is not None
         self.plain = not self.needs_history and self._bias is None
-        self._warpers = _warpers(params)
+        warpers: list[tuple[bool, Any, float]] = [
+            (params.min_p > 0, MinPLogitsWarper, float(params.min_p)),
+            (params.top_k > 0, TopKLogitsWarper, params.top_k),
+            (params.top_p < 1, TopPLogitsWarper, float(params.top_p)),
+        ]
+        self._warpers = [make(value) for applies, make, value in warpers if applies]
         self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
 
     def scores(self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
@@ -161,12 +166,13 @@ class LogitsPipeline:
         if params.allowed_token_ids is None and not bad_tokens and not params.logit_bias:
             return None
         bias = torch.zeros(self._vocab_size)
+        for name in ("logit_bias", "allowed_token_ids"):
+            for token in getattr(params, name) or ():
+                if token >= self._vocab_size:
+                    raise ValueError(f"{name} holds token {token}, but the vocabulary ends at {self._vocab_size - 1}")
         for token, value in (params.logit_bias or {}).items():
-            self._check_token("logit_bias", token)
             bias[token] += min(max(value, -100.0), 100.0)
         if params.allowed_token_ids is not None:
-            for token in params.allowed_token_ids:
-                self._check_token("allowed_token_ids", token)
             forbidden = torch.ones(self._vocab_size, dtype=torch.bool)
             forbidden[list(params.allowed_token_ids)] = False
             bias[forbidden] = -torch.inf
@@ -179,10 +185,6 @@ class LogitsPipeline:
             given = f"allowed_token_ids={list(params.allowed_token_ids or [])!r:.80}, bad_words={words!r:.80}"
             raise ValueError(f"no token is left to generate with {given}, min_tokens={params.min_tokens}")
         return bias
-
-    def _check_token(self, name: str, token: int) -> None:
-        if token >= self._vocab_size:
-            raise ValueError(f"{name} holds token {token}, but the vocabulary ends at {self._vocab_size - 1}")
 
 
 def in_float(logits: torch.Tensor) -> torch.Tensor:
@@ -235,17 +237,6 @@ def _fault(row: torch.Tensor) -> str | None:
         return "NaN"
     best = row.amax().item()
     return None if math.isfinite(best) else "infinity" if best > 0 else _NOTHING
-
-
-def _warpers(params: SamplingParams) -> list[Any]:
-    warpers: list[Any] = []
-    if params.min_p > 0:
-        warpers.append(MinPLogitsWarper(float(params.min_p)))
-    if params.top_k > 0:
-        warpers.append(TopKLogitsWarper(params.top_k))
-    if params.top_p < 1:
-        warpers.append(TopPLogitsWarper(float(params.top_p)))
-    return warpers
 
 
 def _takes_prompt(processor: Any) -> bool:
