@@ -15,8 +15,9 @@ from naive_speculate.speculate.rules import best, pick
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import MAX_NODES, Tree, grow
 
-_MAX_QUERY = MAX_NODES + 1
-"""The most tokens that a window or tree may begin with: those of a fully accepted tree. A row that lacks more is prefilled."""
+_MAX_QUERY, _MAX_TREE_QUERY = 2, MAX_NODES + 1
+"""The most tokens that a window or a tree may begin with: those that the draft model has not processed after a fully accepted
+one. A row that lacks more is prefilled. All rows of a batch read as many, but a row that drafts trees is alone."""
 
 
 class ModelDrafter(SlotDrafter):
@@ -37,7 +38,7 @@ class ModelDrafter(SlotDrafter):
         return row.room - 1 if positions is None else min(row.room - 1, positions - len(self.history(row)))
 
     def ready(self, row: SequenceState) -> bool:
-        return self._missing(row) <= _MAX_QUERY
+        return self._missing(row) <= (_MAX_QUERY if row.tree is None else _MAX_TREE_QUERY)
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         missing = [row for row in rows if not self.ready(row)]
@@ -89,7 +90,7 @@ class ModelDrafter(SlotDrafter):
         """The tokens that the draft model has not processed; as many for every row, so that all end in the same column."""
         histories, slots = [self.history(row) for row in rows], [self.slots[row] for row in rows]
         width = max(map(self._missing, rows))
-        if width > min(_MAX_QUERY, *map(len, histories)):
+        if width > min(map(len, histories)) or not all(map(self.ready, rows)):
             while self.pool.feed(slots, histories):
                 pass
             width = 1
