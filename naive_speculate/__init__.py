@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from naive_speculate.sampling.params import SamplingParams
     from naive_speculate.sampling.strategy import SampleStrategy
     from naive_speculate.speculate.decoder import SpeculativeDecoder
-    from naive_speculate.speculate.result import GenerationResult
+    from naive_speculate.speculate.run import GenerationResult
     from naive_speculate.speculate.verify import VerifyStrategy
     from naive_speculate.watching import watch
 
@@ -40,7 +40,7 @@ __all__ = [
 _MODULES = {
     "Event": "events",
     "EventKind": "events",
-    "GenerationResult": "speculate.result",
+    "GenerationResult": "speculate.run",
     "GuidedDecodingParams": "sampling.guided",
     "ModelPair": "models",
     "SampleStrategy": "sampling.strategy",

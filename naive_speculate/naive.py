@@ -26,8 +26,8 @@ from naive_speculate.infer import BasicInferencer, KVCache, new_cache
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.models import ModelPair, load_pair
 from naive_speculate.palette import STYLES
-from naive_speculate.sampling.distributions import in_float
 from naive_speculate.sampling.params import check_unicode
+from naive_speculate.sampling.pipeline import in_float
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
 from naive_speculate.speculate.drafter import Drafter
 from naive_speculate.speculate.utils import greedy_match, speculative_sampling

@@ -1,4 +1,4 @@
-"""From logits to probabilities, for one sequence: every sampling parameter that changes the distribution.
+"""From logits to probabilities: every sampling parameter that changes the distribution, and batches of sequences.
 
 Target and draft use the same pipeline. What depends on history (penalties, min_tokens, bad_words, grammars, custom processors)
 is computed at each index of the draft window with the drafts before it. That keeps speculation lossless: every draft is judged
@@ -16,7 +16,7 @@ from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from naive_speculate.sampling.guided import GrammarMask
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.sampling.word_filter import WordFilter
+from naive_speculate.sampling.words import WordFilter
 
 _NOTHING = "-infinity for every token"
 
@@ -54,7 +54,12 @@ class LogitsPipeline:
         self.needs_history = any(by_history)
         self.guided = grammar is not None
         self.plain = not self.needs_history and self._bias is None
-        self._warpers = _warpers(params)
+        warpers: list[tuple[bool, Any, float]] = [
+            (params.min_p > 0, MinPLogitsWarper, float(params.min_p)),
+            (params.top_k > 0, TopKLogitsWarper, params.top_k),
+            (params.top_p < 1, TopPLogitsWarper, float(params.top_p)),
+        ]
+        self._warpers = [make(value) for applies, make, value in warpers if applies]
         self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
 
     def scores(self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
@@ -161,12 +166,13 @@ class LogitsPipeline:
         if params.allowed_token_ids is None and not bad_tokens and not params.logit_bias:
             return None
         bias = torch.zeros(self._vocab_size)
+        for name in ("logit_bias", "allowed_token_ids"):
+            for token in getattr(params, name) or ():
+                if token >= self._vocab_size:
+                    raise ValueError(f"{name} holds token {token}, but the vocabulary ends at {self._vocab_size - 1}")
         for token, value in (params.logit_bias or {}).items():
-            self._check_token("logit_bias", token)
             bias[token] += min(max(value, -100.0), 100.0)
         if params.allowed_token_ids is not None:
-            for token in params.allowed_token_ids:
-                self._check_token("allowed_token_ids", token)
             forbidden = torch.ones(self._vocab_size, dtype=torch.bool)
             forbidden[list(params.allowed_token_ids)] = False
             bias[forbidden] = -torch.inf
@@ -180,9 +186,43 @@ class LogitsPipeline:
             raise ValueError(f"no token is left to generate with {given}, min_tokens={params.min_tokens}")
         return bias
 
-    def _check_token(self, name: str, token: int) -> None:
-        if token >= self._vocab_size:
-            raise ValueError(f"{name} holds token {token}, but the vocabulary ends at {self._vocab_size - 1}")
+
+def in_float(logits: torch.Tensor) -> torch.Tensor:
+    """Logits in float32, or in float64 if they are."""
+    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+
+
+def batch_scores(
+    pipelines: Sequence[LogitsPipeline],
+    logits: torch.Tensor,
+    histories: Sequence[list[int]],
+    windows: Sequence[list[int]] | None = None,
+) -> torch.Tensor:
+    """Each row's logits `[batch_size, width, vocab_size]` through its own pipeline, up to temperature; the same shape, float32
+    or float64. `histories`: the tokens that each row has generated before the first index; not read where all pipelines are
+    plain. `windows`: the draft tokens after it."""
+    scores = in_float(logits)
+    if all(pipeline.plain for pipeline in pipelines):
+        return scores
+    windows = windows or [[] for _ in pipelines]
+    rows = zip(pipelines, scores, histories, windows, strict=True)
+    return torch.stack([pipeline.scores(row, past, window) for pipeline, row, past, window in rows])
+
+
+def batch_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each row's scores `[batch_size, width, vocab_size]` to probabilities, and whether each position has a distribution, bool
+    `[batch_size, width]`.
+
+    It has none where every token is banned, or a score is NaN or infinite. It gets the uniform one: a draft may be drawn from
+    that, but no token of the output.
+    """
+    first = pipelines[0]
+    if all(pipeline.warp_key == first.warp_key for pipeline in pipelines):
+        probs = first.probabilities(scores)
+    else:
+        probs = torch.stack([pipeline.probabilities(row) for pipeline, row in zip(pipelines, scores, strict=True)])
+    lost = probs[..., 0].isnan()
+    return probs.masked_fill_(lost[..., None], 1 / probs.shape[-1]), ~lost
 
 
 def _cooled(scores: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -197,17 +237,6 @@ def _fault(row: torch.Tensor) -> str | None:
         return "NaN"
     best = row.amax().item()
     return None if math.isfinite(best) else "infinity" if best > 0 else _NOTHING
-
-
-def _warpers(params: SamplingParams) -> list[Any]:
-    warpers: list[Any] = []
-    if params.min_p > 0:
-        warpers.append(MinPLogitsWarper(float(params.min_p)))
-    if params.top_k > 0:
-        warpers.append(TopKLogitsWarper(params.top_k))
-    if params.top_p < 1:
-        warpers.append(TopPLogitsWarper(float(params.top_p)))
-    return warpers
 
 
 def _takes_prompt(processor: Any) -> bool:

@@ -1,11 +1,11 @@
 """From a request to a run: validate, plan, build. Everything is checked here, before any model runs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from naive_speculate.costs import CostTable, LearnedCosts
+from naive_speculate.costs import CostTable
 from naive_speculate.events.emitter import Emitter
 from naive_speculate.events.event import Event, EventKind
 from naive_speculate.infer.inferencer import eos_token_ids
@@ -16,10 +16,9 @@ from naive_speculate.sampling.masks_apart import MasksApart
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
-from naive_speculate.sampling.word_filter import FilterTable, WordFilter
-from naive_speculate.sampling.words import WordList, word_list
+from naive_speculate.sampling.words import FilterTable, WordFilter, WordList, word_list
 from naive_speculate.speculate.draft import DRAFTERS, GIVEN, BatchDrafter, drafter_for
-from naive_speculate.speculate.request import GivenDraft, Prompt, Request, check_given
+from naive_speculate.speculate.request import MAX_DRAFT_TOKENS, GivenDraft, Prompt, Request
 from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 from naive_speculate.speculate.tree import parse_tree
@@ -29,25 +28,6 @@ from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from naive_speculate.translation import token_bytes
 
 _MANY_TOKENS = 2**31  # more tokens than any tokenizer has or can be asked about
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """A request's fields once they are checked."""
-
-    token_ids: list[int]  # the prompt
-    verifier: Verifier  # judges its drafts
-    # drafter, drafting: the drafter's name and class; no class where nothing is drafted
-    drafter: str
-    drafting: type[BatchDrafter] | None
-    window_size: int | None  # drafts per step; None for "auto"
-    confidence: float | None  # below it a window ends
-    tree: tuple[int, ...] | None  # the children of a node by depth, where trees are drafted
-    given: GivenDraft | None  # a user-supplied draft, in token ids
-    max_length: int  # most tokens of a row, prompt included
-    # ends, stops: the model's own end tokens, and all tokens that end a row
-    ends: frozenset[int]
-    stops: frozenset[int]
 
 
 MakeRandom = Callable[[int, int], RandomSource]
@@ -84,117 +64,97 @@ class Admission:
         """Check a request and make its run, whose rows are in no batch yet and are numbered from `first_row`. Setting `cancel`
         ends it early. Draws come from the seed, unless `random` makes the rows' sources. Raises `ValueError`, naming the field
         and what was given."""
-        plan, params = self._plan(request), request.params
+        params = request.params
+        verifier = verifier_for(request.verify_strategy, params.greedy)
+        drafter = self._drafter(request)
+        token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
+        self._checked("stop_token_ids", params.stop_token_ids or ())
+        given, tree = self._given(request, token_ids, verifier.greedy), self._tree(request, drafter, verifier)
+        size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens) if tree is None else len(tree)
+        drafting = drafter_for(drafter, self.pair) if size != 0 else None
+        max_length = self._max_length(len(token_ids), params.max_tokens)
+        ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
+        stops = frozenset(params.stop_token_ids or ()) | ends
         seed = params.seed if params.seed is not None else fresh_seed()
-        pipelines = [self._pipeline(params, plan.token_ids, plan.stops) for _ in range(params.num_sequences)]
         repeats = random is not None or params.seed is not None  # a seed repeats a run, windows included
-        priced = plan.drafter if plan.drafting is not None else "suffix"  # of plain decoding only the verification costs
-        shrinks = request.shrink_in_batch and (params.greedy or not repeats) and plan.given is None and plan.tree is None
-        learned = self.pair.learned_costs(priced) if shrinks or not repeats else None
+        priced = drafter if drafting is not None else "suffix"  # of plain decoding only the verification costs
+        shrinks = request.shrink_in_batch and (params.greedy or not repeats) and given is None and tree is None
+        learned = self.pair.learned_costs(priced) if shrinks or (size is None and not repeats) else None
         costs = self.pair.costs(priced) if repeats or learned is None else learned.table()
-        started = self._started(request, plan, seed, costs)
-        known = self.pair.translation.to_draft if started.vocabularies is not None and self.pair.translation else None
+        auto = partial(AutoWindow, costs, request.draft_confidence, greedy=verifier.greedy, learned=learned, repeats=repeats)
         special = (params.skip_special_tokens, params.spaces_between_special_tokens)
         streams = params.detokenize and self.vocabulary.tokenizer is not None
-        rows, emitters = [], []
-        for index, pipeline in enumerate(pipelines):
+        rows = []
+        for index, pipeline in enumerate(self._pipelines(params, token_ids, stops)):
+            if size is not None:
+                window: Window = FixedWindow(size, request.draft_confidence, learned)
+            else:
+                window = CopyOrAskWindow(auto(copies=True), auto()) if drafting and drafting.copies_or_asks else auto()
             row = SequenceState(
                 row=first_row + index,
-                prompt_token_ids=plan.token_ids,
-                token_ids=list(plan.token_ids),
+                prompt_token_ids=token_ids,
+                token_ids=list(token_ids),
                 params=params,
-                verifier=plan.verifier,
-                drafter=plan.drafter,
-                window=self._window(plan, costs, learned, repeats, shrinks),
+                verifier=verifier,
+                drafter=drafter,
+                window=window,
                 detail=request.detail,
                 random=SeededRandom(seed, index, self.device) if random is None else random(seed, index),
                 pipeline=pipeline,
-                stop_token_ids=plan.stops,
-                end_token_ids=plan.ends,
-                max_length=plan.max_length,
-                text=TextStream(self.vocabulary, plan.token_ids, *special) if streams else None,
+                stop_token_ids=stops,
+                end_token_ids=ends,
+                max_length=max_length,
+                text=TextStream(self.vocabulary, token_ids, *special) if streams else None,
                 stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
                 cancel=cancel,
-                repeats=repeats or plan.window_size is not None,
+                repeats=repeats or size is not None,
                 draft_sampling=request.draft_sampling,
-                tree=plan.tree,
-                given_draft=plan.given,
+                tree=tree,
+                given_draft=given,
             )
             rows.append(row)
-            emitters.append(Emitter(self.vocabulary, replace(started, row=row.row), known))
-        return Run(rows, emitters)
+        return Run(rows, self._emitters(request, rows, drafting, size, seed, costs))
 
-    def _plan(self, request: Request) -> _Plan:
-        """Check a request, but for what its pipeline checks."""
-        params, given = request.params, request.given_draft
-        verifier = verifier_for(request.verify_strategy, params.greedy)
-        window_size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)
-        name = request.drafter
-        if name is None and request.tree is not None and self.pair.default_drafter not in (able := ("head", "model")):
-            name = next((each for each in able if DRAFTERS[each].obstacle(self.pair) is None), None)  # those that draft trees
-        drafter = self._drafter(name, drafts=window_size != 0 and given is None)
-        if given is not None:
-            self._drafter("model", drafts=True)  # which draws where the user leaves it to it
-        token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
-        self._checked("stop_token_ids", params.stop_token_ids or ())
-        if given is not None:
-            check_given(request, verifier.greedy)
-            drafter, given = GIVEN, replace(given, draft=self._given(given.draft, token_ids))
-        ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
-        tree = self._tree(request, drafter, verifier)
-        window_size = len(tree) if tree is not None else window_size
-        return _Plan(
-            token_ids=token_ids,
-            verifier=verifier,
-            drafter=drafter,
-            drafting=drafter_for(drafter, self.pair) if window_size != 0 else None,
-            window_size=window_size,
-            confidence=request.draft_confidence,
-            tree=tree,
-            given=given,
-            max_length=self._max_length(len(token_ids), params.max_tokens),
-            ends=ends,
-            stops=frozenset(params.stop_token_ids or ()) | ends,
-        )
-
-    def _started(self, request: Request, plan: _Plan, seed: int, costs: CostTable) -> Event:
-        """The event that opens the run, of its first row."""
-        params, verifier, pair = request.params, plan.verifier, self.pair
-        translation = pair.translation if plan.drafting is not None and plan.drafting.translates else None
-        head: Any = plan.drafting.head_of(pair) if plan.drafting is not None else None
+    def _emitters(
+        self,
+        request: Request,
+        rows: Sequence[SequenceState],
+        drafting: type[BatchDrafter] | None,
+        size: int | None,
+        seed: int,
+        costs: CostTable,
+    ) -> list[Emitter]:
+        """An emitter per row, with the event that opens its run."""
+        params, verifier, pair = request.params, rows[0].verifier, self.pair
+        translation = pair.translation if drafting is not None and drafting.translates else None
+        head: Any = drafting.head_of(pair) if drafting is not None else None
         settings = params.to_dict() | {
-            "num_draft_tokens": request.num_draft_tokens if plan.tree is None else plan.window_size,
+            "num_draft_tokens": request.num_draft_tokens if rows[0].tree is None else size,
             "tree": request.tree,
-            "draft_confidence": plan.confidence,
+            "draft_confidence": request.draft_confidence,
             "verify_strategy": str(request.verify_strategy),
-            "drafter": plan.drafter,
+            "drafter": rows[0].drafter,
             "draft_sampling": request.draft_sampling,
             "detail": request.detail,
             "lossy": not params.greedy and (verifier.lossy or verifier.greedy),
         }
-        return Event(
+        started = Event(
             EventKind.STARTED,
             prompt=request.prompt if isinstance(request.prompt, str) else None,
-            prompt_token_ids=plan.token_ids,
-            prompt_texts=self.vocabulary.texts(plan.token_ids),
+            prompt_token_ids=rows[0].prompt_token_ids,
+            prompt_texts=self.vocabulary.texts(rows[0].prompt_token_ids),
             settings=settings,
             seed=seed,
             models=pair.names,
             weights=pair.weights,
             device=str(self.device),
-            cost_table=costs.to_dict() if plan.window_size is None else None,
+            cost_table=costs.to_dict() if size is None else None,
             vocabularies=None if translation is None else translation.counts,
             head_layers=None if head is None else list(head.layers),
             target_layers=None if head is None else getattr(pair.target, "num_layers", None),
         )
-
-    @staticmethod
-    def _window(plan: _Plan, costs: CostTable, learned: LearnedCosts | None, repeats: bool, shrinks: bool) -> Window:
-        if plan.window_size is not None:
-            return FixedWindow(plan.window_size, plan.confidence, learned if shrinks else None)
-        auto = partial(AutoWindow, costs, plan.confidence, greedy=plan.verifier.greedy, learned=learned, repeats=repeats)
-        copies_or_asks = plan.drafting is not None and plan.drafting.copies_or_asks
-        return CopyOrAskWindow(auto(copies=True), auto()) if copies_or_asks else auto()
+        known = None if translation is None else translation.to_draft
+        return [Emitter(self.vocabulary, replace(started, row=row.row), known) for row in rows]
 
     def encode(self, prompt: Prompt, params: SamplingParams | None = None) -> list[int]:
         """Token ids of a prompt, checked. Raises `ValueError` if it is empty, not in the vocabulary, or longer than the model's
@@ -216,15 +176,25 @@ class Admission:
             )
         return token_ids
 
-    def _given(self, draft: Prompt, history: list[int]) -> list[int]:
-        """Token ids of a word that continues a text."""
+    def _given(self, request: Request, history: list[int], greedy: bool) -> GivenDraft | None:
+        """A user-supplied draft that continues a text, checked, in token ids."""
+        if request.given_draft is None:
+            return None
+        if (size := request.num_draft_tokens) in (0, "auto"):
+            raise ValueError(f"given_draft needs num_draft_tokens from 1 to {MAX_DRAFT_TOKENS}, got {size!r}")
+        if greedy:
+            needed = "a temperature above 0 and a strategy that samples"
+            raise ValueError(f"given_draft needs {needed}: its probability has no other use")
+        if request.draft_sampling != "sampled":
+            raise ValueError(f"given_draft needs draft_sampling='sampled', got {request.draft_sampling!r}")
+        draft = request.given_draft.draft
         if isinstance(draft, str):
             check_unicode("given_draft", draft)
             draft = self.vocabulary.continuing(draft, history) or self.vocabulary.encode(draft, "given_draft", begins=False)
         found = self._checked("given_draft", draft)
         if not found:
             raise ValueError("given_draft is empty: it has no tokens")
-        return found
+        return replace(request.given_draft, draft=found)
 
     def _checked(self, name: str, token_ids: Sequence[int]) -> list[int]:
         """Token ids as a list, refused under the argument's name where one is none."""
@@ -252,14 +222,19 @@ class Admission:
             said = " ".join(str(error).split())
             raise ValueError(f"chat=True: the tokenizer's chat template fails: {type(error).__name__}: {said:.300}") from None
 
-    def _drafter(self, name: str | None, drafts: bool) -> str:
+    def _drafter(self, request: Request) -> str:
         """The name of what drafts; where nothing is drafted, the pair may lack what it needs."""
+        name, able = request.drafter, ("head", "model")  # those that draft trees
+        if name is None and request.tree is not None and self.pair.default_drafter not in able:
+            name = next((each for each in able if DRAFTERS[each].obstacle(self.pair) is None), None)
         name = self.pair.default_drafter if name is None else name
         if not isinstance(name, str) or name not in DRAFTERS:
             raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, got {name!r:.80}")
-        if drafts and (obstacle := DRAFTERS[name].obstacle(self.pair)) is not None:
-            raise ValueError(f"drafter is {name!r}, but {obstacle}")
-        return name
+        given = request.given_draft is not None
+        drafting = "model" if given else name  # which draws where the user leaves it to it
+        if (given or request.num_draft_tokens != 0) and (obstacle := DRAFTERS[drafting].obstacle(self.pair)) is not None:
+            raise ValueError(f"drafter is {drafting!r}, but {obstacle}")
+        return GIVEN if given else name
 
     def _tree(self, request: Request, drafter: str, verifier: Verifier) -> tuple[int, ...] | None:
         """The children of a node by depth, checked; None where no trees are drafted."""
@@ -286,17 +261,21 @@ class Admission:
         """Whether the tokenizer can wrap a text as a message."""
         return bool(getattr(self.pair.tokenizer, "chat_template", None))
 
-    def _pipeline(self, params: SamplingParams, prompt: list[int], stops: frozenset[int]) -> LogitsPipeline:
+    def _pipelines(self, params: SamplingParams, prompt: list[int], stops: frozenset[int]) -> list[LogitsPipeline]:
+        """A pipeline for each sequence."""
         guided = params.guided_decoding
-        return LogitsPipeline(
-            params,
-            prompt,
-            self.vocab_size,
-            sorted(stops | frozenset(self.eos_token_ids)),
-            self.vocabulary.bad_word_sequences(params.bad_words) if params.bad_words else (),
-            self._grammar(params).compile(guided) if isinstance(guided, GuidedDecodingParams) else None,
-            None if params.filter_words is None else WordFilter(self._filter(params.filter_words), prompt),
-        )
+        return [
+            LogitsPipeline(
+                params,
+                prompt,
+                self.vocab_size,
+                sorted(stops | frozenset(self.eos_token_ids)),
+                self.vocabulary.bad_word_sequences(params.bad_words) if params.bad_words else (),
+                self._grammar(params).compile(guided) if isinstance(guided, GuidedDecodingParams) else None,
+                None if params.filter_words is None else WordFilter(self._filter(params.filter_words), prompt),
+            )
+            for _ in range(params.num_sequences)
+        ]
 
     def _max_length(self, num_prompt_tokens: int, max_tokens: int | None) -> int:
         limits = [] if max_tokens is None else [num_prompt_tokens + max_tokens]

@@ -19,7 +19,7 @@ from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.observe import logprob_entries, observe, raw_logprobs
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.step import step
+from naive_speculate.speculate.step import Step, step
 from naive_speculate.speculate.stopwatch import Stopwatch
 from naive_speculate.speculate.tree import MAX_NODES, Tree
 from naive_speculate.speculate.tree_step import tree_step
@@ -122,27 +122,29 @@ class Batch:
             groups.setdefault(drafter if limits[index] > 0 and not forced[index] else None, []).append(index)
         parts = []
         for drafter, members in groups.items():
-            own = [rows[index] for index in members]
+            own, most = [rows[index] for index in members], [limits[index] for index in members]
             if drafter is None:
                 windows = [forced[index] for index in members]
                 certain = Proposal.certain(own, windows, self.vocab_size, self.device)
                 parts.append(certain._replace(forced=[index for index, window in enumerate(windows) if window]))
-            else:
-                parts.append(self._propose_by_drafter(drafter, own, [limits[index] for index in members]))
-        return parts[0] if len(parts) == 1 else merge(parts, list(groups.values()), self.vocab_size)
+                continue
+            parts.append(drafter.propose(own, most))
+            if type(drafter) not in OWN_DRAFTERS:
+                check_proposal(parts[-1], own, most, self.vocab_size)
+        return merge(parts, list(groups.values()), self.vocab_size)
 
     def score(self, rows: Sequence[SequenceState], draft: Proposal) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One forward of the target over each row's last token and its drafts; the rows are prefilled, in the order of their
         slots.
 
         Returns logits `[batch_size, k + 1, vocab_size]`: index i judges draft i, the last gives the bonus token. And the hidden
-        states there of all layers that the rows' drafters need, concatenated,
+        states there of all layers that drafters need, concatenated,
         `[batch_size, k + 1, number of layers * hidden_size]`; None where no drafter needs any.
         """
         self._watch.verify()
         view = self.target.view([self.slots[row] for row in rows])
         query = torch.cat([on_device([[row.token_ids[-1]] for row in rows], self.device), draft.token_ids], dim=1)
-        logits, features = self.target.compute(view, query, self._layers(rows), [1 + length for length in draft.lengths])
+        logits, features = self.target.compute(view, query, self._layers, [1 + length for length in draft.lengths])
         return logits[..., : self.vocab_size], features
 
     def propose_tree(self, row: SequenceState) -> Tree | None:
@@ -164,36 +166,28 @@ class Batch:
         self._watch.verify()
         slot: Any = self.slots[row]
         view = TreeRows(slot.cache, slot.row, slot.num_tokens, [-1, *(parent + 1 for parent in tree.parents)])
-        logits, features = self.target.compute(view, [[row.token_ids[-1], *tree.token_ids]], self._layers([row]))
+        logits, features = self.target.compute(view, [[row.token_ids[-1], *tree.token_ids]], self._layers)
         return logits[..., : self.vocab_size], features
-
-    def keep_path(self, row: SequenceState, path: list[int]) -> None:
-        """Make the nodes of an accepted path the tokens after the text, in the caches of target and drafter."""
-        slot, start = self.slots[row], len(row.token_ids)
-        slot.cache.keep_path(slot.row, start, [start + node for node in path])  # type: ignore[attr-defined]
-        self.drafter_of[row].keep_path(row, path)
 
     def _steps(self, rows: Sequence[SequenceState]) -> dict[SequenceState, StepRecord]:
         """A step for all rows that draft windows, and one for each that drafts trees."""
         records: dict[SequenceState, StepRecord] = {}
-        for group in ([row for row in rows if row.tree is None], *([row] for row in rows if row.tree is not None)):
-            if not group:
-                continue
-            try:
+        groups = [[row for row in rows if row.tree is None], *([row] for row in rows if row.tree is not None)]
+        try:
+            for group in filter(None, groups):
                 self._watch.begin()
-                records |= self._step(self._in_order(group))
-            except PartialStepError as error:
-                raise PartialStepError(records | dict(error.records), error.cause) from error.cause
-            except Exception as error:
-                if records:
-                    raise PartialStepError(records, error) from error
-                raise
+                self._step(self._in_order(group), records)
+        except Exception as error:
+            if records:
+                raise PartialStepError(records, error) from error
+            raise
         return records
 
-    def _step(self, rows: list[SequenceState]) -> dict[SequenceState, StepRecord]:
-        happened = step(self, rows) if rows[0].tree is None else tree_step(self, rows[0])
+    def _step(self, rows: list[SequenceState], records: dict[SequenceState, StepRecord]) -> None:
+        """Make a step, and add what it did to each row that committed it."""
+        happened = self._happened(rows)
         outcomes = observe(rows, happened, self.vocabulary)
-        seconds, records = self._watch.stop(), dict[SequenceState, StepRecord]()
+        seconds = self._watch.stop()
         names = {row.drafter for row in rows if row in self.drafter_of}
         for name in names:
             learned = self.pair.learned_costs(name)
@@ -205,17 +199,21 @@ class Batch:
             judged = sum(min(count + 1, length) for count, length in zip(accepted, lengths, strict=True))
             learned.learn(len(rows), max(lengths), drafting, seconds.verify, sum(accepted), judged)
         try:
-            try:
-                for row, outcome in zip(rows, outcomes, strict=True):
-                    outcome.draft_seconds, outcome.verify_seconds, outcome.total_seconds = seconds
-                    records[row] = row.commit(outcome)  # prefix + x₁ … x_n + t, up to where the sequence ends
-            finally:
-                self._commit(rows, records, happened.features)
-        except Exception as error:
-            if records:
-                raise PartialStepError(records, error) from error
-            raise
-        return records
+            for row, outcome in zip(rows, outcomes, strict=True):
+                outcome.draft_seconds, outcome.verify_seconds, outcome.total_seconds = seconds
+                records[row] = row.commit(outcome)  # prefix + x₁ … x_n + t, up to where the sequence ends
+        finally:
+            self._commit(rows, records, happened.features)
+
+    def _happened(self, rows: Sequence[SequenceState]) -> Step:
+        """Make a step: with a tree for a row that drafts trees, where one can be drafted."""
+        tree = None if rows[0].tree is None else self.propose_tree(rows[0])
+        if tree is None:
+            return step(rows, self.propose, self.score)
+        found, slot = tree_step(rows[0], tree, *self.score_tree(rows[0], tree)), self.slots[rows[0]]
+        start, path = len(rows[0].token_ids), [] if found.tree is None else found.tree.path
+        slot.cache.keep_path(slot.row, start, [start + node for node in path])  # type: ignore[attr-defined]
+        return found
 
     def _commit(self, rows: Sequence[SequenceState], records: Records, features: torch.Tensor | None) -> None:
         """Roll the target's cache back to what is committed, and let the drafters follow."""
@@ -227,7 +225,7 @@ class Batch:
                 own, seen = [rows[index] for index in members], None
                 if features is not None and drafter.layers:
                     seen = features if len(members) == len(rows) else features[on_device(members, features.device)]
-                    seen = self._own_layers(drafter, rows, seen)
+                    seen = self._own_layers(drafter, seen)
                 self._call_drafter(own, partial(drafter.commit, own, [records[row] for row in own], seen))
 
     def _going_on(self, rows: Iterable[SequenceState]) -> list[SequenceState]:
@@ -300,9 +298,9 @@ class Batch:
                 self._prefill_with_logprobs(row)
             else:
                 rest.append(row)
-        chunk = self.target.feed([self.slots[row] for row in rest], [row.token_ids for row in rest], self._layers(rest))
+        chunk = self.target.feed([self.slots[row] for row in rest], [row.token_ids for row in rest], self._layers)
         if chunk is not None and chunk.features:
-            self._send_features([rest[index] for index in chunk.places], rest, chunk.starts, chunk.features)
+            self._send_features([rest[index] for index in chunk.places], chunk.starts, chunk.features)
         for drafter in self.drafters.values():
             if drafting := [row for row in rows if self.drafter_of.get(row) is drafter and drafter.room(row) > 0]:
                 drafter.prefill(drafting)
@@ -314,12 +312,12 @@ class Batch:
         known = len(found) - 1
         slot.keep(known)
         if chunk := prompt[known:-1][: slots.PREFILL_CHUNK]:
-            logits, features = self.target.compute(self.target.view([slot]), [chunk], self._layers([row]))
+            logits, features = self.target.compute(self.target.view([slot]), [chunk], self._layers)
             following = on_device(prompt[known + 1 : known + 1 + len(chunk)], logits.device)
             scores = raw_logprobs(logits[0, :, : self.vocab_size], following, row.params.prompt_logprobs or 0)
             found += logprob_entries(to_lists(*scores), self.vocabulary)
             if features is not None:
-                self._send_features([row], [row], [known], [features[0]])
+                self._send_features([row], [known], [features[0]])
         row.prompt_logprobs = found
 
     def _fork(self, row: SequenceState, source: SequenceState) -> None:
@@ -347,13 +345,6 @@ class Batch:
             return []
         return found[: max(0, min(row.window.limit, row.room - 1))]
 
-    def _propose_by_drafter(self, drafter: BatchDrafter, rows: list[SequenceState], limits: list[int]) -> Proposal:
-        """The proposal of one drafter, checked where it is not of this package."""
-        proposal = drafter.propose(rows, limits)
-        if type(drafter) not in OWN_DRAFTERS:
-            check_proposal(proposal, rows, limits, self.vocab_size)
-        return proposal
-
     @staticmethod
     def _call_drafter(rows: Sequence[SequenceState], call: Callable[[], None]) -> None:
         """Call a drafter, which may be other people's code; where that fails, the rows that it no longer follows end."""
@@ -364,31 +355,24 @@ class Batch:
                 if not row.ended:
                     row.end(FinishReason.ERROR, f"drafter {row.drafter!r} failed: {type(error).__name__}: {error}")
 
-    def _send_features(
-        self,
-        prefilled: Sequence[SequenceState],
-        rows: Sequence[SequenceState],
-        starts: list[int],
-        features: Sequence[torch.Tensor],
-    ) -> None:
-        """Send the hidden states of prefilled chunks to the drafters that need them; `rows` are those whose drafters' layers
-        were computed."""
+    def _send_features(self, rows: Sequence[SequenceState], starts: list[int], features: Sequence[torch.Tensor]) -> None:
+        """Send the hidden states of prefilled chunks to the drafters that need them."""
         for drafter in self.drafters.values():
-            members = [index for index, row in enumerate(prefilled) if self.drafter_of.get(row) is drafter]
+            members = [index for index, row in enumerate(rows) if self.drafter_of.get(row) is drafter]
             if members and drafter.layers:
-                own = [prefilled[index] for index in members]
-                seen = [self._own_layers(drafter, rows, features[index]) for index in members]
+                own = [rows[index] for index in members]
+                seen = [self._own_layers(drafter, features[index]) for index in members]
                 self._call_drafter(own, partial(drafter.observe, own, [starts[index] for index in members], seen))
 
-    def _own_layers(self, drafter: BatchDrafter, rows: Sequence[SequenceState], features: torch.Tensor) -> torch.Tensor:
-        """A drafter's own layers of those that the rows' drafters need."""
-        layers = self._layers(rows)
+    def _own_layers(self, drafter: BatchDrafter, features: torch.Tensor) -> torch.Tensor:
+        """A drafter's own layers of those that were computed."""
+        layers = self._layers
         if list(drafter.layers) == layers:
             return features
         by_layer = features.chunk(len(layers), dim=-1)
         return torch.cat([by_layer[layers.index(layer)] for layer in drafter.layers], dim=-1)
 
-    def _layers(self, rows: Sequence[SequenceState]) -> list[int]:
-        """The target's layers that the rows' drafters need."""
-        drafters = {drafter for row in rows if (drafter := self.drafter_of.get(row)) is not None}
-        return sorted({layer for drafter in drafters for layer in drafter.layers})
+    @property
+    def _layers(self) -> list[int]:
+        """The target's layers that drafters of its rows need."""
+        return sorted({layer for drafter in set(self.drafter_of.values()) for layer in drafter.layers})

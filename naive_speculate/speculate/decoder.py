@@ -13,8 +13,7 @@ from naive_speculate.speculate.admission import Admission, MakeRandom
 from naive_speculate.speculate.batch import Batch, PartialStepError
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.request import Prompt, Request, as_requests
-from naive_speculate.speculate.result import GenerationResult, collect
-from naive_speculate.speculate.run import Run
+from naive_speculate.speculate.run import GenerationResult, Run, collect
 from naive_speculate.speculate.sequence import CancelFlag, Detail, DraftSampling
 from naive_speculate.speculate.verify import VerifyStrategy
 
@@ -143,22 +142,8 @@ class SpeculativeDecoder:
         runs: list[Run] = []
         for request in requests:
             runs.append(self.prepare(request, cancel, first_row=sum(len(run.rows) for run in runs)))
-        batch = self.new_batch()
-        events: list[Event] = []
-        try:
-            for run in runs:
-                batch.admit(run.rows)
-                events += run.started()
-            with torch.no_grad():  # once for all steps
-                while going_on := [row for run in runs for row in run.going_on]:
-                    records = batch.step(going_on)
-                    events += [event for run in runs for event in run.events(records)]
-                    batch.release(row for row in going_on if row.ended)
-        except PartialStepError as error:
-            raise error.cause from None
-        finally:
-            batch.release(row for run in runs for row in run.rows)
-        results = collect(runs, events)
+        with torch.no_grad():  # once for all steps
+            results = collect(runs, list(self._events(runs)))
         return results[0] if single else results
 
     def prepare(
@@ -172,14 +157,25 @@ class SpeculativeDecoder:
         return Batch(self.pair, self.admission.vocabulary, self.earlier)
 
     def _stream(self, run: Run) -> Iterator[Event]:
-        batch = self.new_batch()
         try:
-            batch.admit(run.rows)
-            yield from run.started()
-            while not run.over:
-                yield from run.events(batch.step(run.rows))
-        except Exception as error:  # of the run's one row, nothing was committed in the step that failed
+            yield from self._events([run])
+        except Exception as error:
             yield from run.end(FinishReason.ERROR, f"{type(error).__name__}: {error}")
             raise
+
+    def _events(self, runs: Sequence[Run]) -> Iterator[Event]:
+        """Decode runs as one batch, until all of their rows have ended."""
+        batch = self.new_batch()
+        try:
+            for run in runs:
+                batch.admit(run.rows)
+                yield from run.started()
+            while going_on := [row for run in runs for row in run.going_on]:
+                records = batch.step(going_on)
+                for run in runs:
+                    yield from run.events(records)
+                batch.release(row for row in going_on if row.ended)
+        except PartialStepError as error:
+            raise error.cause from None
         finally:
-            batch.release(run.rows)
+            batch.release(row for run in runs for row in run.rows)

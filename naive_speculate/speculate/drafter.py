@@ -58,16 +58,12 @@ class Drafter:
             raise ValueError(f"num_draft_tokens must be positive, got {num_draft_tokens}")
         check_query(query_token_ids)
 
-        logits: list[torch.Tensor] = []
-        tokens: list[torch.Tensor] = []
         first = self.inferencer.prefill(query_token_ids, kv_cache, sample_strategy)
-        tokens.append(first.token_ids)
-        logits.append(first.token_logits[:, -1:])
-        if num_draft_tokens > 1 and not self._is_done(first.token_ids, sample_strategy):
-            rest = self.inferencer.decode(first.token_ids, kv_cache, num_draft_tokens - 1, sample_strategy)
-            tokens.append(rest.token_ids)
-            logits.append(rest.token_logits)
-        return DraftOut(torch.cat(tokens, dim=1), torch.cat(logits, dim=1))
+        if num_draft_tokens == 1 or self._is_done(first.token_ids, sample_strategy):
+            return DraftOut(first.token_ids, first.token_logits[:, -1:])
+        rest = self.inferencer.decode(first.token_ids, kv_cache, num_draft_tokens - 1, sample_strategy)
+        token_ids = torch.cat([first.token_ids, rest.token_ids], dim=1)
+        return DraftOut(token_ids, torch.cat([first.token_logits[:, -1:], rest.token_logits], dim=1))
 
     def _is_done(self, token_ids: torch.Tensor, sample_strategy: SampleStrategy | TokenSampler) -> bool:
         if isinstance(sample_strategy, TokenSampler):

@@ -46,18 +46,6 @@ class Request:
     shrink_in_batch: bool = False
 
 
-def check_given(request: Request, greedy: bool) -> None:
-    """Check what a user-supplied draft needs. Raises `ValueError`, naming the field and what was given."""
-    if request.num_draft_tokens in (0, "auto"):
-        raise ValueError(f"given_draft needs num_draft_tokens from 1 to {MAX_DRAFT_TOKENS}, got {request.num_draft_tokens!r}")
-    if greedy:
-        raise ValueError(
-            "given_draft needs a temperature above 0 and a strategy that samples: its probability has no other use"
-        )
-    if request.draft_sampling != "sampled":
-        raise ValueError(f"given_draft needs draft_sampling='sampled', got {request.draft_sampling!r}")
-
-
 def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:
     """The requests of a call of `generate`, and whether it was for a single one. Raises `ValueError`, naming the argument and
     what was given."""

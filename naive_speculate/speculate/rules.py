@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 
 Generators = Mapping[int, torch.Generator] | None  # random generators by row; rows without one use torch's global generator
 
@@ -15,14 +16,14 @@ Generators = Mapping[int, torch.Generator] | None  # random generators by row; r
 class Verdict(NamedTuple):
     """What a verifier decides about a batch of draft windows."""
 
-    num_accepted: torch.Tensor  # int64, shape `[batch_size]`: how many drafts are accepted
+    num_accepted: Tensor  # int64, shape `[batch_size]`: how many drafts are accepted
     # shape `[batch_size, vocab_size]`: the distribution of the next token: the residual after a rejection, the target's after a
     # fully accepted window. None under greedy matching
-    next_probs: torch.Tensor | None
-    next_token_ids: torch.Tensor | None  # int64, shape `[batch_size]`, where the next token is not drawn; else None
+    next_probs: Tensor | None
+    next_token_ids: Tensor | None  # int64, shape `[batch_size]`, where the next token is not drawn; else None
     # shape `[batch_size, k]`: what each uniform draw was compared with; 1 or 0 where the rule is certain
-    accept_probs: torch.Tensor
-    thresholds: torch.Tensor | None = None  # shape `[batch_size, k]` under typical acceptance; else None
+    accept_probs: Tensor
+    thresholds: Tensor | None = None  # shape `[batch_size, k]` under typical acceptance; else None
     drawn: list[bool] | None = None  # for each row, whether its next token is drawn, where rows differ in that; else None
 
 
@@ -37,12 +38,7 @@ class Verifier(Protocol):
     has_thresholds: bool = False  # whether its verdicts carry thresholds
 
     def judge(
-        self,
-        target_probs: torch.Tensor,
-        draft_probs: torch.Tensor,
-        draft_token_ids: torch.Tensor,
-        uniforms: torch.Tensor,
-        lengths: torch.Tensor,
+        self, target_probs: Tensor, draft_probs: Tensor, draft_token_ids: Tensor, uniforms: Tensor, lengths: Tensor
     ) -> Verdict:
         """Decide about a batch of windows: a pure function of distributions and draws.
 
@@ -53,21 +49,20 @@ class Verifier(Protocol):
             uniforms: Draws from [0, 1), float64, shape `[batch_size, k]`.
             lengths: int64, shape `[batch_size]`: drafts in each row; what comes after them is padding.
         """
-        ...
 
-    def expected_accept(self, target_probs: torch.Tensor, draft_probs: torch.Tensor, verdict: Verdict) -> torch.Tensor | None:
+    def expected_accept(self, target_probs: Tensor, draft_probs: Tensor, verdict: Verdict) -> Tensor | None:
         """The probability, before each draft was drawn, that it would be accepted, `[batch_size, k]`, from the
         distributions of target and draft, `[batch_size, k, vocab_size]`, and what `judge` returned; None where the rule has
         no such probability."""
         return None
 
 
-def count_leading(accepted: torch.Tensor) -> torch.Tensor:
+def count_leading(accepted: Tensor) -> Tensor:
     """Number of True before the first False in each row, int64; `accepted` is bool of shape `[batch_size, k]`."""
     return accepted.cumprod(dim=-1).sum(dim=-1)
 
 
-def best(scores: torch.Tensor) -> torch.Tensor:
+def best(scores: Tensor) -> Tensor:
     """The first index of the greatest number of the last dimension, int64, shape `[...]`. NumPy needs a tenth of
     torch's time on the CPU."""
     if scores.is_cpu and scores.dtype == torch.float32:
@@ -75,25 +70,25 @@ def best(scores: torch.Tensor) -> torch.Tensor:
     return scores.max(dim=-1).indices  # the same ties; on the CPU argmax takes up to four times as long
 
 
-def pick(table: torch.Tensor, token_ids: torch.Tensor) -> torch.Tensor:
+def pick(table: Tensor, token_ids: Tensor) -> Tensor:
     """`table[..., token_ids]`: one entry of the last axis at every index."""
     return table.gather(-1, token_ids.unsqueeze(-1)).squeeze(-1)
 
 
-def entropy(probs: torch.Tensor) -> torch.Tensor:
+def entropy(probs: Tensor) -> Tensor:
     """Entropies in nats over the last dimension; faster than `torch.special.entr`."""
     least = torch.finfo(probs.dtype).tiny  # keeps the logarithm of 0 finite; it is multiplied by 0
     return 0.0 - torch.linalg.vecdot(probs, probs.clamp_min(least).log_())
 
 
-def overlap(target_probs: torch.Tensor, draft_probs: torch.Tensor) -> torch.Tensor:
+def overlap(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
     """Σ min(target, draft) of distributions `[..., vocab_size]`: the probability, shape `[...]`, that speculative sampling
     accepts a token drawn from the draft (Leviathan et al. 2023, Theorem 3.5). Where the draft is certain of a token, it is the
     target's probability of that token."""
     return torch.minimum(target_probs, draft_probs).sum(dim=-1).clamp_max(1.0)
 
 
-def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
+def residual(target_probs: Tensor, draft_probs: Tensor, scale: Tensor | None = None) -> Tensor:
     """The distribution ∝ max(0, scale · target − draft), shape `[..., vocab_size]`, with `scale` `[...]` or 1; the target's own
     where that is 0 everywhere. Unscaled, it is so only where the two are equal, and there no draft is ever rejected."""
     scaled = target_probs if scale is None else scale[..., None] * target_probs
@@ -102,7 +97,7 @@ def residual(target_probs: torch.Tensor, draft_probs: torch.Tensor, scale: torch
     return torch.where(total > 0, left / total, target_probs)
 
 
-def draw(probs: torch.Tensor, generators: Generators = None) -> torch.Tensor:
+def draw(probs: Tensor, generators: Generators = None) -> Tensor:
     """Draw an index from each distribution `[batch_size, ..., vocab_size]` by an exponential race: int64
     `[batch_size, ...]`."""
     noise = torch.empty_like(probs).exponential_()
@@ -111,7 +106,7 @@ def draw(probs: torch.Tensor, generators: Generators = None) -> torch.Tensor:
     return (probs / noise.clamp_min_(1e-30)).argmax(dim=-1)
 
 
-def draw_uniform(like: torch.Tensor, generators: Generators = None) -> torch.Tensor:
+def draw_uniform(like: Tensor, generators: Generators = None) -> Tensor:
     """Uniform numbers from [0, 1) in the shape `[batch_size, k]` of `like`."""
     uniforms = torch.rand_like(like)
     for row, generator in (generators or {}).items():
@@ -120,12 +115,8 @@ def draw_uniform(like: torch.Tensor, generators: Generators = None) -> torch.Ten
 
 
 def next_token_probs(
-    target_probs: torch.Tensor,
-    draft_probs: torch.Tensor,
-    num_accepted: torch.Tensor,
-    lengths: torch.Tensor,
-    scale: torch.Tensor | None = None,
-) -> torch.Tensor:
+    target_probs: Tensor, draft_probs: Tensor, num_accepted: Tensor, lengths: Tensor, scale: Tensor | None = None
+) -> Tensor:
     """The residual at the first rejection, or the target's distribution after a fully accepted window, shape
     `[batch_size, vocab_size]`; target `[batch_size, k + 1, vocab_size]`, draft `[batch_size, k, vocab_size]`, numbers of
     accepted and of all drafts int64 `[batch_size]`. `scale`, shape `[batch_size]`, multiplies the target before the draft is
@@ -139,6 +130,6 @@ def next_token_probs(
     return torch.where((num_accepted == lengths)[:, None], target, rest)
 
 
-def inside(lengths: torch.Tensor, k: int) -> torch.Tensor:
+def inside(lengths: Tensor, k: int) -> Tensor:
     """Which of k indices are in each row's window, bool, shape `[batch_size, k]`; the rest is padding."""
     return torch.arange(k, device=lengths.device) < lengths[:, None]

@@ -13,7 +13,7 @@ from naive_speculate.sampling.checked import Real, checked
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource
-from naive_speculate.speculate.verify import Verifier
+from naive_speculate.speculate.rules import Verifier
 from naive_speculate.speculate.window import Window
 from naive_speculate.text import StopStrings, TextStream
 

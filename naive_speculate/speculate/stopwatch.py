@@ -1,7 +1,8 @@
 """Times the phases of a step without waiting for the device between them."""
 
 import time
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 
@@ -36,21 +37,18 @@ class Stopwatch:
 
     def stop(self) -> Seconds:
         """The step is over, and its results were fetched."""
-        end = self._now()
-        if not isinstance(end, float):
-            end.synchronize()
-        total = time.perf_counter() - self._began
-        return Seconds(_between(self._draft, self._verify), _between(self._verify, end), total)
+        times = (self._draft, self._verify, self._now())
+        if self._device.type == "cuda":
+            times[-1].synchronize()
+            draft, verify = (begin.elapsed_time(end) / 1000 for begin, end in pairwise(times))
+        else:
+            draft, verify = (end - begin for begin, end in pairwise(times))
+        return Seconds(draft, verify, time.perf_counter() - self._began)
 
-    def _now(self) -> "float | torch.cuda.Event":
+    def _now(self) -> Any:
+        """Seconds, or an event of CUDA."""
         if self._device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
         event.record(torch.cuda.current_stream(self._device))  # the device's, which need not be torch's current one
         return event
-
-
-def _between(begin: "float | torch.cuda.Event", end: "float | torch.cuda.Event") -> float:
-    if isinstance(begin, float) or isinstance(end, float):
-        return float(end) - float(begin)  # type: ignore[arg-type]
-    return begin.elapsed_time(end) / 1000

@@ -1,16 +1,20 @@
-"""Token trees: several candidates per position, drafted for one target pass (SpecInfer, Miao et al. 2023, arXiv 2305.09781)."""
+"""Token trees: several candidates per position, drafted for one target pass (SpecInfer, Miao et al. 2023, arXiv 2305.09781).
+
+They are judged by recursive rejection sampling: one of the candidates is accepted, or the next token is drawn from what is left
+(Jeong et al. 2024, Recursive Speculative Decoding, arXiv 2402.14160). SpecInfer's multi-step speculative sampling is the same
+rule for candidates that are drawn independently.
+"""
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
-from naive_speculate.infer.slots import Slot
-from naive_speculate.infer.tree_rows import TreeRows
-from naive_speculate.sampling.distributions import batch_probabilities, in_float
+from naive_speculate.sampling.pipeline import batch_probabilities, in_float
+from naive_speculate.speculate.rules import residual
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.verify.tree import without
 
 MAX_NODES = 16  # of a tree: the target pass over 17 tokens costs 1.84 passes over one token on two cores
 
@@ -37,8 +41,7 @@ class Tree:
 
     token_ids: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
-    # what each was drawn from, given its earlier siblings, shape `[vocab_size]`: a point mass for the most probable tokens,
-    # unread under greedy decoding
+    # what each was drawn from, given its earlier siblings, shape `[vocab_size]`: a point mass for the most probable tokens
     draft_probs: list[torch.Tensor] = field(default_factory=list)
     model_probs: list[torch.Tensor] = field(default_factory=list)  # the drafter's distribution at its position
     likelihoods: list[float] = field(default_factory=list)  # the drafter's probability of its path
@@ -52,24 +55,14 @@ class Tree:
         return [child for child, parent in enumerate(self.parents) if parent == node]
 
 
-class TreeSlot:
-    """The nodes of a tree that a drafter's model has read, after the text in a slot of its cache."""
+class JudgedTree(NamedTuple):
+    """A tree of draft tokens after its verification."""
 
-    def __init__(self, slot: Slot) -> None:
-        self._slot, self._trunk = slot, slot.num_tokens
-        self._nodes: list[int] = []
-
-    def rows(self, tree: Tree, nodes: Sequence[int]) -> TreeRows:
-        """The cache for a forward over more nodes."""
-        self._nodes += nodes
-        at = {-1: -1} | {node: index for index, node in enumerate(self._nodes)}
-        parents = [at[tree.parents[node]] for node in self._nodes]
-        return TreeRows(self._slot.cache, self._slot.row, self._trunk, parents)  # type: ignore[arg-type]
-
-    def keep(self, path: Sequence[int]) -> None:
-        """Roll back to the text and those nodes of an accepted path that were read."""
-        kept = [self._trunk + self._nodes.index(node) for node in path if node in self._nodes]
-        self._slot.cache.keep_path(self._slot.row, self._trunk, kept)  # type: ignore[attr-defined]
+    tree: Tree
+    path: list[int]  # the accepted nodes
+    verdicts: dict[int, tuple[float, float]]  # of each judged node, its acceptance probability and the draw
+    # the target's distributions after the text and after each node, shape `[1 + num_nodes, vocab_size]`; None where unneeded
+    probs: torch.Tensor | None
 
 
 def node_scores(row: SequenceState, logits: torch.Tensor, paths: Sequence[list[int]]) -> torch.Tensor:
@@ -85,12 +78,19 @@ def grow(
     shape: Sequence[int],
     vocab_size: int,
     logits: torch.Tensor,
-    read: Callable[[Tree, list[int]], torch.Tensor],
+    read: Callable[[Tree, list[int], list[int]], torch.Tensor],
 ) -> Tree:
-    """Draft a tree depth by depth. `logits`: the drafter's after the text, shape `[1, vocab_size or more]`; `read`: gives those
-    after nodes, shape `[num_nodes, vocab_size or more]`. Where the nodes do not suffice for all, the most probable paths are
-    continued."""
-    tree, level = Tree(), [-1]
+    """Draft a tree depth by depth; where the nodes do not suffice for all, the most probable paths are continued.
+
+    Args:
+        row: The tree's.
+        shape: The children of a node by depth.
+        vocab_size: Number of tokens.
+        logits: The drafter's after the text, shape `[1, vocab_size or more]`.
+        read: Reads some nodes of the tree and returns the logits after each, `[num_nodes, vocab_size or more]`. Its third
+            argument is for all nodes read so far, these included: the index of each one's parent among them, -1 for the text.
+    """
+    tree, level, order = Tree(), [-1], {-1: -1}
     for depth, branching in enumerate(shape):
         scores = node_scores(row, logits[:, :vocab_size], [tree.path(node) for node in level])
         probs = batch_probabilities([row.pipeline], scores[None])[0][0]
@@ -109,7 +109,8 @@ def grow(
             break
         by_likelihood = sorted(open_ends, key=lambda node: -tree.likelihoods[node])
         level = by_likelihood[: -(-left // shape[depth + 1])]
-        logits = read(tree, level)
+        order |= {node: len(order) - 1 + index for index, node in enumerate(level)}
+        logits = read(tree, level, [order[tree.parents[node]] for node in order if node >= 0])
     return tree
 
 
@@ -117,13 +118,9 @@ def _candidates(row: SequenceState, scores: torch.Tensor, probs: torch.Tensor, c
     """Up to `count` children of a node, each with the distribution that it was drawn from: without replacement, or the most
     probable tokens."""
     if not row.draws_drafts:
-        best = scores.topk(min(count, len(scores)))
-        tokens = [token for token, score in zip(*(each.tolist() for each in best[::-1]), strict=True) if score > -torch.inf]
-        if row.greedy:  # nothing is drawn, so that nothing reads the distributions
-            return [(token, probs) for token in tokens]
-        tokens = [token for token in tokens if probs[token] > 0]
-        points = torch.nn.functional.one_hot(torch.tensor(tokens, dtype=torch.int64), len(scores)).to(probs)
-        return list(zip(tokens, points, strict=True))
+        most = scores.topk(min(count, len(scores))).indices
+        tokens = most[(scores > -torch.inf if row.greedy else probs > 0)[most]]
+        return list(zip(tokens.tolist(), torch.nn.functional.one_hot(tokens, len(scores)).to(probs), strict=True))
     found, left = list[tuple[int, torch.Tensor]](), probs
     while len(found) < count:
         token = int(row.random.categorical(left))
@@ -132,3 +129,43 @@ def _candidates(row: SequenceState, scores: torch.Tensor, probs: torch.Tensor, c
             break
         left = rest
     return found
+
+
+class Choice(NamedTuple):
+    """What is decided about the candidates for one position."""
+
+    accepted: int | None  # the index of the accepted candidate; None if all are rejected
+    verdicts: list[tuple[float, float]]  # of each judged candidate: its acceptance probability, and the draw
+    next_probs: torch.Tensor  # the distribution of the next token if all are rejected, shape `[vocab_size]`
+
+
+def choose(
+    target_probs: torch.Tensor, candidates: Sequence[int], draft_probs: Sequence[torch.Tensor], uniform: Callable[[], float]
+) -> Choice:
+    """Judge candidates one after the other: x is accepted with probability min(1, p(x) / q(x)); after a rejection p becomes
+    ∝ max(0, p − q).
+
+    The result is distributed as the target, whatever each q is, if the candidate was drawn from it given the earlier ones. So
+    candidates may be drawn without replacement: q is then the draft's distribution without the earlier candidates.
+
+    Args:
+        target_probs: p, shape `[vocab_size]`.
+        candidates: Token ids, in the order in which they were drawn.
+        draft_probs: q of each candidate, shape `[vocab_size]`.
+        uniform: Draws from [0, 1), once for each judged candidate.
+    """
+    p, verdicts = target_probs, list[tuple[float, float]]()
+    for index, (token, q) in enumerate(zip(candidates, draft_probs, strict=True)):
+        accept_prob, u = min(1.0, float(p[token] / q[token])), uniform()
+        verdicts.append((accept_prob, u))
+        if u < accept_prob:
+            return Choice(index, verdicts, p)
+        p = residual(p, q.to(p.dtype))
+    return Choice(None, verdicts, p)
+
+
+def without(probs: torch.Tensor, token_id: int) -> torch.Tensor | None:
+    """A distribution `[vocab_size]` without a token; None if nothing else is possible."""
+    rest = probs.index_fill(-1, torch.tensor([token_id], device=probs.device), 0)
+    total = rest.sum()
+    return rest / total if total > 0 else None

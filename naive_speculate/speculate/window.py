@@ -35,9 +35,10 @@ _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
 class Window(ABC):
-    """How many tokens to draft for a row. `limit`: the most; `adaptive`: whether the draft's confidence can end a window."""
+    """How many tokens to draft for a row. `limit`: the most; `copy_limit`, `ask_limit`: the most of this step, where a drafter
+    copies or asks a model; `adaptive`: whether the draft's confidence can end a window."""
 
-    limit = MAX_AUTO_WINDOW
+    limit = copy_limit = ask_limit = MAX_AUTO_WINDOW
     adaptive = True
 
     @abstractmethod
@@ -51,6 +52,9 @@ class Window(ABC):
     def learn(self, num_accepted: int, num_judged: int) -> None:  # noqa: B027 - a window that never adapts learns nothing
         """Learn from a verdict."""
 
+    def use(self, copies: bool) -> None:  # noqa: B027 - it matters where the two differ
+        """This step's drafts are copies, or a model's."""
+
     def saved(self) -> Self:
         """A copy for `SequenceState.restore`, before a step."""
         return copy(self)
@@ -63,7 +67,7 @@ class FixedWindow(Window):
     def __init__(
         self, num_draft_tokens: int, least_confidence: float | None = None, learned: LearnedCosts | None = None
     ) -> None:
-        self.limit = num_draft_tokens
+        self.limit = self.copy_limit = self.ask_limit = num_draft_tokens
         self.adaptive = least_confidence is not None
         self._least = least_confidence or 0.0
         self._learned = learned
@@ -170,15 +174,12 @@ class CopyOrAskWindow(Window):
     def __init__(self, copying: AutoWindow, asking: AutoWindow) -> None:
         self._copying, self._asking = copying, asking
         self._used = asking
-        self.copy_limit = self.ask_limit = 0
 
     def max_drafts(self, num_rows: int = 1) -> int:
-        """See `Window.max_drafts`; `copy_limit` and `ask_limit` are each way's own."""
         self.copy_limit, self.ask_limit = self._copying.max_drafts(num_rows), self._asking.max_drafts(num_rows)
         return max(self.copy_limit, self.ask_limit)
 
     def use(self, copies: bool) -> None:
-        """This step's drafts are copies, or a model's."""
         self._used = self._copying if copies else self._asking
 
     def should_continue(self, confidence: float) -> bool:

@@ -10,8 +10,7 @@ import torch
 
 from naive_speculate import SamplingParams
 from naive_speculate.sampling.pipeline import LogitsPipeline
-from naive_speculate.sampling.word_filter import FilterTable, WordFilter
-from naive_speculate.sampling.words import WordList, classroom_words
+from naive_speculate.sampling.words import FilterTable, WordFilter, WordList, classroom_words
 from naive_speculate.translation import token_bytes
 from tests.tokenizers_of_tests import byte_level, legacy, unigram
 

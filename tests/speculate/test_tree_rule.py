@@ -7,7 +7,7 @@ import torch
 
 from naive_speculate import SamplingParams
 from naive_speculate.sampling.pipeline import LogitsPipeline
-from naive_speculate.speculate.verify.tree import choose, without
+from naive_speculate.speculate.tree import choose, without
 
 PARAMS = {
     "plain": SamplingParams(),

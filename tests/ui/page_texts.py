@@ -17,7 +17,7 @@ SILENT = re.compile(
 """Modules without texts of the page."""
 ENGINE = [
     *("palette.py", "doctor/suspects.py", "differing/compare.py"),
-    *(f"speculate/draft/{name}.py" for name in ("head", "model", "prompt_lookup", "suffix", "suffix_head")),
+    *(f"speculate/draft/{name}.py" for name in ("head", "model", "copying")),
 ]
 """Modules of the engine whose texts the page shows."""
 OPTIONS = re.compile(r" \(?(?:--[a-z-]+(?:, )?)+\)?")

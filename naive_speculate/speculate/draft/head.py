@@ -9,14 +9,16 @@ from torch.nn.utils.rnn import pad_sequence
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device
+from naive_speculate.infer.head.block import BlockHead
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.plain import PlainModel, as_batch_model
 from naive_speculate.infer.slots import Slot
+from naive_speculate.infer.tree_rows import TreeRows
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.model import DrawnWindow
 from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.tree import Tree, TreeSlot, grow
+from naive_speculate.speculate.tree import Tree, grow
 
 _MAX_QUERY = 65  # the most hidden states that a window may begin with: those of the longest window, fully accepted
 
@@ -65,9 +67,7 @@ class HeadDrafter(SlotDrafter):
     drafts_trees = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        self.head = self.head_of(pair)
-        super().__init__(pair, vocab_size, device, self.head)
-        self.layers = self.head.layers
+        super().__init__(pair, vocab_size, device)
         self.histories: dict[SequenceState, _History] = {}
 
     @staticmethod
@@ -114,20 +114,15 @@ class HeadDrafter(SlotDrafter):
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         """See `BatchDrafter.prefill`; the last state is left for the window."""
-        long = [row for row in rows if len(self.histories[row].states) > 1]
-        if not long:
-            return
-        histories = [self.histories[row] for row in long]
-        counts = [len(history.states) - 1 for history in histories]
-        self._read(long, counts, *self._query(long, counts))
-        for history, count in zip(histories, counts, strict=True):
-            history.settle(count)
+        counts = {row: count for row in rows if (count := len(self.histories[row].states) - 1) > 0}
+        if counts:
+            self._read(list(counts), list(counts.values()))
+        for row, count in counts.items():
+            self.histories[row].settle(count)
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        view, counts, head = self.view(rows), [len(self.histories[row].states) for row in rows], self._head_for(rows)
-        query, states = self._query(rows, counts)
-        window = DrawnWindow(rows, limits, self.vocab_size)
-        logits, own = self._read(rows, counts, query, states)
+        view, head, window = self.view(rows), self._head_for(rows), DrawnWindow(rows, limits, self.vocab_size)
+        logits, own = self._read(rows, [len(self.histories[row].states) for row in rows])
         while True:
             token_ids = window.draw(logits)
             if window.full:
@@ -136,14 +131,15 @@ class HeadDrafter(SlotDrafter):
 
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth. A node is read with the head's own state at its parent."""
-        count = len(self.histories[row].states)
-        logits, own = self._read([row], [count], *self._query([row], [count]))
-        states, found = {-1: own[0]}, TreeSlot(self.slots[row])
+        logits, own = self._read([row], [len(self.histories[row].states)])
+        slot: Any = self.slots[row]
+        states, trunk = {-1: own[0]}, slot.num_tokens
 
-        def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
+        def read(tree: Tree, nodes: list[int], parents: list[int]) -> torch.Tensor:
             token_ids = on_device([[tree.token_ids[node] for node in nodes]], self.head.device)
             before = torch.stack([states[tree.parents[node]] for node in nodes])[None]
-            logits, own = self._head_for([row]).forward(token_ids, before, found.rows(tree, nodes), list(range(len(nodes))))
+            view = TreeRows(slot.cache, slot.row, trunk, parents)
+            logits, own = self._head_for([row]).forward(token_ids, before, view, list(range(len(nodes))))
             states.update(zip(nodes, own, strict=True))
             return logits
 
@@ -164,28 +160,24 @@ class HeadDrafter(SlotDrafter):
         rounded = getattr(self.head, "rounded", None)
         return rounded if rounded is not None and all(row.greedy or not row.repeats for row in rows) else self.head
 
-    def _read(
-        self, rows: Sequence[SequenceState], counts: Sequence[int], token_ids: list[list[int]], states: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Let the head read the states of `_query`; returns logits and its own states after each row's last one."""
-        query = on_device(token_ids, self.head.device)
-        last = [count - 1 for count in counts]
-        found = self._head_for(rows).forward(query, states, self.view(rows), last, of_target=True)
-        for history, count in zip([self.histories[row] for row in rows], counts, strict=True):
-            history.slot.keep(history.start + count)  # without the padding
-        return found
-
-    def _query(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[list[list[int]], torch.Tensor]:
-        """The next token and the state at the first `counts` unsettled positions of each row, padded; the cache is rolled back
-        to its settled part."""
+    def _read(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Let the head read the next token and the state at the first `counts` unsettled positions of each row, after the
+        settled part of its cache; returns logits and its own states after each row's last one."""
         histories, width = [self.histories[row] for row in rows], max(counts)
         token_ids = []
         for row, history, count in zip(rows, histories, counts, strict=True):
             history.settle(0)
             tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
             token_ids.append(tokens + [0] * (width - count))
-        states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
-        return token_ids, pad_sequence(states, batch_first=True)
+        query, view, last = on_device(token_ids, self.head.device), self.view(rows), [count - 1 for count in counts]
+        states = pad_sequence(
+            [history.states[:count] for history, count in zip(histories, counts, strict=True)], batch_first=True
+        )
+        padded, head = pad_sequence(states, batch_first=True), self._head_for(rows)
+        found: tuple[torch.Tensor, torch.Tensor] = head.forward(query, padded, view, last, of_target=True)
+        for history, count in zip(histories, counts, strict=True):
+            history.slot.keep(history.start + count)  # without the padding
+        return found
 
 
 class MtpDrafter(HeadDrafter):
@@ -208,3 +200,56 @@ class MtpDrafter(HeadDrafter):
         except ValueError as error:
             return str(error)
         return None
+
+
+class BlockDrafter(SlotDrafter):
+    """Drafts a window with one forward of the pair's block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036); see
+    `BatchDrafter` for the methods.
+
+    Each draft token is drawn from a distribution of its own, so that verification is as for any other drafter. The cache holds
+    the target's state of every token but the last.
+    """
+
+    title = "Block drafter"
+    about = "Drafts a whole window in one pass from the target's hidden states. For long windows, if one was trained for it."
+
+    @staticmethod
+    def head_of(pair: ModelPair) -> Any:
+        return pair.head
+
+    @classmethod
+    def obstacle(cls, pair: ModelPair) -> str | None:
+        if not isinstance(pair.head, BlockHead):
+            return "this pair has no block drafter"
+        return hidden_states_obstacle(pair)
+
+    def room(self, row: SequenceState) -> int:
+        """See `BatchDrafter.room`; a window ends with the block, and nothing can be drafted without a state of the target."""
+        return min(row.room, self.head.block_size) - 1 if self.slots[row].num_tokens else 0
+
+    def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        window = DrawnWindow(rows, limits, self.vocab_size)
+        for logits in self.head.draft([row.token_ids[-1] for row in rows], self.view(rows)).unbind(1):
+            window.draw(logits)
+            if window.full:
+                break
+        return window.proposal()
+
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+        assert features is not None
+        kept = [record.outcome.num_accepted + 1 for record in records]
+        going = [index for index, row in enumerate(rows) if not row.ended]  # the others may have kept less
+        starts = [len(rows[index].token_ids) - 1 - kept[index] for index in going]
+        self.observe([rows[index] for index in going], starts, [features[index, : kept[index]] for index in going])
+
+    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
+        """Read the target's states from these positions on."""
+        slots = [self.slots[row] for row in rows]
+        for slot, start in zip(slots, starts, strict=True):
+            if slot.num_tokens < start:
+                raise ValueError(f"hidden states from position {start} on do not follow the first {slot.num_tokens}")
+            slot.keep(start)
+        if slots:
+            self.head.read(pad_sequence(list(features), batch_first=True), self.view(rows))
+        for slot, start, states in zip(slots, starts, features, strict=True):
+            slot.keep(start + len(states))  # without the padding

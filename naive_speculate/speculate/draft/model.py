@@ -1,20 +1,23 @@
 """Drafts with a smaller model that has the same tokens, all rows in one batch (Leviathan et al. 2023, section 2)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device, to_lists
+from naive_speculate.infer.tree_rows import TreeRows
 from naive_speculate.pair import ModelPair
-from naive_speculate.sampling.distributions import batch_probabilities, batch_scores
+from naive_speculate.sampling.pipeline import batch_probabilities, batch_scores
 from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
 from naive_speculate.speculate.rules import best, pick
 from naive_speculate.speculate.sequence import SequenceState
-from naive_speculate.speculate.tree import Tree, TreeSlot, grow
+from naive_speculate.speculate.tree import MAX_NODES, Tree, grow
 
-_MAX_QUERY = 2
-"""Tokens that a window may begin with: after a fully accepted window, the draft model has not processed its last token."""
+_MAX_QUERY, _MAX_TREE_QUERY = 2, MAX_NODES + 1
+"""The most tokens that a window or a tree may begin with: those that the draft model has not processed after a fully accepted
+one. A row that lacks more is prefilled. All rows of a batch read as many, but a row that drafts trees is alone."""
 
 
 class ModelDrafter(SlotDrafter):
@@ -25,34 +28,17 @@ class ModelDrafter(SlotDrafter):
     about = "A smaller model drafts. Suits every kind of text that it was trained on."
     drafts_trees = True
 
-    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
-        super().__init__(pair, vocab_size, device, pair.drafting)
-        self._trees: dict[SequenceState, TreeSlot] = {}
-
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
         return "this pair has no draft model; use 'prompt_lookup'" if pair.draft is None else None
-
-    def release(self, row: SequenceState) -> None:
-        self._trees.pop(row, None)
-        super().release(row)
-
-    def fork(self, row: SequenceState, source: SequenceState) -> None:
-        if self.slots[source].num_tokens:
-            self.slots[row].copy_from(self.slots[source])
-            self.slots[row].keep(len(self.history(row)) - 1)
 
     def room(self, row: SequenceState) -> int:
         """See `BatchDrafter.room`; a window ends where the draft model's positions do."""
         positions = self.pool.model.max_positions
         return row.room - 1 if positions is None else min(row.room - 1, positions - len(self.history(row)))
 
-    def history(self, row: SequenceState) -> list[int]:
-        """The tokens that the draft model reads of a row: its committed ones."""
-        return row.token_ids
-
     def ready(self, row: SequenceState) -> bool:
-        return self._missing(row) <= _MAX_QUERY
+        return self._missing(row) <= (_MAX_QUERY if row.tree is None else _MAX_TREE_QUERY)
 
     def prefill(self, rows: Sequence[SequenceState]) -> None:
         missing = [row for row in rows if not self.ready(row)]
@@ -72,17 +58,17 @@ class ModelDrafter(SlotDrafter):
 
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth."""
-        query, slot = self._first_query([row]), self.slots[row]
-        logits = self.pool.compute(self.view([row]), query, num_logits=1)[0][:, -1]
-        found = self._trees[row] = TreeSlot(slot)
+        slot: Any = self.slots[row]
+        logits = self.pool.compute(self.view([row]), self._first_query([row]), num_logits=1)[0][:, -1]
+        trunk = slot.num_tokens
 
-        def read(tree: Tree, nodes: list[int]) -> torch.Tensor:
-            return self.pool.compute(found.rows(tree, nodes), [[tree.token_ids[node] for node in nodes]])[0][0]
+        def read(tree: Tree, nodes: list[int], parents: list[int]) -> torch.Tensor:
+            query = [[tree.token_ids[node] for node in nodes]]
+            return self.pool.compute(TreeRows(slot.cache, slot.row, trunk, parents), query)[0][0]
 
-        return grow(row, shape, self.vocab_size, logits, read)
-
-    def keep_path(self, row: SequenceState, path: Sequence[int]) -> None:
-        self._trees.pop(row).keep(path)
+        tree = grow(row, shape, self.vocab_size, logits, read)
+        slot.keep(trunk)  # the accepted nodes are read again with the next step's first query
+        return tree
 
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         self.rewind(rows)
@@ -102,16 +88,15 @@ class ModelDrafter(SlotDrafter):
 
     def _first_query(self, rows: Sequence[SequenceState]) -> list[list[int]]:
         """The tokens that the draft model has not processed; as many for every row, so that all end in the same column."""
-        missing = [self._missing(row) for row in rows]
-        width = max((count for count in missing if count <= _MAX_QUERY), default=1)
-        if any(count > _MAX_QUERY or len(self.history(row)) < width for count, row in zip(missing, rows, strict=True)):
+        histories, slots = [self.history(row) for row in rows], [self.slots[row] for row in rows]
+        width = max(map(self._missing, rows))
+        if width > min(map(len, histories)) or not all(map(self.ready, rows)):
+            while self.pool.feed(slots, histories):
+                pass
             width = 1
-        late = [row for row, count in zip(rows, missing, strict=True) if count > width]
-        while self.pool.feed([self.slots[row] for row in late], [self.history(row) for row in late]):
-            pass
-        for row in rows:
-            self.slots[row].keep(len(self.history(row)) - width)  # a row that is further ahead processes one token again
-        return [self.history(row)[-width:] for row in rows]
+        for slot, history in zip(slots, histories, strict=True):
+            slot.keep(len(history) - width)  # a row that is further ahead processes tokens again
+        return [history[-width:] for history in histories]
 
 
 class DrawnWindow:
@@ -169,7 +154,9 @@ class DrawnWindow:
             # Reading the tokens would wait for the device; a window that passes a stop token is cut later.
             self.full = drafted >= max(self._limits)
             return
-        wanted = [token_ids, self._confidences(token_ids, scores)] if self._adaptive else [token_ids]
+        wanted = [token_ids]
+        if self._adaptive:  # the draft's probability of its tokens
+            wanted.append(pick(self._probs[-1] if self._needs_probs else scores.softmax(dim=-1), token_ids))
         tokens, confidences = (*to_lists(*wanted), [1.0] * len(token_ids))[:2]
         for index, (token, confidence) in enumerate(zip(tokens, confidences, strict=True)):
             row = self._rows[index]
@@ -180,7 +167,3 @@ class DrawnWindow:
                 if ends or not row.window.should_continue(confidence):
                     self._ends[index] = drafted
         self.full = all(end is not None for end in self._ends)
-
-    def _confidences(self, token_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """The draft's probability of its tokens."""
-        return pick(self._probs[-1] if self._needs_probs else scores.softmax(dim=-1), token_ids)

@@ -1,6 +1,6 @@
 """The interface of drafters, and what they propose.
 
-A new drafter is a class with `propose`, in a file of its own, and a line in the registry (`DRAFTERS` in this package).
+A new drafter is a class with `propose`, and a line in the registry (`DRAFTERS` in this package).
 """
 
 from abc import ABC, abstractmethod
@@ -121,9 +121,6 @@ class BatchDrafter:
         """Draft at most `limits[i]` tokens, which is positive, for each row."""
         raise TypeError(f"drafter {type(self).__name__} must define propose(rows, limits)")
 
-    def keep_path(self, row: SequenceState, path: Sequence[int]) -> None:
-        """Of the tree that was drafted for a row, these nodes were accepted; `commit` follows."""
-
     def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
         """Follow a step, after which the rows' `token_ids` are the committed ones.
 
@@ -139,10 +136,14 @@ class BatchDrafter:
 
 
 class SlotDrafter(BatchDrafter, ABC):
-    """A drafter whose model has a cache; `slots` has the slot of each row in it. A subclass proposes with `_propose`."""
+    """A drafter whose model, a head or the pair's draft model, has a cache; `slots` has the slot of each row in it. A subclass
+    proposes with `_propose`."""
 
-    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device, model: Any) -> None:
+    def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
         super().__init__(pair, vocab_size, device)
+        self.head = self.head_of(pair)
+        self.layers = () if self.head is None else self.head.layers
+        model: Any = pair.drafting if self.head is None else self.head
         self.pool = SlotPool(model)
         self.slots: dict[SequenceState, Slot] = {}
 
@@ -151,6 +152,15 @@ class SlotDrafter(BatchDrafter, ABC):
 
     def release(self, row: SequenceState) -> None:
         self.pool.free(self.slots.pop(row))
+
+    def fork(self, row: SequenceState, source: SequenceState) -> None:
+        if self.slots[source].num_tokens:
+            self.slots[row].copy_from(self.slots[source])
+            self.slots[row].keep(len(self.history(row)) - 1)
+
+    def history(self, row: SequenceState) -> list[int]:
+        """The tokens that the model reads of a row: its committed ones."""
+        return row.token_ids
 
     def view(self, rows: Sequence[SequenceState]) -> Any:
         """The rows' slots, as the cache of a forward."""
@@ -161,7 +171,7 @@ class SlotDrafter(BatchDrafter, ABC):
         self.pool.pack([self.slots[row] for row in rows])
         order = sorted(range(len(rows)), key=lambda index: self.slots[rows[index]].row)
         found = self._propose([rows[index] for index in order], [limits[index] for index in order])
-        return found if order == sorted(order) else merge([found], [order], self.vocab_size)
+        return merge([found], [order], self.vocab_size)
 
     @abstractmethod
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
@@ -170,6 +180,8 @@ class SlotDrafter(BatchDrafter, ABC):
 
 def merge(parts: Sequence[Proposal], groups: Sequence[list[int]], vocab_size: int) -> Proposal:
     """One proposal from those of groups of a batch; `groups` are the indices of each group's rows in it."""
+    if len(parts) == 1 and groups[0] == sorted(groups[0]):
+        return parts[0]
     total = sum(map(len, groups))
     width = max(part.token_ids.shape[1] for part in parts)
     token_ids = parts[0].token_ids.new_zeros(total, width)

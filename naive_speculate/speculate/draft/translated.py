@@ -34,8 +34,8 @@ class TranslatedDrafter(ModelDrafter):
         self.histories: dict[SequenceState, TranslatedHistory] = {}
         self._translation, model = pair.translation, self.pool.model
         self._num_ids = model.vocab_size
-        shared = [(ours, theirs) for ours, theirs in self._translation.to_draft.items() if ours < vocab_size]
-        shared = [(ours, theirs) for ours, theirs in shared if theirs < self._num_ids]
+        pairs = self._translation.to_draft.items()
+        shared = [(ours, theirs) for ours, theirs in pairs if ours < vocab_size and theirs < self._num_ids]
         self._target_ids = on_device([ours for ours, _ in shared], model.device, torch.int64)
         self._draft_ids = on_device([theirs for _, theirs in shared], model.device, torch.int64)
         self._to_draft = torch.full((vocab_size,), self._translation.filler, device=model.device)
