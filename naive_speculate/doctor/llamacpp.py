@@ -55,8 +55,8 @@ _STEP = re.compile(
     r"|\badd accepted tokens:[^\n]{0,80}?ids\.size=(?P<size>\d+),\s*n_draft=(?P<n_draft>\d+)"
     r"|(?P<restoring>\brestoring speculative checkpoint))"
 )
+_KINDS = {"position": "new", "n_draft": "added", "restoring": "restoring"}  # by the last group that matched
 _NO_RATES = "llama.cpp reports no rates per index here; its statistics line, at log level trace (-lv 4), does."
-_MIXED = "Steps without a draft token are counted too, which makes windows look shorter."
 _P_MIN = "llama.cpp ends a window if the draft is unsure (--draft-p-min), so windows differ in length."
 _UNDRAFTED = "This build prints 0 for the draft tokens of a step (llama.cpp#18211), so the window is unknown."
 _REPLAYED = (
@@ -84,7 +84,7 @@ def read_timings(text: str) -> Reading | None:
         if isinstance(timings["predicted_ms"], int | float) and isinstance(timings.get("predicted_n"), int)
     ]
     if None in rounds:
-        return _without_rates(_TIMINGS, parts, **_per_second(times))
+        return _TIMINGS.of_tokens(parts, _NO_RATES, _P_MIN, **_per_second(times))
     named = _ROUNDS if any("draft_kind" in timings for timings, _ in found) else _ROUNDS._replace(engine="llama.cpp")
     return named.total(parts, unknown=("These timings have no rates per index.",), **_per_second(times))
 
@@ -98,7 +98,7 @@ def read_mtp_bench(text: str) -> Reading | None:
             parts.append(Part(accepted, drafted, max(tokens - accepted - 1, 0), category=name))
         if float(speed):
             times.append((drafted > 0, 1000 * tokens / float(speed), tokens))
-    return _without_rates(_TIMINGS, parts, **_per_second(times)) if parts else None
+    return _TIMINGS.of_tokens(parts, _NO_RATES, _P_MIN, **_per_second(times)) if parts else None
 
 
 def _response(timings: dict[str, Any], outermost: dict[str, Any]) -> list[Any] | None:
@@ -128,7 +128,7 @@ def read_server_log(text: str) -> Reading | None:
         return None
     rated = [part for part in parts if part.rates]
     if not rated:
-        return _without_rates(_LOG, parts, **speeds(text))
+        return _LOG.of_tokens(parts, _NO_RATES, _P_MIN, **speeds(text))
     derived = ("The steps are derived from the mean length, which has two decimals.",)
     return _LOG.total(parts, rates=_LOG.total(rated).rates, derived=derived, unknown=(_P_MIN,), **speeds(text))
 
@@ -202,17 +202,7 @@ def read_example(text: str) -> Reading | None:
     if not drafted or len(accepted) != len(drafted):
         return None
     steps = sum(predicted) - sum(accepted) if len(predicted) == len(drafted) else None
-    return _without_rates(_EXAMPLE, [Part(sum(accepted), sum(drafted), steps)])
-
-
-def _without_rates(form: Format, parts: Sequence[Part], **figures: Any) -> Reading:
-    """Reports without rates and steps: each step gives the accepted draft tokens and one token of the target."""
-    known = all(part.steps is not None for part in parts) and sum(part.steps or 0.0 for part in parts) > 0
-    if not known:
-        parts = [part._replace(steps=None) for part in parts]
-    derived = (f"The steps are derived from the tokens that were not draft tokens. {_MIXED}",) if known else ()
-    unknown = (_NO_RATES, _P_MIN, *(() if known else ("The number of steps cannot be derived.",)))
-    return form.total(parts, derived=derived, unknown=unknown, **figures)
+    return _EXAMPLE.of_tokens([Part(sum(accepted), sum(drafted), steps)], _NO_RATES, _P_MIN)
 
 
 @dataclass
@@ -253,7 +243,7 @@ def _steps(text: str) -> list[_Step]:
     the one before). Where a context cannot drop single tokens, a partly accepted window ends in "(restore checkpoint)", and its
     accepted tokens and the target's own are decoded again as a window of their own, which is no step.
     """
-    lines = [(_kind(found), found) for found in _STEP.finditer(text)]
+    lines = [(_KINDS.get(str(found.lastgroup), "trace"), found) for found in _STEP.finditer(text)]
     chosen = max(("trace", "added", "new"), key=[kind for kind, _ in lines].count)
     steps: list[_Step] = []
     last: dict[str, _Step] = {}
@@ -280,7 +270,3 @@ def _steps(text: str) -> list[_Step]:
     for step in steps:
         step.position = before = before if step.position is None else step.position
     return steps
-
-
-def _kind(found: re.Match[str]) -> str:
-    return "restoring" if found["restoring"] else "added" if found["size"] else "new" if found["position"] else "trace"
