@@ -1,5 +1,5 @@
-"""Costs as given by the user or estimated from the models' sizes; and from these and an engine's figures α, the rates per index,
-the best window and break-even costs.
+"""Derives α, rates per index, the best window and break-even costs from an engine's figures, with costs as given by the user or
+estimated from the models' sizes.
 
 The formulas are those of `naive_speculate.theory` (Leviathan et al. 2023, arXiv 2211.17192). If the rates per index are given,
 the tokens of a shorter window follow without α: 1 + the sum of its rates.

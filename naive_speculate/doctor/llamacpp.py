@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, whole_number
-from naive_speculate.doctor.reading import Format, Part, Reading, judged_of, last_of_each, numbers_in, rates_of
+from naive_speculate.doctor.reading import Format, Part, Reading, Stretch, judged_of, last_of_each, numbers_in, rates_of
 
 _TIMINGS = Format("llama.cpp", "server `timings`", "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)")
 _ROUNDS = Format("mlx-vlm", "server `timings` that count rounds", "mlx_vlm/server, timings (mlx-vlm#1788, #2324)")

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from naive_speculate.doctor.fading import Stretch
-
 NO_HISTOGRAM = "There is no histogram, so the rates per index are unknown."
 _STEPS = (
     "The steps are derived from the tokens that were not draft tokens. Steps without a draft token are counted too, which "
@@ -13,6 +11,15 @@ _STEPS = (
 )
 ROUNDING = 0.0006  # largest rounding error of a rate printed with three decimals
 MOST_TOKENS = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """One step, or the steps of one report."""
+
+    position: float | None  # tokens before it, the prompt's included; None if unknown
+    steps: float  # steps with draft tokens
+    hits: float  # those that accepted at least one
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from naive_speculate.doctor.fading import Stretch, drop
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.doctor.prometheus import samples
-from naive_speculate.doctor.reading import NO_HISTOGRAM, Format, Part, Reading, category, mean, rates_of, ratio
+from naive_speculate.doctor.reading import NO_HISTOGRAM, Format, Part, Reading, Stretch, category, mean, rates_of, ratio
+from naive_speculate.doctor.suspects import drop
 
 _LOG = Format("SGLang", "log line “Decode batch”", "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)")
 _STATED = [  # the server's printed arguments

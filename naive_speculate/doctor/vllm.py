@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
-from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.doctor.reading import (
     NO_HISTOGRAM,
@@ -18,6 +17,7 @@ from naive_speculate.doctor.reading import (
     Format,
     Part,
     Reading,
+    Stretch,
     category,
     judged_of,
     last_of_each,
