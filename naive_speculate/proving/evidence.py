@@ -6,6 +6,7 @@ cell, with the special tokens and the end of the text, which servers report in d
 before temperature ("raw") determine the sampled distribution only among the listed tokens; then others are left out.
 """
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -127,7 +128,7 @@ class Evidence:
     before temperature, `num_top` of them per token."""
 
     def __init__(self, settings: Settings, record: Record, reference: Reference | None, raw: bool, num_top: int) -> None:
-        self.settings, self.reference, self.raw, self.num_top = settings, reference, raw, num_top
+        self.settings, self.record, self.reference, self.raw, self.num_top = settings, record, reference, raw, num_top
         self.answers = [(r, answer) for r in requests(settings) for answer in record.answers.get(r.number, [])]
         self.texts: dict[tuple[int, float], list[str]] = defaultdict(list)  # by prompt and temperature
         for request, answer in self.answers:
@@ -144,6 +145,10 @@ class Evidence:
             for (name, fit), p_value in zip(tests, adjusted, strict=True)
         ]
         return sorted(found, key=lambda finding: (finding.p_value, -finding.fit.bias))
+
+    def complete(self) -> bool:
+        """Whether all planned requests were answered."""
+        return all(request.number in self.record.answers for request in requests(self.settings))
 
     def one_text(self) -> bool:
         """Whether each prompt got one and the same text every time, at temperatures above 0."""
@@ -216,7 +221,8 @@ class Evidence:
         by_prompt = {prompt: texts for (prompt, temperature), texts in self.texts.items() if not temperature}
         if self.reference is None:
             answers = [answer for request, answer in self.answers if not request.temperature]
-            gaps = [_gap(*entry) for answer in answers for entry in zip(answer.tokens, answer.top, strict=True)]
+            listed = [(token, dict(top)) for answer in answers for token, top in zip(answer.tokens, answer.top, strict=True)]
+            gaps = [max(values.values(), default=0.0) - values.get(token, -math.inf) for token, values in listed]
         else:
             prompts, gaps_of = self.settings.prompts, self.reference.gaps
             gaps = [gap for p, texts in by_prompt.items() for text in {*texts} for gap in gaps_of(prompts[p], text)]
@@ -236,11 +242,6 @@ def states_raw(server: Server, prompts: Sequence[str]) -> bool:
             first, last = shared[0], shared[-1]
             return sharp[first] - sharp[last] < 1.5 * (plain[first] - plain[last])
     return False
-
-
-def _gap(token: str, entries: Entries) -> float:
-    values = dict(entries)
-    return entries[0][1] - values[token] if token in values else float("inf")
 
 
 def _strata(outcomes: Sequence[_Outcome]) -> list[tuple[list[int], Array]]:
