@@ -40,7 +40,9 @@ class TerminalView:
             self.console.print(Text("".join(event.prompt_texts or []), style="dim"), end="")
         elif event.kind in _SHOWN:
             unknown = _UNKNOWN if event.unknown_to_draft else RichStyle()
-            self.console.print(Text(_visible(event), style=token_style(event.kind) + unknown), end="")
+            text = event.text or ""  # a rejected line break must not break the line
+            text = text.replace("\n", "⏎") if event.kind == EventKind.REJECTED else text
+            self.console.print(Text(text, style=token_style(event.kind) + unknown), end="")
         elif event.kind == EventKind.FINISHED:
             self._figures(event)
             self._copies()
@@ -145,9 +147,3 @@ def drafter_lines(started: Event) -> str:
             f"The draft has another tokenizer with {shared:,} of the target's {total:,} tokens; the others are shown inverted."
         )
     return "\n".join(lines)
-
-
-def _visible(event: Event) -> str:
-    """The token's text; a rejected line break is shown as a sign, since it must not break the line."""
-    text = event.text or ""
-    return text.replace("\n", "⏎") if event.kind == EventKind.REJECTED else text

@@ -3,7 +3,7 @@
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice, product
 from statistics import median
@@ -76,7 +76,7 @@ class Comparison:
             "threads": f"transformers in {self.peer.threads} threads",
             "new_tokens": self.new_tokens,
             "num_prompts": len(self.prompts),
-            "decoding": {mode: [asdict(line) for line in found] for mode, found in lines.items()},
+            "decoding": {mode: [vars(line) for line in found] for mode, found in lines.items()},
             "step_costs": step_costs,
             "by_context": {} if self.quick else self._by_context(),
             "by_batch": {} if self.quick else self._by_batch(),

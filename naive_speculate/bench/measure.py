@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
@@ -21,32 +20,40 @@ _DRAFTS_IN_A_ROW, _REPEATS = 4, 25
 _DRAWS = 1000  # of the bootstrap
 
 
-@dataclass(frozen=True)
 class Line:
-    """The figures of one way over all prompts."""
+    """The figures of one way over all prompts, from its runs and those of plain decoding on the same prompts."""
 
-    name: str
-    num_draft_tokens: int | str
-    ours: bool
-    questions: int  # number of prompts
-    tokens_per_second: float  # median over the prompts, prompt processing included
-    over_plain: float  # speed relative to this decoder's plain decoding: median over the prompts
-    decoding_over_plain: float  # the same of the speeds after the prompt
-    decoding_interval: list[float] | None  # its 95% interval
-    tokens_per_step: float  # tokens per target forward
-    acceptance: float | None  # accepted ÷ drafted
-    alpha: float | None  # accepted ÷ (accepted + rejected)
-    # conditional_acceptance, marginal_acceptance: by index; see `Metrics`
-    conditional_acceptance: list[float | None]
-    marginal_acceptance: list[float]
-    # draft_ms, verify_ms, step_ms: medians over the prompts of the mean step
-    draft_ms: float | None
-    verify_ms: float | None
-    step_ms: float | None
-    predicted: float | None  # `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts
-    efficiency: float | None  # `over_plain` ÷ `predicted`
-    # share of prompts with the same tokens as this decoder's plain decoding (a check at temperature 0)
-    same_as_plain: float
+    def __init__(self, way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTable | None = None) -> None:
+        pairs = list(zip(runs, plain, strict=True))
+        ratios = [run.decoding_speed / other.decoding_speed for run, other in pairs]
+        steps = [summarize(run.events) for run in runs if run.events]
+        whole, k = summarize(event for run in runs for event in run.events), way.num_draft_tokens
+        self.name, self.num_draft_tokens, self.ours = way.name, k, way.ours
+        self.questions = len(runs)  # number of prompts
+        self.tokens_per_second = median(run.speed for run in runs)  # median over the prompts, prompt processing included
+        # Speed relative to this decoder's plain decoding, median over the prompts; the same after the prompt; its 95% interval.
+        self.over_plain = median(run.speed / other.speed for run, other in pairs)
+        self.decoding_over_plain = median(ratios)
+        self.decoding_interval = None if runs is plain else interval(ratios)
+        self.tokens_per_step = sum(len(run.token_ids) for run in runs) / max(1, sum(run.target_forwards for run in runs))
+        self.acceptance = whole.draft_acceptance_rate  # accepted ÷ drafted
+        self.alpha = whole.alpha  # accepted ÷ (accepted + rejected)
+        # By index; see `Metrics`.
+        self.conditional_acceptance = whole.acceptance_rate_per_position
+        self.marginal_acceptance = whole.unconditional_acceptance_rate_per_position
+        # Medians over the prompts of the mean step.
+        self.draft_ms, self.verify_ms, self.step_ms = (
+            median(getattr(one, name) / one.num_spec_steps for one in steps) * 1e3 if steps else None
+            for name in ("draft_seconds", "verify_seconds", "total_seconds")
+        )
+        # `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts.
+        self.predicted: float | None = None
+        alpha = whole.alpha if way.drafter == "model" else None
+        if costs is not None and alpha is not None and isinstance(k, int) and k < len(costs.verify):
+            self.predicted = speedup(alpha, k, costs.draft, costs.verify[k])
+        self.efficiency = self.over_plain / self.predicted if self.predicted else None
+        # Share of prompts with the same tokens as this decoder's plain decoding (a check at temperature 0).
+        self.same_as_plain = fmean(run.token_ids == other.token_ids for run, other in pairs)
 
 
 def decode_all(
@@ -102,47 +109,10 @@ def memory_mib(device: torch.device) -> dict[str, float]:
     return found
 
 
-def line_of(way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTable | None = None) -> Line:
-    """The figures of one way, from its runs and those of plain decoding on the same prompts."""
-    pairs = list(zip(runs, plain, strict=True))
-    steps = [summarize(run.events) for run in runs if run.events]
-    whole, k = summarize(event for run in runs for event in run.events), way.num_draft_tokens
-
-    def step_ms(name: str) -> float | None:
-        return median(getattr(one, name) / one.num_spec_steps for one in steps) * 1e3 if steps else None
-
-    predicted, alpha = None, whole.alpha if way.drafter == "model" else None
-    if costs is not None and alpha is not None and isinstance(k, int) and k < len(costs.verify):
-        predicted = speedup(alpha, k, costs.draft, costs.verify[k])
-    over_plain = median(run.speed / other.speed for run, other in pairs)
-    ratios = [run.decoding_speed / other.decoding_speed for run, other in pairs]
-    return Line(
-        name=way.name,
-        num_draft_tokens=k,
-        ours=way.ours,
-        questions=len(runs),
-        tokens_per_second=median(run.speed for run in runs),
-        over_plain=over_plain,
-        decoding_over_plain=median(ratios),
-        decoding_interval=None if runs is plain else interval(ratios),
-        tokens_per_step=sum(len(run.token_ids) for run in runs) / max(1, sum(run.target_forwards for run in runs)),
-        acceptance=whole.draft_acceptance_rate,
-        alpha=whole.alpha,
-        conditional_acceptance=whole.acceptance_rate_per_position,
-        marginal_acceptance=whole.unconditional_acceptance_rate_per_position,
-        draft_ms=step_ms("draft_seconds"),
-        verify_ms=step_ms("verify_seconds"),
-        step_ms=step_ms("total_seconds"),
-        predicted=predicted,
-        efficiency=over_plain / predicted if predicted else None,
-        same_as_plain=fmean(run.token_ids == other.token_ids for run, other in pairs),
-    )
-
-
 def lines_of(ways: Sequence[Way], answers: Iterable[list[Run]], costs: CostTable | None = None) -> list[Line]:
     """The figures of all ways, the first of which is plain decoding; `answers` have a run per way."""
     by_way = list(zip(*answers, strict=True))
-    return [line_of(way, runs, by_way[0], costs) for way, runs in zip(ways, by_way, strict=True)]
+    return [Line(way, runs, by_way[0], costs) for way, runs in zip(ways, by_way, strict=True)]
 
 
 def interval(values: Sequence[float]) -> list[float] | None:

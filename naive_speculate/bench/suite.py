@@ -8,7 +8,7 @@ sides.
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,7 +116,7 @@ def figures(
 
     def lines(some: Sequence[list[Run]]) -> dict[str, dict[str, Any]]:
         unknown = {} if temperature == 0 else {"same_as_plain": None}
-        return {line.name: asdict(line) | unknown for line in lines_of(ways, some)}
+        return {line.name: vars(line) | unknown for line in lines_of(ways, some)}
 
     by_category: dict[str, list[list[Run]]] = {}
     for question, runs in zip(questions, answers, strict=False):

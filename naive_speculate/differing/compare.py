@@ -24,6 +24,7 @@ END = "(end of text)"
 MOST_PLAUSIBLE_TEMPERATURE = 1.5
 LEAST_PLAUSIBLE = 0.001
 HALF = ("bfloat16", "float16")
+_CLOSEST, _BEFORE = 20, 16  # positions that are tried for a flip, and tokens of the text before it
 
 
 class Verdict(StrEnum):
@@ -171,7 +172,7 @@ def compare(
     rounding = _rounding(full, half, prefix)
     # Of forms that fit equally well, the first.
     readings = [max(forms, key=lambda text: text.greedy(rounding)).reading(rounding) for forms in (read_a, read_b)]
-    margins = () if None in ids else margins_at(full, half, prefix, ids, num_draft_tokens + 1)
+    margins = () if None in ids else _margins_at(full, half, prefix, ids, num_draft_tokens + 1)
     verdict, explanation = _judge(margins, rounding, readings, names, greedy)
     before = "".join(vocabulary.texts(prefix[-24:]))
     return Difference(verdict, explanation, index, before, names[0], names[1], margins, rounding, *readings)
@@ -217,7 +218,7 @@ def _rounding(full: Scores, half: Scores, prefix: Sequence[int], last: int = 64)
     return float((changes[0] - changes[1]).abs().max())
 
 
-def margins_at(
+def _margins_at(
     full: Scores, half: Scores, prefix: Sequence[int], ids: Sequence[int | None], num_rows: int
 ) -> tuple[Margin, ...]:
     """The margin between two tokens after a prefix: in float32 and in half precision, with one row and with `num_rows`."""
@@ -262,3 +263,37 @@ def _judge(
         f"{apart:.4f} apart. A is most probable at temperature {a.temperature:g}, B at {b.temperature:g}. "
         "Compare weights, quantisation and adapters."
     )
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A position where one row and several rows have different most probable tokens in half precision."""
+
+    before: str  # the end of the text before it
+    # one, many: the most probable token with one row, and with `num_rows`
+    one: str
+    many: str
+    num_rows: int  # k + 1
+    margins: tuple[Margin, ...]  # as in `Difference`; A is `one`, B is `many`
+
+    to_dict = asdict
+
+
+def find_flip(full: Scores, half: Scores, token_ids: Sequence[int], start: int, *, num_rows: int = 5) -> Flip | None:
+    """The first flip among the positions, from `start` (1 or more) on, where float32's two most probable tokens are closest;
+    None if there is none. `full` and `half` are the same target in float32 and in half precision; `num_rows` is
+    k + 1. Raises `ValueError` if `start` or `num_rows` is out of range."""
+    if not 1 <= start < len(token_ids):
+        raise ValueError(f"start must be from 1 to {len(token_ids) - 1}, got {start}")
+    if num_rows < 2:
+        raise ValueError(f"num_rows must be 2 or more, got {num_rows}")
+    top = full.whole(token_ids)[start - 1 : -1].topk(2, dim=-1).values
+    vocabulary = Vocabulary(full.pair.tokenizer)
+    for position in (top[:, 0] - top[:, 1]).argsort()[:_CLOSEST].tolist():
+        prefix = list(token_ids[: start + position])
+        one, many = (int(half.last(prefix, rows).argmax()) for rows in (1, num_rows))
+        if one != many:
+            margins = _margins_at(full, half, prefix, (one, many), num_rows)
+            before = "".join(vocabulary.texts(prefix[-_BEFORE:]))
+            return Flip(before, vocabulary.text_of(one), vocabulary.text_of(many), num_rows, margins)
+    return None

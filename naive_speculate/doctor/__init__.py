@@ -1,8 +1,7 @@
 """Diagnoses an engine's speculative decoding from its logs and metrics: `python -m naive_speculate doctor FILE…`."""
 
-from naive_speculate.doctor.diagnosis import Diagnosis, Suspect, Window
+from naive_speculate.doctor.diagnosis import Diagnosis, Suspect, Window, estimated, given
 from naive_speculate.doctor.formats import read
-from naive_speculate.doctor.given_costs import estimated, given
 from naive_speculate.doctor.reading import Reading
 from naive_speculate.doctor.suspects import diagnose
 

@@ -16,39 +16,21 @@ from naive_speculate.doctor.reading import Format, Part, Reading, mean
 from naive_speculate.doctor.sglang import GIVEN, stated
 
 SOURCE = "vllm bench serve (def9ce85ba10), examples/offline_inference/spec_decode.py; SGLang's bench_serving"
-_NAMES = {  # as printed, and as JSON
-    "drafts": "steps",
-    "num_drafts": "steps",
-    "draft tokens": "drafted",
-    "num_draft_tokens": "drafted",
-    "accepted tokens": "accepted",
-    "num_accepted_tokens": "accepted",
-    "acceptance length": "length",
-    "mean acceptance length": "length",
-    "accept length": "length",
-    "average accept length": "length",
-    "acc_length": "length",
-    "acceptance rate (%)": "rate",
-    "successful requests": "requests",
-    "total_num_output_tokens": "requests",
-    "mean tpot (ms)": "tpot",
-    "maximum request concurrency": "running",
-    "max request concurrency": "running",
-    "spec_decode_num_drafts": "steps",
-    "spec_decode_draft_tokens": "drafted",
-    "spec_decode_accepted_tokens": "accepted",
-    "spec_decode_acceptance_length": "length",
-    "spec_decode_acceptance_rate": "rate",
-    "mean_tpot_ms": "tpot",
-    "max_concurrency": "running",
-    "accept_length": "length",
-    "avg_spec_accept_length": "length",
+_FIGURES = {  # figure → its names, as printed and as JSON
+    "steps": ("drafts", "num_drafts", "spec_decode_num_drafts"),
+    "drafted": ("draft tokens", "num_draft_tokens", "spec_decode_draft_tokens"),
+    "accepted": ("accepted tokens", "num_accepted_tokens", "spec_decode_accepted_tokens"),
+    "length": (
+        *("acceptance length", "mean acceptance length", "accept length", "average accept length", "acc_length"),
+        *("spec_decode_acceptance_length", "accept_length", "avg_spec_accept_length"),
+    ),
+    "rate": ("acceptance rate (%)", "spec_decode_acceptance_rate"),
+    "requests": ("successful requests", "total_num_output_tokens"),
+    "tpot": ("mean tpot (ms)", "mean_tpot_ms"),
+    "running": ("maximum request concurrency", "max request concurrency", "max_concurrency"),
 }
-_FIRST = (
-    "max request concurrency",
-    "successful requests",
-    "total_num_output_tokens",
-)  # a block's first line may be one of these
+_NAMES = {name: figure for figure, names in _FIGURES.items() for name in names}
+_FIRST = ("max request concurrency", *_FIGURES["requests"])  # a block's first line may be one of these
 _SGLANG = re.compile(r"accept[ _]length\b|\bacc_length\b|#questions:", re.IGNORECASE)
 _LABEL = re.compile(
     rf"(?<![\w-])(?i:(?P<name>{'|'.join(map(re.escape, sorted(_NAMES, key=len, reverse=True)))})"
@@ -117,7 +99,7 @@ def _printed(text: str) -> Iterator[_Block]:
 
 
 def _saved(text: str) -> Iterator[_Block]:
-    lengths = [key for key, name in _NAMES.items() if name == "length" and "_" in key]
+    lengths = [name for name in _FIGURES["length"] if "_" in name]
     for found, _ in objects(text, (*lengths, "mean_tpot_ms")):
         figures = {name: found[key] for key, name in _NAMES.items() if isinstance(found.get(key), int | float)}
         if figures.get("length", 1) < 1:  # SGLang's mark of a run without drafting

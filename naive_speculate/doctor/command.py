@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from naive_speculate.arguments import Parser, parsed, positive
+from naive_speculate.doctor.diagnosis import from_words, parameters
 from naive_speculate.doctor.formats import KNOWN, decoded, read
-from naive_speculate.doctor.given_costs import from_words, parameters
 from naive_speculate.doctor.report import show
 from naive_speculate.doctor.suspects import diagnose
 from naive_speculate.tables import Output

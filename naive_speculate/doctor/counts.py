@@ -6,7 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 from naive_speculate.doctor.json_objects import last_reports, objects, whole_number
-from naive_speculate.doctor.reading import Format, Part, Reading, mean
+from naive_speculate.doctor.reading import NO_HISTOGRAM, Format, Part, Reading, mean
 
 
 class _Kind(NamedTuple):
@@ -57,11 +57,6 @@ _AVERAGES = {
     "DAR": "draft_acceptance_rate",
     "AL": "acceptance_length",
 }
-_NO_RATES = "There is no histogram, so the rates per index are unknown."
-_STEPS = (
-    "The steps are derived from the tokens that were not draft tokens. Steps without a draft token are counted too, which "
-    "makes windows look shorter."
-)
 
 
 def read_counts(text: str) -> Reading | None:
@@ -73,11 +68,9 @@ def read_counts(text: str) -> Reading | None:
             lines = [tuple(map(int, line)) for line in _LINE.findall(text)]
             parts += [Part(accepted, drafted, _steps(tokens, accepted)) for tokens, accepted, drafted in lines if drafted]
         if parts:
-            known = all(part.steps for part in parts)
-            derived = (_STEPS,) if known and not kind.steps else ()
-            unknown = (_NO_RATES, *(() if known else ("The number of steps cannot be derived.",)))
-            running = mean(part.steps for part in parts if part.steps) if kind.steps else None  # a step of each request
-            return kind.form.total(parts, requests_running=running, derived=derived, unknown=unknown)
+            running = mean(part.steps for part in parts if part.steps)  # a report counts a step of each request
+            counted = {"requests_running": running, "derived": ()} if kind.steps else {}
+            return kind.form.of_tokens(parts, NO_HISTOGRAM, **counted)
     return None
 
 
@@ -118,4 +111,4 @@ def read_benchmark(text: str) -> Reading | None:
         if len(run) == len(_AVERAGES):
             k = round((run["AL"] - 1) / run["DAR"]) if run["DAR"] else 0
             parts.append(Part(round(run["ADT"]), round(run["DT"]), run["DT"] / k if k > 0 else None))
-    return _BENCH.total(parts, unknown=(_NO_RATES,)) if parts else None
+    return _BENCH.total(parts, unknown=(NO_HISTOGRAM,)) if parts else None

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, whole_number
-from naive_speculate.doctor.reading import Format, Part, Reading, judged_of, last_of_each, numbers_in, rates_of
+from naive_speculate.doctor.reading import Format, Part, Reading, Stretch, judged_of, last_of_each, numbers_in, rates_of
 
 _TIMINGS = Format("llama.cpp", "server `timings`", "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)")
 _ROUNDS = Format("mlx-vlm", "server `timings` that count rounds", "mlx_vlm/server, timings (mlx-vlm#1788, #2324)")
@@ -55,8 +54,8 @@ _STEP = re.compile(
     r"|\badd accepted tokens:[^\n]{0,80}?ids\.size=(?P<size>\d+),\s*n_draft=(?P<n_draft>\d+)"
     r"|(?P<restoring>\brestoring speculative checkpoint))"
 )
+_KINDS = {"position": "new", "n_draft": "added", "restoring": "restoring"}  # by the last group that matched
 _NO_RATES = "llama.cpp reports no rates per index here; its statistics line, at log level trace (-lv 4), does."
-_MIXED = "Steps without a draft token are counted too, which makes windows look shorter."
 _P_MIN = "llama.cpp ends a window if the draft is unsure (--draft-p-min), so windows differ in length."
 _UNDRAFTED = "This build prints 0 for the draft tokens of a step (llama.cpp#18211), so the window is unknown."
 _REPLAYED = (
@@ -66,11 +65,12 @@ _REPLAYED = (
 
 def read_timings(text: str) -> Reading | None:
     """`timings` of all responses together; None if there are none. Of a streamed response the last report counts."""
-    found = last_reports(text, ("draft_n", "draft_n_accepted"), _response)
-    if not found:
+    found = [timings for timings, _ in last_reports(text, ("draft_n", "draft_n_accepted", "predicted_ms"), _response)]
+    drafting = [timings for timings in found if "draft_n" in timings or "draft_n_accepted" in timings]
+    if not drafting:
         return None
     parts, rounds = [], []
-    for timings, _ in found:
+    for timings in drafting:
         drafted, accepted = (whole_number(timings.get(name), name) for name in ("draft_n", "draft_n_accepted"))
         names = (name for name, value in timings.items() if _ROUND_NAMES.fullmatch(name) and value is not None)
         rounds.append(name := next(names, None))
@@ -80,12 +80,12 @@ def read_timings(text: str) -> Reading | None:
         parts.append(Part(accepted, drafted, steps))
     times = [
         (bool(timings.get("draft_n")), timings["predicted_ms"], timings["predicted_n"])
-        for timings, _ in last_reports(text, ("predicted_ms",), _response)
-        if isinstance(timings["predicted_ms"], int | float) and isinstance(timings.get("predicted_n"), int)
+        for timings in found
+        if isinstance(timings.get("predicted_ms"), int | float) and isinstance(timings.get("predicted_n"), int)
     ]
     if None in rounds:
-        return _without_rates(_TIMINGS, parts, **_per_second(times))
-    named = _ROUNDS if any("draft_kind" in timings for timings, _ in found) else _ROUNDS._replace(engine="llama.cpp")
+        return _TIMINGS.of_tokens(parts, _NO_RATES, _P_MIN, **_per_second(times))
+    named = _ROUNDS if any("draft_kind" in timings for timings in drafting) else _ROUNDS._replace(engine="llama.cpp")
     return named.total(parts, unknown=("These timings have no rates per index.",), **_per_second(times))
 
 
@@ -98,7 +98,7 @@ def read_mtp_bench(text: str) -> Reading | None:
             parts.append(Part(accepted, drafted, max(tokens - accepted - 1, 0), category=name))
         if float(speed):
             times.append((drafted > 0, 1000 * tokens / float(speed), tokens))
-    return _without_rates(_TIMINGS, parts, **_per_second(times)) if parts else None
+    return _TIMINGS.of_tokens(parts, _NO_RATES, _P_MIN, **_per_second(times)) if parts else None
 
 
 def _response(timings: dict[str, Any], outermost: dict[str, Any]) -> list[Any] | None:
@@ -128,7 +128,7 @@ def read_server_log(text: str) -> Reading | None:
         return None
     rated = [part for part in parts if part.rates]
     if not rated:
-        return _without_rates(_LOG, parts, **speeds(text))
+        return _LOG.of_tokens(parts, _NO_RATES, _P_MIN, **speeds(text))
     derived = ("The steps are derived from the mean length, which has two decimals.",)
     return _LOG.total(parts, rates=_LOG.total(rated).rates, derived=derived, unknown=(_P_MIN,), **speeds(text))
 
@@ -202,17 +202,7 @@ def read_example(text: str) -> Reading | None:
     if not drafted or len(accepted) != len(drafted):
         return None
     steps = sum(predicted) - sum(accepted) if len(predicted) == len(drafted) else None
-    return _without_rates(_EXAMPLE, [Part(sum(accepted), sum(drafted), steps)])
-
-
-def _without_rates(form: Format, parts: Sequence[Part], **figures: Any) -> Reading:
-    """Reports without rates and steps: each step gives the accepted draft tokens and one token of the target."""
-    known = all(part.steps is not None for part in parts) and sum(part.steps or 0.0 for part in parts) > 0
-    if not known:
-        parts = [part._replace(steps=None) for part in parts]
-    derived = (f"The steps are derived from the tokens that were not draft tokens. {_MIXED}",) if known else ()
-    unknown = (_NO_RATES, _P_MIN, *(() if known else ("The number of steps cannot be derived.",)))
-    return form.total(parts, derived=derived, unknown=unknown, **figures)
+    return _EXAMPLE.of_tokens([Part(sum(accepted), sum(drafted), steps)], _NO_RATES, _P_MIN)
 
 
 @dataclass
@@ -253,7 +243,7 @@ def _steps(text: str) -> list[_Step]:
     the one before). Where a context cannot drop single tokens, a partly accepted window ends in "(restore checkpoint)", and its
     accepted tokens and the target's own are decoded again as a window of their own, which is no step.
     """
-    lines = [(_kind(found), found) for found in _STEP.finditer(text)]
+    lines = [(_KINDS.get(str(found.lastgroup), "trace"), found) for found in _STEP.finditer(text)]
     chosen = max(("trace", "added", "new"), key=[kind for kind, _ in lines].count)
     steps: list[_Step] = []
     last: dict[str, _Step] = {}
@@ -280,7 +270,3 @@ def _steps(text: str) -> list[_Step]:
     for step in steps:
         step.position = before = before if step.position is None else step.position
     return steps
-
-
-def _kind(found: re.Match[str]) -> str:
-    return "restoring" if found["restoring"] else "added" if found["size"] else "new" if found["position"] else "trace"

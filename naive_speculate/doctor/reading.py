@@ -4,10 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from naive_speculate.doctor.fading import Stretch
-
+NO_HISTOGRAM = "There is no histogram, so the rates per index are unknown."
+_STEPS = (
+    "The steps are derived from the tokens that were not draft tokens. Steps without a draft token are counted too, which "
+    "makes windows look shorter."
+)
 ROUNDING = 0.0006  # largest rounding error of a rate printed with three decimals
 MOST_TOKENS = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """One step, or the steps of one report."""
+
+    position: float | None  # tokens before it, the prompt's included; None if unknown
+    steps: float  # steps with draft tokens
+    hits: float  # those that accepted at least one
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,7 @@ class Format(NamedTuple):
         """
         columns = zip(*(part[:3] for part in parts), strict=True)
         accepted, drafted, steps = (None if None in column else sum(column) for column in columns)
-        names = {part.category for part in parts}
+        names = dict.fromkeys(part.category for part in parts)
         by_category = {} if None in names else {name: [part for part in parts if part.category == name] for name in names}
         found: dict[str, Any] = {
             "accepted_per_step": ratio(accepted, steps),
@@ -98,6 +110,14 @@ class Format(NamedTuple):
             },
         }
         return Reading(*self, **found | figures)
+
+    def of_tokens(self, parts: Sequence[Part], *unknown: str, **figures: Any) -> Reading:
+        """As `total`, of reports whose steps were derived: each step gives the accepted draft tokens and one of the target."""
+        known = all(part.steps is not None for part in parts) and sum(part.steps or 0.0 for part in parts) > 0
+        if not known:
+            parts = [part._replace(steps=None) for part in parts]
+        unknown = (*unknown, *(() if known else ("The number of steps cannot be derived.",)))
+        return self.total(parts, **{"derived": (_STEPS,) if known else (), "unknown": unknown} | figures)
 
     def of_means(self, runs: Sequence[tuple[float, float | None, tuple[float, ...]]], **figures: Any) -> Reading:
         """Runs without counts, with equal weights: accepted draft tokens per step, the percentage accepted, and rates."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from naive_speculate.doctor.fading import Stretch, drop
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.doctor.prometheus import samples
-from naive_speculate.doctor.reading import Format, Part, Reading, category, mean, rates_of, ratio
+from naive_speculate.doctor.reading import NO_HISTOGRAM, Format, Part, Reading, Stretch, category, mean, rates_of, ratio
+from naive_speculate.doctor.suspects import drop
 
 _LOG = Format("SGLang", "log line “Decode batch”", "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)")
 _STATED = [  # the server's printed arguments
@@ -199,7 +199,7 @@ def read_meta_info(text: str) -> Reading | None:
     parts = [_of_request(*one) for one in found if whole_number(one[0]["spec_verify_ct"], "spec_verify_ct")]
     if not parts:
         return None
-    no_rates = () if all(part.rates for part in parts) else ("There is no histogram, so the rates per index are unknown.",)
+    no_rates = () if all(part.rates for part in parts) else (NO_HISTOGRAM,)
     reading = _META.total(parts, unknown=(TREES, *no_rates))
     depth, end = sum(rate > 0 for rate in reading.rates), drop(reading.rates, reading.num_steps)
     if end is None or end[0] != depth or set(_STATED[1].findall(text)) == {"1"}:

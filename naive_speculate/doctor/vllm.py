@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
-from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.doctor.reading import (
+    NO_HISTOGRAM,
     ROUNDING,
     Format,
     Part,
     Reading,
+    Stretch,
     category,
     judged_of,
     last_of_each,
@@ -110,7 +111,7 @@ def read_request(text: str) -> Reading | None:
     if not parts:
         return None
     known = all(part.rates for part in parts if part.steps)
-    return _REQUEST.total(parts, unknown=() if known else ("There is no histogram, so the rates per index are unknown.",))
+    return _REQUEST.total(parts, unknown=() if known else (NO_HISTOGRAM,))
 
 
 def _whole_response(outermost: dict[str, Any]) -> dict[str, Any]:

@@ -77,9 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prove_server(args: argparse.Namespace) -> int:
     from naive_speculate.goodness import samples_needed
-    from naive_speculate.proving.evidence import ERROR_RATE, Evidence, states_raw
-    from naive_speculate.proving.plan import POSITIONS, Record, Run, Settings, requests
-    from naive_speculate.proving.reference import Reference
+    from naive_speculate.proving.evidence import ERROR_RATE, Evidence, Reference, states_raw
+    from naive_speculate.proving.plan import POSITIONS, Record, Settings, send
     from naive_speculate.proving.report import Report
     from naive_speculate.proving.server import Server
 
@@ -96,17 +95,12 @@ def _prove_server(args: argparse.Namespace) -> int:
     shape = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed)
     settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *shape)
     record = Record(args.work, settings)
-    run = Run(server, settings, record, args.max_requests, args.max_seconds)
     with progress_bar(Console(stderr=True), transient=True, disable=args.json) as progress:
-        cost = run(progress)
+        cost = send(server, settings, record, args.max_requests, args.max_seconds, progress)
     server.close()
     evidence = Evidence(settings, record, reference, raw, server.num_top)
-    complete = all(request.number in record.answers for request in requests(settings))
-    against = (
-        "its own logprobs" + " (stated before temperature)" * raw if reference is None else f"the copy in {args.reference}"
-    )
-    num_answers = sum(map(len, record.answers.values()))
-    report = Report(settings, against, evidence.findings(), evidence.greedy(), num_answers, cost, complete, evidence.one_text())
+    own = "its own logprobs" + " (stated before temperature)" * raw
+    report = Report(evidence, own if reference is None else f"the copy in {args.reference}", cost)
     if args.json:
         print(to_json(report.to_dict(), inf_nan_mode="null").decode())
     else:

@@ -1,21 +1,28 @@
-"""What the answers show: tests of token frequencies, adjusted for their number, and the greedy texts.
+"""What the answers show: tests of token frequencies, adjusted for their number, and the greedy texts; and the local copy of the
+model that they may be tested against.
 
 Each sampled token is compared with the distribution after the tokens before it, by rank. The rest of the vocabulary is one more
 cell, with the special tokens and the end of the text, which servers report in different ways. Logprobs that a server states
 before temperature ("raw") determine the sampled distribution only among the listed tokens; then others are left out.
 """
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+import torch
 
+from naive_speculate.differing.scores import Scores, gaps
 from naive_speculate.goodness import Array, Fit, holm, rank_test, smallest_bias, two_sample_test
+from naive_speculate.infer.inferencer import eos_token_ids
+from naive_speculate.models import load_pair
 from naive_speculate.proving.plan import POSITIONS, Record, Request, Settings, requests
-from naive_speculate.proving.reference import Reference
 from naive_speculate.proving.server import Answer, Server, ServerError
+from naive_speculate.text import Vocabulary, num_shared
 
 ERROR_RATE = 0.001  # the probability of any false alarm on a correct server
 NEAR_TIE = 0.3  # a difference of log-probabilities, in nats, that rounding in half precision may reverse
@@ -63,12 +70,65 @@ class _Outcome:
     probs: Array
 
 
+class Reference:
+    """A local copy of the server's model: exact distributions after any tokens, in float32. `folder`: the model, as for
+    `load_pair`. Raises `ValueError` if it cannot be loaded or has no tokenizer."""
+
+    def __init__(self, folder: str) -> None:
+        self.scores = Scores(load_pair(folder, dtype="float32"))
+        if self.scores.pair.tokenizer is None:
+            raise ValueError(f"reference={folder!r} has no tokenizer")
+        self.vocabulary = Vocabulary(self.scores.pair.tokenizer)
+        texts = [self.vocabulary.text_of(token) for token in range(self.scores.pair.vocab_size)]
+        shared = Counter(texts)
+        self.id_of = {text: token for token, text in enumerate(texts) if shared[text] == 1}
+        self.texts = texts
+        self.logits = lru_cache(maxsize=64)(self._logits)
+        self.top = lru_cache(maxsize=None)(self._top)
+
+    def _logits(self, prompt: str, token_ids: tuple[int, ...]) -> torch.Tensor:
+        return self.scores.whole([*self.vocabulary.encode(prompt), *token_ids])[-1]
+
+    def _top(self, prompt: str, tokens: tuple[str, ...], temperature: float, count: int) -> Entries | None:
+        """The most probable tokens after these and their log-probabilities; None if a text is not one token's."""
+        ids = tuple(self.id_of.get(token, -1) for token in tokens)
+        if -1 in ids:
+            return None
+        found = torch.log_softmax(self.logits(prompt, ids).double() / temperature, -1).topk(count)
+        return tuple((self.texts[i], value) for value, i in zip(found.values.tolist(), found.indices.tolist(), strict=True))
+
+    def sample(self, prompt: str, temperature: float, count: int, seed: int) -> list[str]:
+        """Texts of as many tokens as are tested, decoded plainly."""
+        random, drawn = np.random.default_rng(seed), Counter[tuple[int, ...]]({(): count})
+        ends = eos_token_ids(self.scores.pair.target)
+        for _ in range(POSITIONS):
+            longer: Counter[tuple[int, ...]] = Counter()
+            for ids, times in drawn.items():
+                if ids and ids[-1] in ends:
+                    longer[ids] += times
+                    continue
+                probs = torch.softmax(self.logits(prompt, ids).double() / temperature, -1).numpy()
+                for token, number in Counter(random.choice(len(probs), times, p=probs / probs.sum()).tolist()).items():
+                    longer[(*ids, token)] += number
+            drawn = longer
+        tokenizer = self.scores.pair.tokenizer
+        return [text for ids, times in drawn.items() for text in [tokenizer.decode(ids, skip_special_tokens=True)] * times]
+
+    def gaps(self, prompt: str, text: str) -> list[float]:
+        """How much less probable each token of a text is than the most probable one there, in nats."""
+        before, whole = self.vocabulary.encode(prompt), self.vocabulary.encode(prompt + text)
+        start = num_shared(before, whole)
+        if start < 1 or start == len(whole):
+            return []
+        return gaps(self.scores.whole(whole)[start - 1 : -1], whole[start:]).tolist()
+
+
 class Evidence:
     """Tests the recorded answers, against a local copy of the model or the server's own logprobs; `raw` if those are stated
     before temperature, `num_top` of them per token."""
 
     def __init__(self, settings: Settings, record: Record, reference: Reference | None, raw: bool, num_top: int) -> None:
-        self.settings, self.reference, self.raw, self.num_top = settings, reference, raw, num_top
+        self.settings, self.record, self.reference, self.raw, self.num_top = settings, record, reference, raw, num_top
         self.answers = [(r, answer) for r in requests(settings) for answer in record.answers.get(r.number, [])]
         self.texts: dict[tuple[int, float], list[str]] = defaultdict(list)  # by prompt and temperature
         for request, answer in self.answers:
@@ -85,6 +145,10 @@ class Evidence:
             for (name, fit), p_value in zip(tests, adjusted, strict=True)
         ]
         return sorted(found, key=lambda finding: (finding.p_value, -finding.fit.bias))
+
+    def complete(self) -> bool:
+        """Whether all planned requests were answered."""
+        return all(request.number in self.record.answers for request in requests(self.settings))
 
     def one_text(self) -> bool:
         """Whether each prompt got one and the same text every time, at temperatures above 0."""
@@ -157,7 +221,8 @@ class Evidence:
         by_prompt = {prompt: texts for (prompt, temperature), texts in self.texts.items() if not temperature}
         if self.reference is None:
             answers = [answer for request, answer in self.answers if not request.temperature]
-            gaps = [_gap(*entry) for answer in answers for entry in zip(answer.tokens, answer.top, strict=True)]
+            listed = [(token, dict(top)) for answer in answers for token, top in zip(answer.tokens, answer.top, strict=True)]
+            gaps = [max(values.values(), default=0.0) - values.get(token, -math.inf) for token, values in listed]
         else:
             prompts, gaps_of = self.settings.prompts, self.reference.gaps
             gaps = [gap for p, texts in by_prompt.items() for text in {*texts} for gap in gaps_of(prompts[p], text)]
@@ -177,11 +242,6 @@ def states_raw(server: Server, prompts: Sequence[str]) -> bool:
             first, last = shared[0], shared[-1]
             return sharp[first] - sharp[last] < 1.5 * (plain[first] - plain[last])
     return False
-
-
-def _gap(token: str, entries: Entries) -> float:
-    values = dict(entries)
-    return entries[0][1] - values[token] if token in values else float("inf")
 
 
 def _strata(outcomes: Sequence[_Outcome]) -> list[tuple[list[int], Array]]:

@@ -133,57 +133,51 @@ class Cost:
     stopped: str = ""
 
 
-class Run:
-    """Sends what the record does not hold yet, within limits of requests and seconds."""
+def send(server: Server, settings: Settings, record: Record, max_requests: int, max_seconds: float, progress: Progress) -> Cost:
+    """Send what the record does not hold yet, within limits of requests and seconds. Raises `ServerError` if a request fails
+    three times."""
+    cost, lock, stop, began = Cost(), threading.Lock(), threading.Event(), time.monotonic()
+    server.deadline = began + max_seconds
 
-    def __init__(self, server: Server, settings: Settings, record: Record, max_requests: int, max_seconds: float) -> None:
-        self.server, self.settings, self.record = server, settings, record
-        self.max_requests, self.max_seconds = max_requests, max_seconds
-        self.cost = Cost()
-        self._lock, self._stop, self._began = threading.Lock(), threading.Event(), time.monotonic()
-        server.deadline = self._began + max_seconds
-
-    def __call__(self, progress: Progress) -> Cost:
-        """Send them and show the progress. Raises `ServerError` if a request fails three times."""
-        planned = list(requests(self.settings))
-        left = [request for request in planned if request.number not in self.record.answers]
-        bar = progress.add_task("requests", total=len(planned), completed=len(planned) - len(left))
-        try:
-            for way, group in groupby(left, key=lambda request: request.way):
-                pool = ThreadPoolExecutor(way.concurrency)
-                try:
-                    sent = {pool.submit(self._send, request): request for request in group}
-                    for future in as_completed(sent):
-                        if (answers := future.result()) is not None:
-                            self.record.add(sent[future], answers)
-                            progress.advance(bar)
-                finally:
-                    pool.shutdown(wait=False, cancel_futures=True)
-        except KeyboardInterrupt:
-            self.cost.stopped = "Ctrl-C stopped it"
-        finally:
-            self._stop.set()
-            self.cost.seconds = time.monotonic() - self._began
-        return self.cost
-
-    def _begins(self) -> bool:
+    def begins() -> bool:
         """Count a request that begins; False if a limit is reached."""
-        with self._lock:
-            if self.cost.num_requests >= self.max_requests:
-                self.cost.stopped = f"it stopped after {self.max_requests} requests"
-            elif time.monotonic() >= self.server.deadline:
-                self.cost.stopped = f"it stopped after {self.max_seconds:g} s"
-            self.cost.num_requests += not self.cost.stopped
-            return not self.cost.stopped
+        with lock:
+            if cost.num_requests >= max_requests:
+                cost.stopped = f"it stopped after {max_requests} requests"
+            elif time.monotonic() >= server.deadline:
+                cost.stopped = f"it stopped after {max_seconds:g} s"
+            cost.num_requests += not cost.stopped
+            return not cost.stopped
 
-    def _send(self, request: Request) -> list[Answer] | None:
+    def answers_to(request: Request) -> list[Answer] | None:
         """The answers; None if a limit was reached before."""
-        for attempt in range(_ATTEMPTS if self._begins() else 0):
+        for attempt in range(_ATTEMPTS if begins() else 0):
             try:
-                return self.server.complete(self.settings.prompts[request.prompt], **request.fields(self.settings))
+                return server.complete(settings.prompts[request.prompt], **request.fields(settings))
             except ServerError as error:
-                if time.monotonic() >= self.server.deadline and not self._begins():
+                if time.monotonic() >= server.deadline and not begins():
                     return None
-                if error.refused or attempt == _ATTEMPTS - 1 or self._stop.wait(2.0**attempt):
+                if error.refused or attempt == _ATTEMPTS - 1 or stop.wait(2.0**attempt):
                     raise
         return None
+
+    planned = list(requests(settings))
+    left = [request for request in planned if request.number not in record.answers]
+    bar = progress.add_task("requests", total=len(planned), completed=len(planned) - len(left))
+    try:
+        for way, group in groupby(left, key=lambda request: request.way):
+            pool = ThreadPoolExecutor(way.concurrency)
+            try:
+                sent = {pool.submit(answers_to, request): request for request in group}
+                for future in as_completed(sent):
+                    if (answers := future.result()) is not None:
+                        record.add(sent[future], answers)
+                        progress.advance(bar)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+    except KeyboardInterrupt:
+        cost.stopped = "Ctrl-C stopped it"
+    finally:
+        stop.set()
+        cost.seconds = time.monotonic() - began
+    return cost

@@ -1,7 +1,6 @@
 """One page: what was tested, what differs, how certain that is, and what it cost."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import IntEnum
 from typing import Any
 
@@ -9,8 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from naive_speculate.goodness import POWER
-from naive_speculate.proving.evidence import ERROR_RATE, NEAR_TIE, Finding, Greedy
-from naive_speculate.proving.plan import Cost, Settings
+from naive_speculate.proving.evidence import ERROR_RATE, NEAR_TIE, Evidence, Finding
+from naive_speculate.proving.plan import Cost
 from naive_speculate.tables import table
 from naive_speculate.text import visible
 
@@ -25,18 +24,14 @@ class Status(IntEnum):
     UNDECIDED = 3
 
 
-@dataclass(frozen=True)
 class Report:
-    """The result for a server."""
+    """The result for a server, whose answers were compared with `against`; `cost` is of this run."""
 
-    settings: Settings  # what was requested
-    against: str  # what the samples were compared with
-    findings: Sequence[Finding]  # the tests, the most significant first
-    greedy: Greedy  # the greedy texts
-    num_answers: int  # completions that were tested, those of an earlier run included
-    cost: Cost  # of this run
-    complete: bool  # whether all planned requests were answered
-    one_text: bool  # whether each prompt got the same text every time
+    def __init__(self, evidence: Evidence, against: str, cost: Cost) -> None:
+        self.settings, self.against = evidence.settings, against
+        self.findings, self.greedy = evidence.findings(), evidence.greedy()
+        self.num_answers = len(evidence.answers)  # completions that were tested, those of an earlier run included
+        self.cost, self.complete, self.one_text = cost, evidence.complete(), evidence.one_text()
 
     @property
     def status(self) -> Status:
@@ -63,10 +58,10 @@ class Report:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        parts = asdict(self)
-        found = zip(parts.pop("findings"), self.findings, strict=True)
-        tests = [test | {"differs": finding.differs, "interval": finding.fit.interval} for test, finding in found]
+        """For pydantic's JSON."""
+        names = ("settings", "against", "greedy", "num_answers", "cost", "complete", "one_text")
+        parts = {name: getattr(self, name) for name in names}
+        tests = [asdict(one) | {"differs": one.differs, "interval": one.fit.interval} for one in self.findings]
         return {"status": int(self.status), "verdict": self.verdict, "error_rate": ERROR_RATE, **parts, "tests": tests}
 
     def show(self, console: Console) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from naive_speculate.doctor import diagnose, given, read
-from naive_speculate.doctor.fading import Stretch
 from naive_speculate.doctor.formats import decoded
+from naive_speculate.doctor.reading import Stretch
 from naive_speculate.doctor.report import caveats
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import summarize

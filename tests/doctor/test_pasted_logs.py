@@ -7,7 +7,8 @@ import re
 import pytest
 
 from naive_speculate.doctor import diagnose, given, read
-from naive_speculate.doctor.fading import Stretch, drop, fade
+from naive_speculate.doctor.reading import Stretch
+from naive_speculate.doctor.suspects import drop, fade
 from tests import engine_samples as samples
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from naive_speculate.doctor import Diagnosis, diagnose, read
-from naive_speculate.doctor.given_costs import from_words
+from naive_speculate.doctor.diagnosis import from_words
 from naive_speculate.doctor.report import best_window, caveats, figures, no_problems, show, shown_windows
 from ui.assets import ROOT, component, render
 from ui.charts.figures import ACCEPTED, DRAFT, INK, PAGE, RESAMPLED, TARGET, Figure, bars, empty, figure, inside, line
