@@ -13,13 +13,9 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, NoReturn
 
-from naive_speculate.arguments import Parser
+from naive_speculate.arguments import Parser, parsed
 
-
-def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 0 < int(text[:6]) < 2**16:
-        raise argparse.ArgumentTypeError(f"must be a number from 1 to 65535, got {text!r:.20}")
-    return int(text)
+_port = parsed(int, "a number from 1 to 65535", lambda found: 0 < found < 2**16)
 
 
 def is_local(host: str) -> bool:

@@ -1,38 +1,33 @@
 """Compares the window "auto" with every fixed window, for each drafter and kind of text.
 
-    python benchmarks/auto.py [--quick] [--drafters D …] [--situations S …]
+    python -m benchmarks.auto [--drafters D …] [--situations S …]
                               [--scouts N] [--pairs N] [--most-pairs N] [--new-tokens N] [--out FILE]
 
 First every prompt is decoded with "auto" and with k = 1 … 8 in alternating order, so that other programs slow all equally. That
 finds the best fixed window, but the fastest of eight is also lucky. So "auto" and that window are compared in separate runs
 with other seeds: --pairs of them, and up to --most-pairs while the standard error (by bootstrap) exceeds 2%, since sampled runs
-differ in their texts. Ratios are medians over pairs of runs, of wall time per token. The table is printed last, and saved in
+differ in their texts. Ratios are medians over pairs of runs, of tokens per second. The table is printed last, and saved in
 `auto.txt` in this folder.
 """
 
 import argparse
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from statistics import median
 
 import numpy as np
-from rich.console import Console
 from rich.table import Column, Table
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from benchmarks.tables import numbers, show
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.bench.ways import our_way
+from naive_speculate.infer.threads import leave_cores_to
+from naive_speculate.speculate.draft import DRAFTERS
+from ui.host.measuring import machine_name
 
-from benchmarks.tables import numbers, output  # noqa: E402
-from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
-from naive_speculate.infer.threads import leave_cores_to  # noqa: E402
-from naive_speculate.speculate.draft import DRAFTERS  # noqa: E402
-from ui.host.measuring import machine_name  # noqa: E402
-
-WINDOWS = tuple(range(1, 9))
+WINDOWS = range(1, 9)
 OUT = Path(__file__).with_suffix(".txt")
 WIDTH = 140
 PRECISION = 0.02
@@ -75,98 +70,43 @@ SITUATIONS: dict[str, tuple[float, tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Row:
-    """One drafter on one kind of text.
+def measure(decoder: SpeculativeDecoder, drafter: str, situation: str, options: argparse.Namespace) -> list[str]:
+    """One row of the table: "auto" ÷ each fixed window; the best of these, and "auto" ÷ it in separate pairs of runs."""
+    temperature, texts = SITUATIONS[situation]
+    prompts = [decoder.admission.encode(text) for text in texts]
+    params = SamplingParams(temperature=temperature, max_tokens=options.new_tokens, ignore_eos=True)
+    windows: tuple[int | str, ...] = ("auto", *WINDOWS)
+    ways = {window: our_way(decoder, window, params, drafter) for window in windows}
 
-    Attributes:
-        ratios: "auto" ÷ each fixed window: medians over pairs of runs.
-        best: The fixed window with the least total time.
-        ratio: "auto" ÷ that window, in separate pairs of runs.
-        error: Its standard error.
-        num_pairs: Number of these pairs.
-    """
-
-    situation: str
-    drafter: str
-    ratios: dict[int, float]
-    best: int
-    ratio: float
-    error: float
-    num_pairs: int
-
-
-class Runs:
-    """Runs of a drafter on one kind of text."""
-
-    def __init__(self, decoder: SpeculativeDecoder, situation: str, drafter: str, new_tokens: int) -> None:
-        self.decoder, self.situation, self.drafter, self.new_tokens = decoder, situation, drafter, new_tokens
-        self.temperature, self.prompts = SITUATIONS[situation]
-
-    def seconds(self, window: int | str, turn: int, new_tokens: int | None = None) -> float:
-        """Seconds of a run; `turn` determines its prompt and, for a fixed window, its seed: with one, "auto" learns nothing."""
-        seed, tokens = None if window == "auto" else turn, new_tokens or self.new_tokens
-        params = SamplingParams(temperature=self.temperature, max_tokens=tokens, seed=seed, ignore_eos=True)
-        prompt, began = self.prompts[turn % len(self.prompts)], time.perf_counter()
-        self.decoder.generate(prompt, params, num_draft_tokens=window, drafter=self.drafter, detail="none")
-        return time.perf_counter() - began
-
-    def in_turn(self, ways: Sequence[int | str], turns: range) -> dict[int | str, list[float]]:
-        """The seconds of each way's runs."""
-        found: dict[int | str, list[float]] = {way: [] for way in ways}
+    def ratios(windows: Sequence[int], turns: range) -> dict[int, list[float]]:
+        """For each window the speeds of "auto" ÷ its own; a turn is a prompt and a seed."""
+        speeds: dict[int | str, list[float]] = {"auto": []} | {window: [] for window in windows}
         for turn in turns:
+            number, at = divmod(turn, len(prompts))
             # The order alternates between turns, and for each prompt between its turns.
-            for way in ways if (turn + turn // len(self.prompts)) % 2 == 0 else reversed(ways):
-                found[way].append(self.seconds(way, turn))
-        return found
+            for window in speeds if (turn + number) % 2 == 0 else reversed(speeds):
+                speeds[window].append(ways[window].decode(prompts[at], turn).speed)
+        return {window: [a / b for a, b in zip(speeds["auto"], speeds[window], strict=True)] for window in windows}
+
+    ratios(WINDOWS, range(1))  # warm-up
+    scouted = ratios(WINDOWS, range(options.scouts))
+    best = min(WINDOWS, key=lambda window: sum(scouted[window]))
+    compared: list[float] = []
+    while not compared or (len(compared) < options.most_pairs and error(compared) > PRECISION):
+        turn, more = options.scouts + len(compared), min(options.pairs, options.most_pairs - len(compared))
+        compared += ratios([best], range(turn, turn + more))[best]
+    found = (*(median(scouted[window]) for window in WINDOWS), best, median(compared), error(compared), len(compared))
+    return [situation, drafter, *(str(figure) if isinstance(figure, int) else f"{figure:.2f}" for figure in found)]
 
 
-def measure(runs: Runs, scouts: int, pairs: int, most_pairs: int) -> Row:
-    """One row of the table."""
-    ways: list[int | str] = ["auto", *WINDOWS]
-    for way in ways:
-        runs.seconds(way, 0, 16)  # warm-up
-    first = runs.in_turn(ways, range(scouts))
-    best = min(WINDOWS, key=lambda k: sum(first[k]))
-    ratios: list[float] = []
-    while not ratios or (len(ratios) < most_pairs and _error(ratios) > PRECISION):
-        turn, more = scouts + len(ratios), min(pairs, most_pairs - len(ratios))
-        ratios += _ratios(runs.in_turn(["auto", best], range(turn, turn + more)), best)
-    found = {k: median(_ratios(first, k)) for k in WINDOWS}
-    return Row(runs.situation, runs.drafter, found, best, median(ratios), _error(ratios), len(ratios))
-
-
-def _ratios(seconds: Mapping[int | str, Sequence[float]], window: int) -> list[float]:
-    """Speed of “auto” ÷ speed of a window, per pair."""
-    return [other / auto for auto, other in zip(seconds["auto"], seconds[window], strict=True)]
-
-
-def _error(ratios: Sequence[float]) -> float:
+def error(ratios: Sequence[float]) -> float:
     """The standard error of the median."""
     drawn = np.random.default_rng(0).choice(ratios, (1000, len(ratios)))
     return float(np.median(drawn, axis=1).std())
 
 
-def show(rows: Sequence[Row], scouts: int, console: Console) -> None:
-    """Print the table."""
-    table = Table(
-        Column(no_wrap=True),
-        Column("drafter", no_wrap=True),
-        *numbers(*(f"k = {k}" for k in WINDOWS), "best k", "÷ best", "±", "pairs"),
-        title=f"“auto” ÷ a fixed window, speeds: medians of {scouts} pairs of runs; ÷ best: of others, see right",
-        caption=f"{machine_name('cpu')}, {date.today():%d %B %Y}",
-    )
-    for row in rows:
-        table.add_row(
-            row.situation, row.drafter, *(f"{row.ratios[k]:.2f}" for k in WINDOWS),
-            str(row.best), f"{row.ratio:.2f}", f"{row.error:.2f}", str(row.num_pairs),
-        )  # fmt: skip
-    console.print(table)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="four runs of 48 tokens of each, and four pairs")
     parser.add_argument("--scouts", type=int, default=12, help="runs of each window, to find the best (default %(default)s)")
     parser.add_argument("--pairs", type=int, default=24, help="of “auto” and the best, at least (default %(default)s)")
     parser.add_argument("--most-pairs", type=int, default=96, help="while the error is over 2%% (default %(default)s)")
@@ -175,24 +115,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--situations", nargs="+", choices=SITUATIONS, default=list(SITUATIONS))
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(argv)
-    scouts, pairs, most_pairs, new_tokens = options.scouts, options.pairs, options.most_pairs, options.new_tokens
-    if options.quick:
-        scouts, pairs, most_pairs, new_tokens = 4, 4, 4, 48
-    if min(scouts, new_tokens) < 1 or not 2 <= pairs <= most_pairs:
+    if min(options.scouts, options.new_tokens) < 1 or not 2 <= options.pairs <= options.most_pairs:
         parser.error("--scouts and --new-tokens must be at least 1, --pairs from 2 to --most-pairs")
     pair = load_pair()
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)
-    drafters = options.drafters or [name for name, kind in DRAFTERS.items() if kind.obstacle(pair) is None]
-    rows = []
-    for drafter in drafters:
+    table = Table(
+        Column(no_wrap=True),
+        Column("drafter", no_wrap=True),
+        *numbers(*(f"k = {k}" for k in WINDOWS), "best k", "÷ best", "±", "pairs"),
+        title=f"“auto” ÷ a fixed window, speeds: medians of {options.scouts} pairs of runs; ÷ best: of others, see right",
+        caption=f"{machine_name('cpu')}, {date.today():%d %B %Y}",
+    )
+    for drafter in options.drafters or [name for name, kind in DRAFTERS.items() if kind.obstacle(pair) is None]:
         for situation in options.situations:
-            rows.append(row := measure(Runs(decoder, situation, drafter, new_tokens), scouts, pairs, most_pairs))
-            line = f"{row.ratio:.2f} ± {row.error:.2f} of k = {row.best}, {row.num_pairs} pairs"
-            print(f"{drafter}, {situation}: {line}", file=sys.stderr, flush=True)
-    with options.out.open("w", encoding="utf-8") as file:
-        show(rows, scouts, Console(file=file, width=WIDTH))
-    show(rows, scouts, output(WIDTH))
+            table.add_row(*(cells := measure(decoder, drafter, situation, options)))
+            print(" ".join(cells), file=sys.stderr, flush=True)
+    show([table], WIDTH, options.out)
     return 0
 
 

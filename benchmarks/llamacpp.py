@@ -1,6 +1,6 @@
 """Compares this decoder with llama.cpp on SmolLM2: the same weights, draft head, questions and number of threads.
 
-    python benchmarks/llamacpp.py SOURCE SUITE [--limit N] [--windows K …] [--threads N] [--out FILE]
+    python -m benchmarks.llamacpp SOURCE SUITE [--limit N] [--windows K …] [--threads N] [--out FILE]
 
 SUITE: questions as for `bench --suite`. Every question is decoded every way, greedy and past end tokens, in alternating order;
 llama.cpp's plain decoding, which `llama-bench` measures, follows other tokens, as many as the prompt has.
@@ -27,21 +27,17 @@ from statistics import median
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Column, Table
 from transformers import LlamaForCausalLM
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from benchmarks.tables import numbers, output  # noqa: E402
-from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
-from naive_speculate.bench.measure import forward_timer  # noqa: E402
-from naive_speculate.bench.suite import encode, read_suite  # noqa: E402
-from naive_speculate.bench.ways import our_way  # noqa: E402
-from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to, num_threads  # noqa: E402
-from naive_speculate.known import KNOWN  # noqa: E402
-from ui.host.measuring import machine_name  # noqa: E402
+from benchmarks.tables import numbers, show
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate.bench.measure import forward_timer
+from naive_speculate.bench.suite import encode, read_suite
+from naive_speculate.bench.ways import our_way
+from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to, num_threads
+from naive_speculate.known import KNOWN
+from ui.host.measuring import machine_name
 
 TYPES = ("f32", "q8_0", "q4_1")
 FORWARDS = (1, 2, 4, 6, 9)
@@ -185,7 +181,7 @@ def decode(engine: LlamaCpp, decoder: SpeculativeDecoder, tokenizer: Any, option
     return table
 
 
-def passes(engine: LlamaCpp, model: Any, threads: int) -> Table:
+def passes(engine: LlamaCpp, model: Any) -> Table:
     """Milliseconds of a target pass by its number of tokens."""
     title = f"A target pass after {CONTEXT} tokens, ms, by its number of tokens"
     table = Table(Column(no_wrap=True), *numbers(*map(str, FORWARDS)), title=title)
@@ -214,17 +210,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             engine = LlamaCpp(options.source.resolve(), options.threads, Path(folder))
             pair: Any = load_pair("smollm2", device="cpu", dtype="float32")
             leave_cores_to(pair.target)
-            tables = [
-                decode(engine, SpeculativeDecoder(pair), pair.tokenizer, options),
-                passes(engine, pair.target, options.threads),
-            ]
+            tables = [decode(engine, SpeculativeDecoder(pair), pair.tokenizer, options), passes(engine, pair.target)]
     except (ValueError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
-    output(WIDTH).print(*tables)
-    if options.out:
-        with options.out.open("w", encoding="utf-8") as file:
-            Console(file=file, width=WIDTH).print(*tables)
+    show(tables, WIDTH, options.out)
     return 0
 
 

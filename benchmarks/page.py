@@ -62,24 +62,8 @@ new PerformanceObserver((list) => {
     const longest = Math.max(0, ...ours.map((script) => script.duration));
     window.longest = Math.max(window.longest, longest);
     window.slow.push(longest);
-    for (const { duration, startTime, sourceURL, sourceFunctionName, invoker } of ours) {
-      if (duration <= 50) continue;
-      const chart = window.drawn.find(({ began, ms }) => began >= startTime && began + ms <= startTime + duration);
-      const name = chart && `${chart.ms.toFixed(0)} ms of it one call of Plotly, for the chart ${chart.name}`;
-      window.turns.push(`${duration.toFixed(0)} ms: ${name ?? `${sourceFunctionName || invoker} of ${sourceURL}`}`);
-    }
   }
 }).observe({ type: "long-animation-frame" });
-(function wrap() {
-  if (!window.Plotly) return setTimeout(wrap, 10);
-  const { react } = window.Plotly;
-  window.Plotly.react = (place, ...rest) => {
-    const began = performance.now();
-    const drawing = react(place, ...rest);
-    window.drawn.push({ began, ms: performance.now() - began, name: place.closest("[id]").id });
-    return drawing;
-  };
-})();
 (function count() { window.frames_ += 1; requestAnimationFrame(count); })();
 document.querySelector("#run").addEventListener("click", () => { window.clicked = performance.now(); }, true);
 new MutationObserver(() => {
@@ -90,7 +74,7 @@ new MutationObserver(() => {
 }).observe(document.querySelector("#tokens"), { childList: true, subtree: true, attributes: true });
 """
 NEXT = """
-Object.assign(window, { slow: [], turns: [], drawn: [], frames_: 0, longest: 0, first: 0 });
+Object.assign(window, { slow: [], frames_: 0, longest: 0, first: 0 });
 window.before = document.querySelector(".ns-stage").dataset.run;
 """
 
@@ -149,10 +133,7 @@ def open_browser(url: str) -> Page:
 
 
 def browser(url: str, tokens: int, seed: int, *, to_the_end: bool = False) -> dict[str, Any]:
-    """One run on the page: its figures, and the names of tasks that a visitor notices.
-
-    With `to_the_end` it continues after the end of the text.
-    """
+    """The figures of one run on the page; with `to_the_end` it continues after the end of the text."""
     page = open_browser(url)
     page.get_by_label("Go on after the end").set_checked(to_the_end)
     for name, value in (("max-tokens", tokens), ("seed", seed)):
@@ -179,7 +160,6 @@ def browser(url: str, tokens: int, seed: int, *, to_the_end: bool = False) -> di
         "slow": page.evaluate("window.slow.length"),
         "slow_by_us": page.evaluate(f"window.slow.filter((ms) => ms > {LONG_MS}).length"),
         "frames": page.evaluate("window.frames_"),
-        "turns": page.evaluate("window.turns"),
     }
 
 
@@ -272,8 +252,6 @@ def smoothness(url: str) -> None:
         visit = clients.submit(phone, url).result()
     print(f"{LONG_RUN} tokens live: {run['slow']:.0f} of {run['frames']:.0f} frames over {LONG_MS} ms,")
     print(f"{run['slow_by_us']:.0f} of them by a task of our scripts; the longest took {run['longest_ms']:.0f} ms")
-    for turn in run["turns"]:
-        print(f"    {turn}")
     print(f"a phone's first words            {visit['seen_ms']:7.0f} ms")
     print(f"a phone's stage                  {visit['ready_ms']:7.0f} ms, after {visit['bytes'] / 1000:.0f} kB", end=" ")
     print("with the charts' library" if visit["charts_too"] else "without the charts' library")

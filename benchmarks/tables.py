@@ -1,7 +1,9 @@
 """Parts of the benchmarks' tables."""
 
+from pathlib import Path
+
 from rich.console import Console
-from rich.table import Column
+from rich.table import Column, Table
 
 
 def output(width: int) -> Console:
@@ -13,3 +15,11 @@ def output(width: int) -> Console:
 def numbers(*headings: str) -> list[Column]:
     """Columns of numbers."""
     return [Column(heading, justify="right") for heading in headings]
+
+
+def show(tables: list[Table], width: int, path: Path | None) -> None:
+    """Print tables, and save them in a file if there is a path."""
+    output(width).print(*tables)
+    if path is not None:
+        with path.open("w", encoding="utf-8") as file:
+            Console(file=file, width=width).print(*tables)

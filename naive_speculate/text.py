@@ -1,6 +1,7 @@
 """Converts tokens to text one at a time; the joined pieces are exactly the text."""
 
 import copy
+import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
@@ -203,10 +204,7 @@ def visible(text: str | None, limit: int = MAX_LABEL) -> str:
         return "∅"
     if len(text) > limit:
         text = text[: limit - 1] + "…"
-    inner = text.strip(" ")
-    left = len(text) - len(text.lstrip(" "))
-    right = len(text) - len(inner) - left
-    return "␣" * left + "".join(map(_sign, inner)) + "␣" * right
+    return "".join(map(_sign, re.sub(r"^ +| +\Z", lambda spaces: "␣" * len(spaces[0]), text)))
 
 
 def _sign(char: str) -> str:

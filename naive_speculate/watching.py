@@ -90,7 +90,7 @@ def watch(
     )
     stopped = config._eos_token_tensor is not None and bool((tokens[-1] == config._eos_token_tensor).any())
     reason = FinishReason.LENGTH if not stopped and len(tokens) >= config.max_length else FinishReason.STOP
-    return _trace(Emitter(vocabulary, started), recorder, reason, ended_at)
+    return recorder.trace(Emitter(vocabulary, started), reason, ended_at)
 
 
 def _check_options(model: Any, options: Mapping[str, Any]) -> None:
@@ -100,16 +100,6 @@ def _check_options(model: Any, options: Mapping[str, Any]) -> None:
         raise ValueError(f"use_mtp=True: {own}; drafter='mtp' of this library may")
     if options.get("assistant_ensemble_weight") is not None:
         raise ValueError(f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy and not supported")
-
-
-def _trace(emitter: Emitter, recorder: "_Recorder", reason: FinishReason, ended_at: float) -> Trace:
-    trace = Trace(emitter.started())
-    began = time.perf_counter()
-    for record in recorder.finished(reason):
-        trace.events += emitter.step(replace(record, ended_at=began + record.ended_at))
-    trace.events += emitter.finished(reason)
-    trace.events[-1].time = ended_at
-    return trace
 
 
 class _Draws(TorchFunctionMode):
@@ -208,13 +198,17 @@ class _Recorder:
         self.records.append(record)
         self._own_seconds += self.seconds() - ended_at
 
-    def finished(self, reason: FinishReason) -> list[StepRecord]:
-        """The records of a run that ended with the last one."""
-        if not self.records:
-            return []
-        *others, last = self.records
-        rest = self._stream.flush()
-        return [*others, replace(last, finish_reason=reason, texts=[*last.texts[:-1], last.texts[-1] + rest])]
+    def trace(self, emitter: Emitter, reason: FinishReason, ended_at: float) -> Trace:
+        """The trace of a run that ended with the last record."""
+        trace, began = Trace(emitter.started()), time.perf_counter()
+        for record in self.records:
+            if record is self.records[-1]:
+                texts = [*record.texts[:-1], record.texts[-1] + self._stream.flush()]
+                record = replace(record, finish_reason=reason, texts=texts)
+            trace.events += emitter.step(replace(record, ended_at=began + record.ended_at))
+        trace.events += emitter.finished(reason)
+        trace.events[-1].time = ended_at
+        return trace
 
 
 def _outcome(

@@ -10,9 +10,8 @@ from pydantic import ValidationError
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, parse
 from naive_speculate.events.expected import DraftSamplingRates, ExpectedAcceptance, draft_sampling_rates, expected_acceptance
-from naive_speculate.events.figure import step_svg
 from naive_speculate.events.metrics import Metrics, summarize
-from naive_speculate.events.notebook import to_html
+from naive_speculate.events.notebook import step_svg, to_html
 
 MAX_WINDOW = 1024
 

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 
@@ -30,19 +31,18 @@ CLOSE_SECONDS = 3.0  # most time that `close` waits for the current step
 _BROKEN = "The decoder no longer works. The server needs to be started again."
 
 
+@dataclass(eq=False)
 class _Job:
-    """A run, and the receiver of its events. It must end once `left` is set: the reader fails or reads too slowly, or the
-    engine stops. `number` increases with every job; `turn` is the step in which it was last stepped, `begun` when it got its
-    rows."""
+    """A run, and the receiver of its events; also the cancel flag of its rows."""
 
-    def __init__(self, cancel: CancelFlag, deliver: Deliver, reader: Reader) -> None:
-        self._cancel = cancel
-        self._deliver = deliver
-        self.reader = reader
-        self.left = False
-        self.run: Run
-        self.number = self.turn = 0
-        self.begun = 0.0
+    cancel: CancelFlag
+    receive: Deliver
+    reader: Reader
+    number: int = 0  # increases with every job
+    run: Run = field(default_factory=lambda: Run((), ()))
+    turn: int = 0  # the step in which it was last stepped
+    begun: float = 0.0  # when it got its rows
+    left: bool = False  # it must end: the reader fails or reads too slowly, or the engine stops
 
     @property
     def num_rows(self) -> int:
@@ -51,13 +51,13 @@ class _Job:
     def deliver(self, item: list[Event] | Exception | None) -> None:
         """Deliver to the reader; a reader that raises ends its own run only."""
         try:
-            self._deliver(item)
+            self.receive(item)
         except Exception:
             self.left = True
 
     def is_set(self) -> bool:
-        """Whether it must end early: the cancel flag of its rows."""
-        return self.left or self._cancel.is_set()
+        """Whether it must end early."""
+        return self.left or self.cancel.is_set()
 
 
 class LocalEngine(Engine):
@@ -117,8 +117,7 @@ class LocalEngine(Engine):
         with self._changed:
             if self._rows() < self._max_rows:
                 return None
-            new = _Job(threading.Event(), lambda _: None, reader)
-            new.run, new.number = Run((), ()), self._number + 1
+            new = _Job(threading.Event(), lambda _: None, reader, self._number + 1)
             order = by_turns([*self._running, *self._waiting, new], lambda job: job.number)
             before = order[: order.index(new)]
             if self._may_join(reader, 1, 1 + sum(job.num_rows for job in before)):

@@ -52,7 +52,7 @@ def every_path(pair: ModelPair, prompt: list[int], params: SamplingParams, **opt
     `detail` must not be "none". Raises `Deviation` if a path contradicts its stated probabilities, or is not reproducible.
     """
     decoder = SpeculativeDecoder(pair)
-    pending: list[tuple[list[float], list[list[float] | float | None]]] = [([], [])]
+    pending: list[tuple[list[float], list[list[float] | float]]] = [([], [])]
     while pending:
         path, stated_before = pending.pop()
         run = Path(decoder, path, prompt, params, **options)
@@ -68,7 +68,7 @@ def every_path(pair: ModelPair, prompt: list[int], params: SamplingParams, **opt
             stated, before = run.stated[index], run.taken[:index]
             if isinstance(stated, list):
                 pending += [([*before, other], run.stated[: index + 1]) for other in range(1, len(stated))]
-            elif stated is not None and 0 < stated < 1:
+            elif 0 < stated < 1:
                 pending.append(([*before, stated], run.stated[: index + 1]))
         yield run
 

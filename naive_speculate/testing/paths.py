@@ -106,8 +106,8 @@ class Path:
 
     Attributes:
         taken: A number per choice of the run; begins with the path.
-        stated: Per choice the probabilities of its branches, or for a uniform draw the acceptance probability in the events;
-            None if no verdict used the draw.
+        stated: Per choice the probabilities of its branches, or for a uniform draw the acceptance probability in the events,
+            1.0 if no verdict used the draw.
         events: The run's events.
         tokens: The generated tokens, then -1 if the run ended in an error, whose text is `message`.
         drafted: Number of draft tokens.
@@ -122,7 +122,7 @@ class Path:
         run, batch = decoder.prepare(request, random=lambda seed, index: source), _Watched(decoder, source)
         (row,) = run.rows
         self.taken: list[float] = []
-        self.stated: list[list[float] | float | None] = []
+        self.stated: list[list[float] | float] = []
         self.drafted = 0
         self.events: list[Event] = []
         try:
@@ -154,7 +154,7 @@ class Path:
         if any(math.isnan(stated) for stated in judged.values()):
             raise Deviation(f"accept_probs hold NaN: {numbers(judged.values())}")
         uniforms = [drawn for drawn, branches in zip(taken, asked, strict=True) if branches is None]
-        verdicts = iter([judged.get(index) for index in range(len(uniforms))])
+        verdicts = iter([judged.get(index, 1.0) for index in range(len(uniforms))])
         self.stated += [next(verdicts) if branches is None else branches for branches in asked]
         self.drafted += sum(e.kind == EventKind.PROPOSED for e in events)
         if step is None or not uniforms:
@@ -172,26 +172,19 @@ class Path:
     @property
     def probability(self) -> float:
         """The joint probability of the run's choices."""
-        return math.prod(
-            1.0
-            if stated is None
-            else stated[int(taken)]
-            if isinstance(stated, list)
-            else min(1.0, stated)
-            if taken < stated
-            else 1 - max(0.0, stated)
-            for stated, taken in zip(self.stated, self.taken, strict=True)
-        )
+        probability = 1.0
+        for stated, taken in zip(self.stated, self.taken, strict=True):
+            if isinstance(stated, list):
+                probability *= stated[int(taken)]
+            else:
+                probability *= min(1.0, stated) if taken < stated else 1 - max(0.0, stated)
+        return probability
 
     def other_end(self) -> list[float]:
         """The same choices with uniform draws at the other end of the same verdict: just below the probability, or just below
         1."""
         return [
-            taken
-            if isinstance(stated, list)
-            else math.nextafter(stated, 0)
-            if stated is not None and taken < stated <= 1
-            else ALMOST_ONE
+            taken if isinstance(stated, list) else math.nextafter(stated, 0) if taken < stated <= 1 else ALMOST_ONE
             for stated, taken in zip(self.stated, self.taken, strict=True)
         ]
 

@@ -22,8 +22,7 @@ from naive_speculate.testing.enumeration import Enumeration, Outputs, enumerate_
 from naive_speculate.testing.paths import Deviation, Path, number, numbers
 from naive_speculate.testing.rejection import ERROR_RATE, SMALLEST_BIAS, Rejection, prove_rejection
 from naive_speculate.testing.result import Counterexample, Proof
-from naive_speculate.testing.toy_head import pair_with_head
-from naive_speculate.testing.toys import ToyModel
+from naive_speculate.testing.toys import ToyModel, pair_with_head
 
 MAX_VOCABULARY = 8
 _COARSE = 1e-6
@@ -105,7 +104,8 @@ def prove_lossless(
     if params is not None and params.greedy:
         raise ValueError(f"params must sample, got temperature={params.temperature}: greedy decoding does not use the verifier")
     own = {"prompt": None if prompt is None else tuple(prompt), "params": params, "num_draft_tokens": num_draft_tokens}
-    cases = _with_own(_cases(pair, drafter), own)
+    changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    cases = [replace(case, **changes) for case in _cases(pair, drafter)]
     with ExitStack() as registered:
         strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
         drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
@@ -178,12 +178,6 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
         shown = Counterexample("nothing was drafted on any path, which proves nothing", cases[0].describe(options))
         return Proof(False, math.nan, total, shown, tolerance)
     return Proof(True, largest, total, None, coarsest)
-
-
-def _with_own(cases: Iterator[_Case], own: dict[str, Any]) -> list[_Case]:
-    """The cases with what the caller gave; None leaves a case's own."""
-    changes = {name: value for name, value in own.items() if value is not None}
-    return [replace(case, **changes) for case in cases]
 
 
 def _cases(pair: ModelPair | None, drafter: Any) -> Iterator[_Case]:

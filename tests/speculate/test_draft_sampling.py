@@ -3,7 +3,7 @@
 import pytest
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, VerifyStrategy
-from naive_speculate.testing.toy_head import pair_with_head
+from naive_speculate.testing.toys import pair_with_head
 from tests.speculate.toys import ToyModel, check_lossless, toys
 
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]

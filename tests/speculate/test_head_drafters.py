@@ -20,7 +20,7 @@ from naive_speculate.speculate.draft import DRAFTERS, BlockDrafter, HeadDrafter
 from naive_speculate.speculate.draft.copying import MIN_MATCH, SuffixDrafter
 from naive_speculate.speculate.request import Request
 from naive_speculate.testing import prove_lossless
-from naive_speculate.testing.toy_head import pair_with_head
+from naive_speculate.testing.toys import pair_with_head
 from tests import blocks
 from tests.heads import eager_window, head_config, head_tensors, save_head
 from tests.infer.llamas import WAYS, compute_again, made

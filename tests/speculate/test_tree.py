@@ -5,7 +5,7 @@ import pytest
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.events.trace import Trace
 from naive_speculate.speculate.tree import MAX_NODES, parse_tree
-from naive_speculate.testing.toy_head import pair_with_head
+from naive_speculate.testing.toys import pair_with_head
 from tests.infer.llamas import made
 from tests.speculate.rows import same_as_plain
 from tests.speculate.toys import ToyModel, check_lossless

@@ -7,8 +7,7 @@ from typing import Any
 import gradio as gr
 
 from naive_speculate.events import TOKEN_KINDS, EventKind
-from naive_speculate.events.figure import step_svg
-from naive_speculate.events.notebook import to_html
+from naive_speculate.events.notebook import step_svg, to_html
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES
 from naive_speculate.speculate.draft import DRAFTERS

@@ -102,7 +102,7 @@ def local_share(pairs: int) -> dict[str, Any]:
 
 def names() -> list[str]:
     """The names of the cluster's decoding applications."""
-    return [name for name, app in _applications().items() if DEPLOYMENT in app.deployments or not app.deployments]
+    return [name for name, app in serve.status().applications.items() if DEPLOYMENT in app.deployments or not app.deployments]
 
 
 def wait_until_ready(name: str, seconds: float = READY_SECONDS, say: Callable[[str], None] | None = None) -> None:
@@ -110,12 +110,12 @@ def wait_until_ready(name: str, seconds: float = READY_SECONDS, say: Callable[[s
     is missing, has failed, lacks resources, or takes too long."""
     began = time.monotonic()
     while True:
-        app = _applications().get(name)
+        app = serve.status().applications.get(name)
         if app is None:
             raise ClusterError(
                 f"no Serve application {name!r} on this cluster: deploy it with `serve deploy deploy/serve.yaml`"
             )
-        if running_replicas(app):
+        if replicas_of(name):
             return
         messages = [app.message, *(deployment.message for deployment in app.deployments.values())]
         if app.status in (*_GONE, ApplicationStatus.UNHEALTHY):
@@ -133,18 +133,11 @@ def wait_until_ready(name: str, seconds: float = READY_SECONDS, say: Callable[[s
 
 def replicas_of(name: str) -> int | None:
     """Number of running replicas of an application; None if the application is gone."""
-    app = _applications().get(name)
-    return None if app is None or app.status in _GONE else running_replicas(app)
-
-
-def running_replicas(app: Any) -> int:
-    """Number of running replicas in an application's status."""
+    app = serve.status().applications.get(name)
+    if app is None or app.status in _GONE:
+        return None
     deployment = app.deployments.get(DEPLOYMENT)
     return 0 if deployment is None else int(deployment.replica_states.get("RUNNING", 0))
-
-
-def _applications() -> dict[str, Any]:
-    return dict(serve.status().applications)
 
 
 def _check_reachable(address: str) -> None:
