@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from naive_speculate.events import Event, EventKind
-from ui.experiments.measured import step_seconds
-from ui.experiments.spread import LEVEL, Estimate, lies_above, ratio_of
+from ui.experiments.spread import LEVEL, Estimate, lies_above, ratio_of, step_seconds
 from ui.experiments.sweep import Progress, ks_in_words
 from ui.host.catalog import Catalog
 from ui.host.zero import zero_gpu

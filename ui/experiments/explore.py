@@ -10,8 +10,7 @@ import gradio as gr
 from gradio.components import Component
 
 from ui.assets import calling, render
-from ui.charts.figures import Figure
-from ui.charts.plot import build_plot
+from ui.charts.figures import Figure, build_plot
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
 from ui.experiments.maps import acceptance_map, batch_map, speedup_curve, speedup_map
 from ui.experiments.recordings import Exploration, recorded_exploration

@@ -11,8 +11,7 @@ import pandas
 
 from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
-from ui.experiments.measured import draft_seconds, step_seconds
-from ui.experiments.spread import Estimate, may_be_best, mean_of, ratio_of, share_of
+from ui.experiments.spread import Estimate, draft_seconds, may_be_best, mean_of, ratio_of, share_of, step_seconds
 from ui.host.catalog import Catalog
 from ui.run.controls import EXAMPLES, QUESTIONS
 from ui.run.recorded import OF_TARGETS

@@ -20,7 +20,7 @@ from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration, PairChoice
 from ui.host.deferred import LOADING, DeferredEngine, expected
 from ui.host.measuring import Measuring, NotMeasured
-from ui.host.visitors import visitor
+from ui.host.visitors import Trouble, visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
 from ui.labels import count
 
@@ -38,10 +38,6 @@ MISSING = "{} cannot be loaded: {}. The default is now {}."
 ELSEWHERE = "The run was decoded on another machine, which may be busy, so it cannot be measured here."
 
 _log = logging.getLogger(__name__)
-
-
-class Trouble(ValueError):
-    """A run could not start or ended in an error; the message tells the visitor what happened and what to do."""
 
 
 @dataclass

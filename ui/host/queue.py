@@ -12,7 +12,7 @@ from gradio.utils import LRUCache
 
 from naive_speculate.serving.protocol import Reader
 from naive_speculate.serving.turns import TOO_MANY, by_turns, one_too_many
-from ui.host.calls import MOST_SESSION_CHARACTERS
+from ui.host.limits import MOST_SESSION_CHARACTERS
 from ui.host.visitors import address_of
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 

@@ -15,8 +15,7 @@ from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver, Reader, Request
-from ui.host.shared_threads import GUIDING, STARTING
-from ui.host.visitors import unfetched, visitor
+from ui.host.visitors import GUIDING, STARTING, unfetched, visitor
 from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
 from ui.run.settings import Settings
 

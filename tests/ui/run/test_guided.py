@@ -14,11 +14,10 @@ from tests.ui.handmade import run
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.measuring import BUSY, NotMeasured
 from ui.run.guided import EXAMPLES, TITLES, controls_of, guide
-from ui.run.offline import offline_page
+from ui.run.messages import offline_page
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, from_query, settings_of
-from ui.run.speedup import UNREPEATED, acceptance, seeded, without_guide
-from ui.run.stage import _server_functions, template
+from ui.run.stage import UNREPEATED, _server_functions, acceptance, seeded, template, without_guide
 
 ASKED = Settings(prompt="Once upon a time there was a little fox who lived", max_tokens=60, seed=3)
 

@@ -11,10 +11,10 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, LocalEngine, Request
-from ui.explain.models import models_in_short, models_markup
 from ui.host.catalog import TALES, Catalog, ServedPair, Trouble
 from ui.host.deferred import DeferredEngine, expected
 from ui.page import build_page
+from ui.run.pairs import models_in_short, models_markup
 from ui.run.runs import Runs
 
 LOADING = "SmolLM2 is loading. Its runs start as soon as it is ready."

@@ -20,7 +20,6 @@ View = dict[str, Any]
 """What a step shows: a chart `{"figure": …}`, or parts of the lesson's markup `{"shown": […], "lit": […]}`. A chart that
 hides an answer also has the `finished` chart, for visitors who measured it. In a `calculated` one nothing is measured."""
 DIM = 0.4
-CONTEXT = 70
 
 
 @dataclass(frozen=True)
@@ -82,13 +81,6 @@ class Lesson:
 def parts(*shown: str, lit: Sequence[str] = ()) -> View:
     """A view of some parts of the lesson's markup, some of them highlighted."""
     return {"shown": shown, "lit": lit}
-
-
-def end_of(text: str, characters: int = CONTEXT) -> str:
-    """The last whole words of a text, after an ellipsis if it is longer."""
-    if len(text) <= characters:
-        return text
-    return "… " + text[-characters:].partition(" ")[2]
 
 
 def spoken(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
 from ui.experiments.lessons.lesson import Data, Progress, Trial
-from ui.experiments.measured import undisturbed
+from ui.experiments.spread import undisturbed
 
 SEEDS = (1, 2, 3)
 
