@@ -149,12 +149,10 @@ def modules_for(entries: Iterable[str]) -> dict[str, str]:
 
 
 def styles() -> str:
-    """The palette and every style sheet of the page."""
     return variables() + sheets(*STYLE_SHEETS)
 
 
 def sheets(*names: str) -> str:
-    """These style sheets, concatenated."""
     return "\n".join((ROOT / "css" / f"{name}.css").read_text(encoding="utf-8") for name in names)
 
 

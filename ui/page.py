@@ -15,7 +15,7 @@ from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
 from ui.experiments.explore import build_explore
 from ui.experiments.learn import answers, build_learn, lesson_in
-from ui.experiments.rooms import room_in
+from ui.experiments.rooms import ROOMS
 from ui.explain.glossary import glossary
 from ui.gradio_gaps import install_queue
 from ui.host.catalog import Catalog
@@ -46,7 +46,6 @@ visitor's calls could block all others in Gradio's queue, which is first come, f
 
 
 def build_page(catalog: Catalog, runs: Runs) -> Page:
-    """The whole page."""
     first = recorded_run(catalog.of("").engine.about.models.get("target"))
     runs.pin(first)
 
@@ -81,8 +80,9 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
 def _check_link(event: gr.EventData) -> None:
     """Warn if a link names an unknown lesson, room or tab. Scripts open them: `header.js`, `learn.js` and `room.js`."""
     query = linked(event)
-    for name, found in (("lesson", lesson_in(query)), ("room", room_in(query)), ("tab", query.get("tab") in TABS)):
-        if query.get(name) and not found:
+    found = {"lesson": lesson_in(query), "room": query.get("room") in ROOMS, "tab": query.get("tab") in TABS}
+    for name in found:
+        if query.get(name) and not found[name]:
             warn(f"the link names {name} {query[name]!r:.80}, which does not exist")
 
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches
-from ui.experiments.lessons.course import LESSONS
+from ui.experiments.learn import LESSONS
 from ui.experiments.lessons.lesson import Data, Trial
 from ui.experiments.recordings import LESSONS_FILE, Exploration, rounded
 from ui.experiments.sweep import Sample, prompts_for, sweep
@@ -102,7 +102,6 @@ RECORDINGS: dict[str, Recording] = {
 
 
 def record(catalog: Catalog, folder: Path, names: list[str]) -> None:
-    """Make these recordings and show their progress."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         with tqdm(desc=name, unit="run") as bar:
@@ -114,7 +113,6 @@ def record(catalog: Catalog, folder: Path, names: list[str]) -> None:
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m ui.record_examples", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to record: {', '.join(RECORDINGS)}; default: all")
     parser.add_argument("--target", help="target model: a Hub id, a folder or a GGUF file; default: the bundled pair")

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from ui.assets import ROOT
-from ui.experiments.lessons.course import _MARKDOWN, LESSONS, read_steps
+from ui.experiments.learn import _MARKDOWN, LESSONS, read_steps
 
 SILENT = re.compile(r"ui/(assets|checks|gradio_gaps|record_examples|host/(configuration|operations|origin|limits|zero))\.py")
 """Modules without texts of the page."""

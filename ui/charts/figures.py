@@ -89,7 +89,6 @@ def plain_line(categories: int) -> dict[str, Any]:
 
 
 def category_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
-    """An axis with one tick per name."""
     return {"tickvals": list(range(len(names))), "ticktext": names, "range": [-0.6, len(names) - 0.4], **more}
 
 

@@ -24,8 +24,6 @@ REPEATS = 4
 
 @dataclass(frozen=True, slots=True)
 class BatchSample:
-    """What one batch measured."""
-
     size: int  # texts decoded together
     k: int  # draft tokens per step; 0 is plain decoding
     turn: int  # the repetition, from 0; each has its own texts

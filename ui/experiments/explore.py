@@ -43,7 +43,6 @@ MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit":
 
 
 def build_explore(catalog: Catalog, controls: parts.Controls) -> None:
-    """Build the tab inside the current Blocks context."""
     target = catalog.of("").engine.about.models.get("target")
     recorded = recorded_exploration(recording_of(target)[0])
     settings = parts.ordered(controls)

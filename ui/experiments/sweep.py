@@ -50,8 +50,6 @@ def prompts_for(target: str | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Measurements of one run."""
-
     # temperature, k, prompt, seed: its settings; the prompt by number, k = 0 for plain decoding
     temperature: float
     k: int
@@ -68,7 +66,6 @@ class Sample:
 
     @property
     def tokens_per_pass(self) -> float:
-        """Mean tokens per target pass."""
         return (self.accepted + self.rounds) / self.rounds
 
     @property
@@ -254,5 +251,4 @@ def _row(cell: Cell) -> dict[str, float | int | bool | None]:
 
 
 def to_csv(made: Sequence[Cell]) -> str:
-    """The table as CSV text, one line per cell."""
     return str(to_frame(made).to_csv(index=False, float_format="%.6g", lineterminator="\n"))

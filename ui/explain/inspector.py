@@ -61,7 +61,6 @@ def build_panel(run: str, trace: Trace) -> gr.HTML:
 
 
 def panel() -> str:
-    """The panel's markup."""
     return render("inspector", marks={kind: style.mark for kind, style in STYLES.items()})
 
 

@@ -42,8 +42,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class ServedPair:
-    """One pair of the catalog."""
-
     engine: Engine  # the pair's engine; all visitors share it, but their runs share no state
     # the same engine without observers, for measurements; None if this process cannot measure it
     unobserved: Engine | None = None
@@ -85,8 +83,6 @@ class ServedPair:
 
 @dataclass
 class Catalog:
-    """What visitors can use."""
-
     pairs: dict[str, ServedPair]  # the pairs by name; the first is the default
     max_tokens: int = MAX_TOKENS  # most tokens per run
     concurrency: int | None = 16  # most runs passed to the engines at once; None for no limit
@@ -106,7 +102,6 @@ class Catalog:
 
     @property
     def loading(self) -> list[str]:
-        """The names of the pairs that are being loaded."""
         return [name for name, engine in (self.later | self.on_demand).items() if engine.loading]
 
     @property
@@ -123,7 +118,6 @@ class Catalog:
         return self.pairs[name or next(iter(self.pairs))]
 
     def load(self) -> Load:
-        """How busy all engines are together."""
         every = [self._load_of(served) for served in self.pairs.values()]
         stuck = next((load.reason for load in every if load.stuck), "")
         return Load(
@@ -215,7 +209,6 @@ class Catalog:
         return load.running + load.waiting == 0
 
     def close(self) -> None:
-        """Cancel all runs; the server stops."""
         self._measurer.interrupt()
         for served in self.pairs.values():
             served.engine.close()
@@ -281,7 +274,8 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     """The catalog of a cluster's engines. All runs are passed on at once, including those that wait: the cluster grows with the
     number of waiting runs."""
     capacity = sum(engine.about.capacity for engine in engines.values())
-    catalog = _empty(configuration, capacity + configuration.queue_size)
+    measuring = configuration.measuring == "on"
+    catalog = Catalog({}, configuration.max_tokens, capacity + configuration.queue_size, measuring)
     for name, engine in engines.items():
         target = next((choice.target for choice in configuration.pairs if choice.name == name), None)
         served = _served(configuration, engine, target, observers)
@@ -294,7 +288,8 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     """Load the operator's pairs. The caller calls `Catalog.load_later` and `Catalog.warm_up`. Raises ValueError or OSError if a
     pair cannot be loaded."""
     # Engines share their time fairly between visitors and refuse runs if necessary. Gradio's queue does neither.
-    catalog = _empty(configuration, configuration.concurrency if zero_gpu() else None)
+    most = configuration.concurrency if zero_gpu() else None
+    catalog = Catalog({}, configuration.max_tokens, most, configuration.measuring == "on")
     for choice in configuration.pairs:
         make = partial(_engine, configuration, choice)
         engine: Engine
@@ -322,10 +317,6 @@ def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
         return SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=most)
     rows, waiting = configuration.concurrency, configuration.queue_size
     return LocalEngine(decoder, max_rows=rows, max_waiting=waiting, max_prompt_tokens=most)
-
-
-def _empty(configuration: Configuration, concurrency: int | None) -> Catalog:
-    return Catalog({}, configuration.max_tokens, concurrency, configuration.measuring == "on")
 
 
 def _served(configuration: Configuration, engine: Engine, target: str | None, observers: Sequence[Observer]) -> ServedPair:

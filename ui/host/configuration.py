@@ -26,8 +26,6 @@ OF_REPLICAS = ("pairs", "device", "dtype", "max_prompt_tokens", "concurrency")
 
 @dataclass(frozen=True)
 class PairChoice:
-    """A pair that visitors may choose."""
-
     name: str  # the name that visitors see
     # target, draft: Hub ids, local folders, GGUF files or a known pair's name (`KNOWN`); None for the bundled pair, and for no
     # draft model

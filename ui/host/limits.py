@@ -73,7 +73,8 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, turn: AsyncExitStack) -> None:
         """Answer a request. Its turn ends when the answer begins: the client may read slowly."""
-        kind = kind_of(scope["path"])
+        found = CALL.search(scope["path"])
+        kind = found[1] if found else ""  # without the part of the address that anybody may write
         begun = False
 
         async def watched(message: Message) -> None:
@@ -192,12 +193,6 @@ class ServerCall(BaseModel):
     component_id: int
     fn_name: str
     session_hash: str = Field("", max_length=MOST_SESSION_CHARACTERS)
-
-
-def kind_of(path: str) -> str:
-    """The kind of call that an address stands for, without the part that anybody may write; empty for none."""
-    found = CALL.search(path)
-    return found[1] if found else ""
 
 
 def server_functions(page: gr.Blocks) -> Route:

@@ -88,7 +88,6 @@ class Counters:
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges, read on request."""
         load = self.load()
         yield GaugeMetricFamily(f"{_PREFIX}:num_requests_running", "Sequences being decoded.", load.running)
         yield GaugeMetricFamily(f"{_PREFIX}:num_requests_waiting", "Sequences waiting to be decoded.", load.waiting)
@@ -109,7 +108,6 @@ class Counters:
             self._accepted_at.labels(str(index)).inc(count)
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 

@@ -9,7 +9,7 @@ from gradio.events import api
 from pydantic import BaseModel, model_serializer
 
 from ui.host.catalog import DECODING, Catalog
-from ui.host.weight import Weighed
+from ui.host.visitors import Weighed
 from ui.run.runs import Run
 from ui.run.settings import Settings, checked
 

@@ -91,7 +91,6 @@ def offline_page(run: Run, stage: str) -> str:
 
 
 def document(title: str, body: str) -> str:
-    """A whole HTML file around a piece of markup."""
     return render("document", policy=Markup(_POLICY), title=title, body=Markup(body))
 
 

@@ -27,7 +27,6 @@ def build_notice(catalog: Catalog) -> gr.HTML:
     """A line per pair that is not ready. `assets/js/loading.js` polls until none is loading, then triggers `settled`."""
 
     def loading(_: object) -> bool:
-        """Whether a pair is still loading."""
         return bool(catalog.loading)
 
     return component("loading", value=_notice(catalog), events=["settled"], server_functions=[loading])
@@ -110,7 +109,6 @@ def _as_text(path: Path, _request: Request) -> FileResponse:
 
 
 def size(parameters: int) -> str:
-    """A number of parameters in words."""
     for unit, name in ((10**9, "billion"), (10**6, "million")):
         if parameters >= unit:
             amount = parameters / unit
@@ -124,7 +122,6 @@ def models_in_short(catalog: Catalog, pair: str = "") -> str:
 
 
 def models_markup(catalog: Catalog) -> str:
-    """All pairs and further reading, as HTML."""
     tales = any(served.is_tales for served in catalog.pairs.values())
     filtered = [catalog.labels[name] for name, served in catalog.pairs.items() if served.filter_words]
     where = "" if len(filtered) == len(catalog.pairs) else f" for {' and '.join(filtered)}"

@@ -13,7 +13,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.known import KNOWN
 from ui.assets import ROOT
 from ui.host.limits import MAX_TRACE_BYTES, TRACES
-from ui.host.weight import VISITOR_BYTES, give_back, weight
+from ui.host.visitors import VISITOR_BYTES, give_back, weight
 from ui.run.controls import EXAMPLES, QUESTIONS
 from ui.run.runs import Run, Runs
 from ui.run.settings import Settings, title
@@ -35,7 +35,6 @@ def recording_of(target: str | None) -> tuple[Path, Settings]:
 
 
 def models_in_words(target: str | None) -> str:
-    """The models of the recording for this target."""
     return f"{str(target).rpartition('/')[2]} and its draft head" if target in OF_TARGETS else "the bundled models"
 
 

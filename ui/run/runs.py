@@ -15,8 +15,7 @@ from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver, Reader, Request
-from ui.host.visitors import GUIDING, STARTING, unfetched, visitor
-from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
+from ui.host.visitors import GUIDING, STARTING, TOTAL_BYTES, VISITOR_BYTES, give_back, unfetched, visitor, weight
 from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
@@ -113,7 +112,6 @@ class Run:
 
     @property
     def trace(self) -> Trace:
-        """The run so far."""
         return Trace(self.events)
 
     def start(self, begin: Begin) -> None:
@@ -164,7 +162,6 @@ class Run:
             self.grown(self)
 
     def weight_of(self, events: list[Event]) -> int:
-        """The size of some of its events, in bytes."""
         return int(self._mean * len(events))
 
     def end(self, why: str) -> None:
@@ -294,7 +291,6 @@ class Runs:
             self._forget(self._own(gone))
 
     def cancel_all(self) -> None:
-        """Cancel every run; the server stops."""
         with self._lock:
             for run in self._kept.values():
                 run.cancel.set()

@@ -23,7 +23,7 @@ from ui import labels
 from ui.assets import component, render
 from ui.explain.inspector import to_json
 from ui.host.measuring import NotMeasured, in_turn
-from ui.host.weight import weight
+from ui.host.visitors import weight
 from ui.run.messages import RESYNC_EVENTS, batch, document, offline_page, plain_rows
 from ui.run.runs import Run, Runs
 from ui.run.settings import NOTHING, settings_of
@@ -85,7 +85,6 @@ def _event_functions(runs: Runs) -> list[Callable[..., Any]]:
         return ""
 
     def trace(run_id: object) -> str:
-        """The whole trace as JSONL."""
         run = runs.get(run_id)
         return run.trace.to_jsonl() if run else ""
 
@@ -121,7 +120,6 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
         return ""
 
     def link(run_id: object) -> str:
-        """The query that repeats a run."""
         run = runs.get(run_id)
         settings = run and (run.settings or settings_of(run.trace))
         return settings.query(NOTHING) if settings else ""
@@ -187,7 +185,6 @@ def without_guide(run: Run) -> dict[str, Any]:
 
 
 def seeded(request: Request, seed: int | None, **changes: Any) -> Request:
-    """The request with its drawn seed and other changed parameters."""
     return replace(request, params=replace(request.params, seed=seed, **changes))
 
 

@@ -72,7 +72,9 @@ class Workbench:
         start = self._start
         chats = catalog.of("").engine.about.chat
         with gr.Column(elem_classes="ns-side"):
-            self._prompt = parts.build_prompt(start)
+            hint = "Ask a question, or start a story…"
+            look: dict[str, Any] = {"lines": 2, "max_lines": 8, "placeholder": hint, "elem_id": "prompt"}
+            self._prompt = gr.Textbox(start.prompt, label="Prompt", **look)
             with gr.Row(elem_classes="ns-go"):
                 self.run = gr.Button("Run", variant="primary", elem_id="run")
                 self.stop = gr.Button("Stop", elem_id="stop")

@@ -16,11 +16,10 @@ from tests.ui.handmade import run
 from ui.assets import ROOT
 from ui.charts.figures import MUTED
 from ui.experiments import learn
+from ui.experiments.learn import LESSONS, answers_page, content, filled, parse, read_steps, titles, to_html
 from ui.experiments.lessons import accept, batch, drafters, overlap, slow, slower, temperature, unchanged, window
-from ui.experiments.lessons.course import LESSONS, answers_page, content, filled, parse, read_steps, titles, to_html
 from ui.experiments.lessons.find_examples import ABOUT_A_THIRD, OPEN
-from ui.experiments.lessons.lesson import Trial, showing
-from ui.experiments.lessons.run_totals import RunTotals
+from ui.experiments.lessons.lesson import Trial, showing, totals
 from ui.experiments.lessons.unchanged import OTHERS
 from ui.experiments.recordings import recorded_lesson
 from ui.host.catalog import Catalog, ServedPair
@@ -213,17 +212,15 @@ def test_going_live_reports_errors_and_results_and_leaves_other_lessons_alone(ca
 
 
 def test_rounds_add_up():
-    total = RunTotals()
-    total.add(run([(4, 2), (4, 4), (4, 0)]))
-    found = total.result()
+    runs = [run([(4, 2), (4, 4), (4, 0)])]
+    found = totals(runs)
     assert (found["rounds"], found["drafted"], found["kept"], found["judged"]) == (3, 12, 6, 8)
     assert found["kept_at"] == [2, 2, 1, 1]
     assert found["tokens_a_pass"] == 3
     assert found["alpha"] == 6 / 8
     assert found["speed"] == pytest.approx(3 / 0.015)
-    assert RunTotals().result() == {}
-    total.add(Trace())
-    assert total.speeds == [found["speed"]]
+    assert totals([]) == {}
+    assert totals([*runs, Trace()])["speeds"] == [found["speed"]]
 
 
 def known(**speeds: float) -> dict[str, object]:

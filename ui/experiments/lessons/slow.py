@@ -95,7 +95,6 @@ def kv_cache() -> Figure:
 
 
 def simple_bars(names: Sequence[str], values: Sequence[float], said: str) -> Figure:
-    """Speedups as bars, with a line at plain decoding."""
     texts = inside([f"{value:.2f}×" for value in values])
     drawn = bars("speedup", range(len(values)), values, ACCEPTED, "%{text}", **texts, showlegend=False)
     y = {"range": [0, 1.2 * max(*values, 1)], "ticksuffix": "×"}
@@ -128,7 +127,6 @@ def measure_passes(trial: Trial) -> Iterator[dict[int, float]]:
 
 
 def pass_costs(known: dict[int, float]) -> Figure:
-    """Time of a pass, compared with one pass per token."""
     x, times = list(range(len(known))), [1000 * seconds for seconds in known.values()]
     singly = [width * 1000 * known[1] for width in known]
     look = above([milliseconds(seconds) for seconds in known.values()]) | {"constraintext": "none", "textangle": 0}

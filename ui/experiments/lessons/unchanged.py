@@ -46,7 +46,6 @@ class Census:
 
     @property
     def draws(self) -> int:
-        """How many tokens were drawn."""
         return self.kept.total() + self.replaced.total()
 
     @property
@@ -78,7 +77,6 @@ def rest_of(probs: Iterable[float]) -> float:
 
 
 def total_variation(p: dict[int, float], q: dict[int, float]) -> float:
-    """Half the sum of the absolute differences."""
     return sum(abs(p.get(token, 0.0) - q.get(token, 0.0)) for token in p.keys() | q.keys()) / 2
 
 
@@ -190,7 +188,6 @@ def convergence(census: Census, draws: int) -> Figure:
 
 
 def conclusion(census: Census) -> str:
-    """The result of the draws in words."""
     away, chance = number(census.distance, 2), number(census.by_chance(census.draws), 2)
     return (
         f"After {count(census.draws, 'draw')}, the counts are {away} away from the target's probabilities. "
