@@ -106,13 +106,10 @@ def mounting(module: str, *events: str) -> str:
 
 def calling(module: str, function: str, arguments: str) -> str:
     """The JavaScript that calls a function of a module in `assets/js`; without a connection, once it is back."""
-    file, connection = (_address(name) for name in (module, "connection"))
+    # The addresses are relative to the page, whatever address Gradio assumes.
+    file, connection = (f'new URL(".{folder()}/{name}.js", document.baseURI)' for name in (module, "connection"))
     missed = f"() => import({connection}).then(({{ missed }}) => missed({file}, load))"
     return f"(function load() {{ return import({file}).then(({{ {function} }}) => {function}({arguments}), {missed}); }})()"
-
-
-def _address(module: str) -> str:
-    return f'new URL(".{folder()}/{module}.js", document.baseURI)'  # relative to the page, whatever address Gradio assumes
 
 
 def render(name: str, /, **values: Any) -> Markup:

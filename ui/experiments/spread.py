@@ -28,16 +28,10 @@ class Estimate(NamedTuple):
     high: float | None = None
 
 
-def mean_of(values: Sequence[float]) -> Estimate:
-    """The mean of non-negative quantities with Student's interval, cut off at 0."""
+def mean_of(values: Sequence[float], most: float = math.inf) -> Estimate:
+    """The mean of quantities from 0 to `most` with Student's interval, cut off there."""
     mean, reach = fmean(values), _interval(values)
-    return Estimate(mean) if reach is None else Estimate(mean, max(0.0, mean - reach), mean + reach)
-
-
-def share_of(values: Sequence[float]) -> Estimate:
-    """The mean of shares, with an interval within 0 and 1."""
-    mean, low, high = mean_of(values)
-    return Estimate(mean, low, None if high is None else min(1.0, high))
+    return Estimate(mean, *(() if reach is None else (max(0.0, mean - reach), min(most, mean + reach))))
 
 
 def ratio_of(logs: Sequence[float]) -> Estimate:

@@ -1,6 +1,7 @@
 """Runs: the events that the decoder has delivered so far, and the visitor to whom each run belongs."""
 
 import asyncio
+import itertools
 import threading
 import time
 from collections import deque
@@ -36,8 +37,8 @@ TOO_LARGE = f"The run was ended: its events exceed the {VISITOR_BYTES // 2**20} 
 NO_ROOM = "The run was ended: the server's memory for events is full. Try again in a moment, or with fewer tokens."
 
 _live: set[int] = set()
-_newest = 0
-_counting = threading.Lock()
+_serials = itertools.count(time.time_ns() // 1000)
+"""Each number is larger than all before, also across restarts of the server, since a page may stay open."""
 
 
 async def request_of(settings: Settings) -> Request:
@@ -45,14 +46,6 @@ async def request_of(settings: Settings) -> Request:
     the invalid setting."""
     make = partial(settings.request, shrink_in_batch=True)
     return await asyncio.wrap_future(GUIDING.submit(make, Reader(*visitor()))) if settings.guided else make()
-
-
-def _next_serial() -> int:
-    """A number larger than all before, also across restarts of the server, since a page may stay open."""
-    global _newest
-    with _counting:
-        _newest = max(_newest + 1, time.time_ns() // 1000)
-        return _newest
 
 
 class Run:
@@ -63,7 +56,7 @@ class Run:
         self, events: Iterable[Event] = (), *, id: str = "", title: str = "", size: int | None = None, keeps: bool = True
     ) -> None:
         self.id = id or token_urlsafe(16)
-        self.serial = _next_serial()  # larger for later runs
+        self.serial = next(_serials)  # larger for later runs
         self.visitor = ""  # the session that may see it; its own id until a visitor adopts it
         self.events: list[Event] = list(events)  # only appended to, except for the last one's `speedup`
         self.size = weight(self.events) if size is None else size  # of the events, in bytes
