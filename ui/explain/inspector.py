@@ -135,7 +135,12 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
             known[name][event.token_id] = own
     shown = _tokens_shown(event, [entry for _, top, _ in series for entry in top or []], known.get("target", {}))
     if event.kind != EventKind.PROPOSED:
-        _add_crossed(known, drafted)
+        # Each model's probabilities of the other's tokens, if the verdict event has them.
+        target_crossed = zip(drafted.draft_top or (), drafted.draft_top_target or (), strict=False)
+        draft_crossed = zip(drafted.target_top or (), drafted.target_top_draft or (), strict=False)
+        for name, crossed in (("target", target_crossed), ("draft", draft_crossed)):
+            for entry, prob in crossed:
+                known.get(name, {}).setdefault(entry.token_id, prob)
     tokens: list[dict[str, Any]] = [
         {
             "text": visible(token.text, LABEL_LENGTH),
@@ -153,16 +158,6 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
     elif any(None in token["probs"] for token in tokens):
         takeaway += "; tokens marked – are part of “all others”"
     return {"takeaway": takeaway, "series": list(known), "tokens": tokens, "rest": rest}
-
-
-def _add_crossed(known: dict[str, dict[int, float]], drafted: Event) -> None:
-    """Add each model's probabilities of the other's tokens, if the verdict event has them."""
-    for name, top, probs in (
-        ("target", drafted.draft_top, drafted.draft_top_target),
-        ("draft", drafted.target_top, drafted.target_top_draft),
-    ):
-        for entry, prob in zip(top or (), probs or (), strict=False):
-            known.get(name, {}).setdefault(entry.token_id, prob)
 
 
 def _tokens_shown(event: Event, entries: list[TokenProb], target: Mapping[int, float]) -> list[TokenProb]:

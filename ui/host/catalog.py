@@ -87,9 +87,7 @@ class Catalog:
     max_tokens: int = MAX_TOKENS  # most tokens per run
     concurrency: int | None = 16  # most runs passed to the engines at once; None for no limit
     measuring: bool = True  # whether a finished run is decoded again for comparison
-    later: dict[str, DeferredEngine] = field(default_factory=dict)  # the pairs that `load_later` loads
-    # the pairs that are loaded when somebody first uses them
-    on_demand: dict[str, DeferredEngine] = field(default_factory=dict)
+    deferred: dict[str, DeferredEngine] = field(default_factory=dict)  # the pairs that are not loaded at the start
     missing: dict[str, str] = field(default_factory=dict)  # why a pair could not be loaded, by name
     settled: Callable[[], None] = lambda: None  # called when `load_later` is done
 
@@ -102,7 +100,7 @@ class Catalog:
 
     @property
     def loading(self) -> list[str]:
-        return [name for name, engine in (self.later | self.on_demand).items() if engine.loading]
+        return [name for name, engine in self.deferred.items() if engine.loading]
 
     @property
     def notices(self) -> list[str]:
@@ -158,14 +156,16 @@ class Catalog:
         return self._measurer.events(self._unobserved(pair), self.of(pair).suited(request))
 
     def load_later(self) -> None:
-        """Load the pairs of `later`, and then the default. A pair that fails is removed; `missing` and a log line say why."""
-        for name, engine in self.later.items():
+        """Load the deferred pairs, those on demand only if they are the default. A pair that fails is removed; `missing` and a
+        log line say why."""
+        for name, engine in self.deferred.items():
             try:
-                engine.load_pair()
+                if not engine.on_demand:
+                    engine.load_pair()
             except Exception as error:
                 self.missing[name] = " ".join(str(error).split()) or type(error).__name__
                 self.pairs = {other: served for other, served in self.pairs.items() if other != name}
-        if (default := self.on_demand.get(next(iter(self.pairs), ""))) and not default.loaded:
+        if (default := self.deferred.get(next(iter(self.pairs), ""))) and not default.loaded:
             default.load_pair()
         for line in self.notices:
             _log.warning("app.py: %s", line)
@@ -291,8 +291,9 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         engine: Engine
         if choice.later or choice.on_demand:
             about = expected(KNOWN.get(str(choice.target)), configuration.concurrency)
-            engine = DeferredEngine(choice.name, about, make, configuration.queue_size, on_demand=choice.on_demand)
-            (catalog.on_demand if choice.on_demand and not zero_gpu() else catalog.later)[choice.name] = engine
+            on_demand = choice.on_demand and not zero_gpu()
+            engine = DeferredEngine(choice.name, about, make, configuration.queue_size, on_demand=on_demand)
+            catalog.deferred[choice.name] = engine
         else:
             engine = make()
         served = _served(configuration, engine, choice.target, observers)

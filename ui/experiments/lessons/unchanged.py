@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
+from naive_speculate.events import OUTPUT_KINDS, EventKind, TokenProb
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Engine, Request
 from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, bars, category_axis, figure, hatched, line
@@ -101,7 +101,11 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
         size = min(size, LARGEST_BATCH, draws - drawn)
         for begin in range(0, size, at_once):
             chosen = replace(params, n=min(at_once, size - begin), seed=seed + drawn + begin)
-            _count(census, run_events(engine, replace(one, params=chosen, detail="none"), cancel))
+            seen: set[int] = set()
+            for event in run_events(engine, replace(one, params=chosen, detail="none"), cancel):
+                if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:
+                    seen.add(event.row)
+                    (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[event.token_id] += 1
         if cancel.is_set():
             return
         census.distances.append((census.draws, census.distance))
@@ -118,14 +122,6 @@ def _expected(engine: Engine, request: Request, cancel: threading.Event) -> Cens
     if found is None:
         raise ValueError("prompt leaves no room for a draft token")
     return found
-
-
-def _count(census: Census, events: Iterable[Event]) -> None:
-    seen: set[int] = set()
-    for event in events:
-        if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:
-            seen.add(event.row)
-            (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[event.token_id] += 1
 
 
 def shares(census: Census) -> Figure:
