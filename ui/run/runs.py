@@ -117,16 +117,14 @@ class Run:
         turn = (GUIDING if guided else STARTING).submit(partial(context.run, self._begin, begin), Reader(*visitor()))
         turn.add_done_callback(self._check_turn)
 
-    def _check_turn(self, turn: Future[None]) -> None:
-        if isinstance(refused := turn.exception(), Exception):
-            self._take(refused)
-
     def _begin(self, begin: Begin) -> None:
         if self.cancel.is_set():  # while it waited
-            return self._take(None)
-        try:
+            self._take(None)
+        else:
             begin(self.cancel, self._take)
-        except Exception as error:  # the reader of the batches shows it
+
+    def _check_turn(self, turn: Future[None]) -> None:
+        if isinstance(error := turn.exception(), Exception):  # the reader of the batches shows it
             self._take(error)
 
     def _take(self, delivered: list[Event] | Exception | None) -> None:
