@@ -69,8 +69,7 @@ def main(argv: list[str] | None = None) -> int:
         import_spaces_first()
         from naive_speculate.infer.threads import num_threads, share_cores
         from ui.host.catalog import join_catalog, load_catalog
-        from ui.host.cluster import cluster_engines
-        from ui.host.configuration import read_configuration
+        from ui.host.configuration import cluster_engines, read_configuration
         from ui.host.operations import LOGGER, Counters, log_runs, with_queue
         from ui.page import build_page, open_queue
         from ui.run.runs import Runs
@@ -114,7 +113,7 @@ def _serve(page: Any, catalog: Any, runs: Any, counters: Any, configuration: Any
     from naive_speculate.infer.memory import settle_memory
     from ui.host.operations import routes
     from ui.page import launch
-    from ui.run.replay import traces
+    from ui.run.recorded import traces
 
     launch(
         page,

@@ -12,7 +12,7 @@ from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.events.metrics import summarize
 from tests.tiny import save_model, tiny_llama
 from tests.tokenizers_of_tests import byte_level
-from ui.run.replay import opened
+from ui.run.recorded import opened
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = ROOT / "docs/library.md"

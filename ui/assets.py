@@ -1,5 +1,5 @@
-"""The page's style sheets, scripts and languages from `assets/`, its templates from `ui/templates`, and the palette as CSS
-variables."""
+"""The page's style sheets, scripts and languages from `assets/`, its templates from `ui/templates`, its Gradio theme, and the
+palette as CSS variables."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, Surface
+from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, TARGET, Surface
 from ui import labels
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"
@@ -39,6 +39,36 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters |= {name: getattr(labels, name) for name in ("visible", "number", "percent", "count", "to_json")}
+SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
+MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
+EDGE = ("#85878e", "#7b7d84")
+"""Field borders: a contrast of three to one against the background, so that a field is visible as one."""
+
+SURFACES = {
+    "body_background_fill": "page",
+    "body_text_color": "ink",
+    "body_text_color_subdued": "muted",
+    "block_background_fill": "page",
+    "block_info_text_color": "muted",
+    "block_label_text_color": "ink",
+    "block_title_text_color": "ink",
+    "border_color_primary": "rule",
+    "input_placeholder_color": "muted",
+    "button_secondary_background_fill": "panel",
+    "button_secondary_text_color": "ink",
+}
+"""Theme variables that take the palette's surface colours."""
+COLORS = {name: (getattr(LIGHT, part), getattr(DARK, part)) for name, part in SURFACES.items()} | {
+    "input_background_fill": (LIGHT.page, DARK.panel),
+    "input_border_color": EDGE,
+    "checkbox_border_color": EDGE,
+    "slider_color": (TARGET.light, TARGET.dark),
+    "button_primary_background_fill": (TARGET.light, TARGET.dark),
+    "button_primary_background_fill_hover": ("#174a9e", "#7dbaff"),
+    "button_primary_text_color": ("#ffffff", DARK.page),
+}
+"""Theme variables in light and dark."""
+SIZES = {"block_border_width": "0px", "block_info_text_size": "13.5px", "input_border_width": "1px"}
 
 
 def scripts() -> Route:
@@ -76,13 +106,10 @@ def mounting(module: str, *events: str) -> str:
 
 def calling(module: str, function: str, arguments: str) -> str:
     """The JavaScript that calls a function of a module in `assets/js`; without a connection, once it is back."""
-    file, connection = (_address(name) for name in (module, "connection"))
+    # The addresses are relative to the page, whatever address Gradio assumes.
+    file, connection = (f'new URL(".{folder()}/{name}.js", document.baseURI)' for name in (module, "connection"))
     missed = f"() => import({connection}).then(({{ missed }}) => missed({file}, load))"
     return f"(function load() {{ return import({file}).then(({{ {function} }}) => {function}({arguments}), {missed}); }})()"
-
-
-def _address(module: str) -> str:
-    return f'new URL(".{folder()}/{module}.js", document.baseURI)'  # relative to the page, whatever address Gradio assumes
 
 
 def render(name: str, /, **values: Any) -> Markup:
@@ -119,12 +146,10 @@ def modules_for(entries: Iterable[str]) -> dict[str, str]:
 
 
 def styles() -> str:
-    """The palette and every style sheet of the page."""
     return variables() + sheets(*STYLE_SHEETS)
 
 
 def sheets(*names: str) -> str:
-    """These style sheets, concatenated."""
     return "\n".join((ROOT / "css" / f"{name}.css").read_text(encoding="utf-8") for name in names)
 
 
@@ -137,3 +162,19 @@ def _colors(surface: Surface, *, dark: bool) -> str:
     grounds = {name: getattr(surface, name) for name in ("page", "panel", "ink", "muted", "rule")}
     named = grounds | {kind: style.color(dark) for kind, style in {"prompt": PROMPT, **STYLES}.items()}
     return "".join(f"--ns-{name}:{color};" for name, color in named.items())
+
+
+def theme() -> gr.themes.Base:
+    """The theme; it uses system fonts, so that nothing is fetched from other hosts."""
+    hues, sizes = gr.themes.colors, gr.themes.sizes
+    made = gr.themes.Base(
+        primary_hue=hues.blue,
+        neutral_hue=hues.zinc,
+        radius_size=sizes.radius_md,
+        text_size=sizes.text_md,
+        font=SANS,
+        font_mono=MONO,
+    )
+    light = {name: color for name, (color, _) in COLORS.items()}
+    dark = {f"{name}_dark": color for name, (_, color) in COLORS.items()}
+    return made.set(**light, **dark, **SIZES, block_title_text_weight="600", color_accent=TARGET.light)

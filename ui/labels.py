@@ -14,12 +14,20 @@ import orjson
 from naive_speculate.text import MAX_LABEL
 from naive_speculate.text import visible as visible
 
+CONTEXT = 70
 LEAST = 1e-4  # smaller probabilities are shown as "under 0.0001"
 
 
 def label(text: str | None, limit: int = MAX_LABEL) -> str:
     """The text as one Plotly label or piece of HTML."""
     return html.escape(visible(text, limit)).replace("&quot;", "&#34;")  # Plotly does not know the name of this entity
+
+
+def end_of(text: str, characters: int = CONTEXT) -> str:
+    """The last whole words of a text, after an ellipsis if it is longer."""
+    if len(text) <= characters:
+        return text
+    return "… " + text[-characters:].partition(" ")[2]
 
 
 def to_json(value: Any) -> str:

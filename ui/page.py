@@ -1,47 +1,51 @@
 """The page: its tabs, its server, and what happens when a visitor opens or leaves it."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 from starlette.routing import BaseRoute
 
-from ui.assets import component, render, scripts, styles
+from naive_speculate.events import TOKEN_KINDS, Event, EventKind
+from ui.assets import component, folder, modules_for, render, scripts, sheets, styles, theme, variables
 from ui.experiments.compare_texts import build_compare_texts
 from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
 from ui.experiments.explore import build_explore
 from ui.experiments.learn import answers, build_learn, lesson_in
-from ui.experiments.rooms import room_in
+from ui.experiments.rooms import ROOMS
 from ui.explain.glossary import glossary
-from ui.explain.models import documents
 from ui.gradio_gaps import install_queue
-from ui.host.calls import server_functions
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, silence_library_logs
-from ui.host.limits import MAX_TRACE_BYTES, server_options
+from ui.host.limits import MAX_TRACE_BYTES, server_functions, server_options
 from ui.host.origin import own_names, trust
 from ui.host.queue import BoundedQueue
 from ui.notify import QUIET, warn
 from ui.run.api import add_api
-from ui.run.first_paint import first_view
-from ui.run.pairs import build_notice, follow_pairs
+from ui.run.pairs import build_notice, documents, follow_pairs
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
 from ui.run.workbench import Workbench, linked
-from ui.theme import theme
 
 TAGLINE = "Speculative decoding: a drafter proposes, the target verifies. Same output distribution, faster."
-
 TABS = ("run", "explore", "learn")  # the tabs' names in links
-
 DELETE_CACHE = (600, 3600)
 """Seconds between clean-ups of Gradio's files, and the age from which they are deleted; the page itself creates none."""
+ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
+"""Query parameters of links that lead to something other than the home page."""
+FIRST_NEEDED = (
+    "header", "glossary", "loading", "sheet", "race", "stage", "zoom", "inspector", "charts", "waterfall", "strategies"
+)  # fmt: skip
+"""The modules that the first tab mounts."""
+MOST_CALLS = 512
+"""Calls that Gradio handles at once. Decoding calls wait in an engine, which is fair. With Gradio's default of 40, one
+visitor's calls could block all others in Gradio's queue, which is first come, first served."""
 
 
 def build_page(catalog: Catalog, runs: Runs) -> Page:
-    """The whole page."""
     first = recorded_run(catalog.of("").engine.about.models.get("target"))
     runs.pin(first)
 
@@ -76,14 +80,10 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
 def _check_link(event: gr.EventData) -> None:
     """Warn if a link names an unknown lesson, room or tab. Scripts open them: `header.js`, `learn.js` and `room.js`."""
     query = linked(event)
-    for name, found in (("lesson", lesson_in(query)), ("room", room_in(query)), ("tab", query.get("tab") in TABS)):
-        if query.get(name) and not found:
+    found = {"lesson": lesson_in(query), "room": query.get("room") in ROOMS, "tab": query.get("tab") in TABS}
+    for name in found:
+        if query.get(name) and not found[name]:
             warn(f"the link names {name} {query[name]!r:.80}, which does not exist")
-
-
-MOST_CALLS = 512
-"""Calls that Gradio handles at once. Decoding calls wait in an engine, which is fair. With Gradio's default of 40, one
-visitor's calls could block all others in Gradio's queue, which is first come, first served."""
 
 
 def open_queue(page: gr.Blocks, size: int) -> None:
@@ -112,3 +112,31 @@ def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = 
         **where,
     )
     return str(url)
+
+
+def first_view(tagline: str, events: Iterable[Event]) -> str:
+    """Title, tagline and the recorded run's tokens as HTML, visible before the page's scripts run: a phone needs some seconds
+    for Gradio's. Once the stage is drawn, `assets/js/stage.js` removes it. The template also preloads the page's scripts and
+    stops Gradio's loading screen."""
+    return render(
+        "first_paint",
+        elsewhere=" ".join(ELSEWHERE),
+        styles=Markup(variables() + sheets("tokens", "first_paint")),
+        tagline=tagline,
+        tokens=_tokens(events),
+        folder=folder(),
+        scripts=sorted(modules_for(FIRST_NEEDED)),
+    )
+
+
+def _tokens(events: Iterable[Event]) -> Iterator[tuple[str, str]]:
+    """Kind and text of each token; of a draft token, its verdict."""
+    tokens: dict[tuple[int | None, int | None, bool], Event] = {}
+    for event in events:
+        if event.kind == EventKind.STARTED:
+            yield "prompt", event.prompt or "".join(event.prompt_texts or [])
+        elif event.kind in TOKEN_KINDS:
+            by_target = event.kind in (EventKind.RESAMPLED, EventKind.BONUS)
+            tokens[event.step, event.index, by_target] = event
+    for event in tokens.values():
+        yield event.kind.value, event.text or ""

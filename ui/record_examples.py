@@ -15,11 +15,11 @@ from tqdm import tqdm
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
-from ui.experiments.batches import BatchSample, sizes_for, sweep_batches
-from ui.experiments.lessons.course import LESSONS
+from ui.experiments.batches import sizes_for, sweep_batches
+from ui.experiments.learn import LESSONS
 from ui.experiments.lessons.lesson import Data, Trial
 from ui.experiments.recordings import LESSONS_FILE, Exploration, rounded
-from ui.experiments.sweep import Sample, prompts_for, sweep
+from ui.experiments.sweep import prompts_for, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice
 from ui.run.recorded import FOLDER, PLAIN, SPECULATIVE, recording_of
@@ -61,17 +61,13 @@ def record_exploration(catalog: Catalog, folder: Path) -> Iterator[tuple[int, in
     """The Explore tab's first maps."""
     prompts = prompts_for(_target(catalog))
     settings = replace(recording_of(_target(catalog))[1], prompt=prompts[0], max_tokens=EXPLORE_TOKENS)
-    samples: list[Sample] = []
-    batches: list[BatchSample] = []
-    total = 0
     for state in sweep(catalog, settings, prompts, SEEDS, KS, TEMPERATURES, threading.Event()):
-        samples, total = state.samples, state.total
-        yield state.done, total
-    for together in sweep_batches(catalog, settings, prompts, BATCH_KS, sizes_for(catalog, ""), threading.Event(), BATCH_TURNS):
-        batches = together.samples
-        yield total + together.done, total + together.total
+        yield state.done, state.total
+    sizes = sizes_for(catalog, "")
+    for batches in sweep_batches(catalog, settings, prompts, BATCH_KS, sizes, threading.Event(), BATCH_TURNS):
+        yield state.total + batches.done, state.total + batches.total
     models = catalog.of("").engine.about.models
-    Exploration(samples, batches, models, settings.max_tokens, settings.temperature).save(folder)
+    Exploration(state.samples, batches.samples, models, settings.max_tokens, settings.temperature).save(folder)
 
 
 def record_learn(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
@@ -94,15 +90,10 @@ def _target(catalog: Catalog) -> str:
     return catalog.of("").engine.about.models["target"]
 
 
-RECORDINGS: dict[str, Recording] = {
-    "run": record_run,
-    "explore": record_exploration,
-    "lessons": record_learn,
-}
+RECORDINGS: dict[str, Recording] = {"run": record_run, "explore": record_exploration, "lessons": record_learn}
 
 
 def record(catalog: Catalog, folder: Path, names: list[str]) -> None:
-    """Make these recordings and show their progress."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         with tqdm(desc=name, unit="run") as bar:
@@ -114,7 +105,6 @@ def record(catalog: Catalog, folder: Path, names: list[str]) -> None:
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m ui.record_examples", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to record: {', '.join(RECORDINGS)}; default: all")
     parser.add_argument("--target", help="target model: a Hub id, a folder or a GGUF file; default: the bundled pair")

@@ -1,4 +1,4 @@
-// A run saved as a file (ui/run/offline.py): the page's stage, fed from the file; it plays by itself.
+// A run saved as a file (ui/run/messages.py): the page's stage, fed from the file; it plays by itself.
 
 import { mount as mountGlossary } from "./glossary.js";
 import { mount as mountInspector } from "./inspector.js";

@@ -377,7 +377,7 @@ class Stage {
   }
 }
 
-// Removes the first view (ui/run/first_paint.py) once the page below it stands still.
+// Removes the first view (`first_view` in ui/page.py) once the page below it stands still.
 function reveal(frames = STILL_FRAMES, before = -1) {
   const early = document.getElementById("ns-early");
   if (!early || !frames) return early?.remove();

@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from tests.browser.steps import ended, run, see_chart, settled
-from ui.experiments.lessons.course import LESSONS
+from ui.experiments.learn import LESSONS
 
 EVERY_RULE: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
 COLOURS = EVERY_RULE | {"runOnly": ["color-contrast", "link-in-text-block"]}  # all that differs between the themes

@@ -19,7 +19,7 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.theory import speedup as expected_speedup
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
-from ui.charts.plot import BOARD
+from ui.charts.figures import BOARD
 from ui.labels import percent
 from ui.run.messages import HEAVY
 

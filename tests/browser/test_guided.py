@@ -8,7 +8,8 @@ from playwright.sync_api import expect
 from naive_speculate import Trace
 from naive_speculate.events.event import OUTPUT_KINDS
 from tests.browser.steps import TIP, ended, open_drawer, open_file, open_trace, run, set_number, shown_run, text, toast, trace
-from ui.run.guided import EXAMPLES, TITLES
+from ui.run.controls import GUIDES
+from ui.run.settings import TITLES
 
 PROMPT = "Once upon a time there was a little fox who lived"
 EFFECT = ".ns-guided"
@@ -30,9 +31,9 @@ def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_lose
     open_drawer(page)
     expect(page.locator("#guided")).to_be_visible()
     expect(page.locator("#guided-text")).to_be_hidden()
-    for kind in EXAMPLES:
+    for kind in GUIDES:
         guide_by(page, kind)
-        expect(page.locator(TEXT)).to_have_value(EXAMPLES[kind])
+        expect(page.locator(TEXT)).to_have_value(GUIDES[kind])
     guide_by(page, "json")
     run(page, PROMPT, max_tokens=60)
     assert set(json.loads(text(page))) == {"animal", "name", "age"}
@@ -62,17 +63,17 @@ def test_a_guided_run_states_its_acceptance_and_keeps_its_guide_in_links_and_fil
     ended(page)
     open_drawer(page)
     guide_by(page, "regex")
-    expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
+    expect(page.locator(TEXT)).to_have_value(GUIDES["regex"])
     calls: list[str] = []
     page.on("request", lambda request: calls.append(f"asked {called(request)}"))
     page.on("response", lambda response: calls.append(f"told {called(response.request)}"))
     run(page, PROMPT, max_tokens=60)
-    assert re.fullmatch(EXAMPLES["regex"], text(page))
+    assert re.fullmatch(GUIDES["regex"], text(page))
     expect(page.locator(EFFECT)).to_contain_text(
         re.compile(r"were accepted \(\d+ of \d+\); without the guide \d+% \(\d+ of \d+\)")
     )
     assert calls.index("told speedup") < calls.index("asked unguided"), "each needs quiet"
-    assert trace(page).started.settings["guided_decoding"] == {"regex": EXAMPLES["regex"]}
+    assert trace(page).started.settings["guided_decoding"] == {"regex": GUIDES["regex"]}
     trace(page).save(tmp_path / "guided.jsonl")
     with page.expect_download() as download:
         page.get_by_text("Save as…").click()
@@ -88,11 +89,11 @@ def test_a_guided_run_states_its_acceptance_and_keeps_its_guide_in_links_and_fil
     ended(page)
     open_drawer(page)
     expect(page.locator("#guided input")).to_have_value(TITLES["regex"])
-    expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
+    expect(page.locator(TEXT)).to_have_value(GUIDES["regex"])
     guide_by(page, "")
     open_file(page, tmp_path / "guided.jsonl")
     expect(page.locator("#guided input")).to_have_value(TITLES["regex"])
-    expect(page.locator(TEXT)).to_have_value(EXAMPLES["regex"])
+    expect(page.locator(TEXT)).to_have_value(GUIDES["regex"])
     expect(page.locator(EFFECT)).to_contain_text("were accepted")
     expect(page.locator(EFFECT)).not_to_contain_text("without the guide")  # it was not decoded here
     foreign = Trace.load(tmp_path / "guided.jsonl")
@@ -102,4 +103,4 @@ def test_a_guided_run_states_its_acceptance_and_keeps_its_guide_in_links_and_fil
 
     page.goto(f"file://{tmp_path / 'guided.html'}")
     page.get_by_role("button", name="To the end").click()
-    expect(page.locator(EFFECT)).to_contain_text(EXAMPLES["regex"])
+    expect(page.locator(EFFECT)).to_contain_text(GUIDES["regex"])

@@ -5,8 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.browser.steps import drawn, scrolls_sideways, set_number
-from ui.experiments.lessons.course import LESSONS, titles
-from ui.experiments.lessons.text import read_steps
+from ui.experiments.learn import LESSONS, read_steps, titles
 
 CONTROLS = "[...document.querySelectorAll('#k input, #temperature input, #strategy input, #max-tokens input, #seed input')]"
 

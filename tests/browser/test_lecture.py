@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Locator, Page, expect
 
-from ui.experiments.lessons.text import read_steps
+from ui.experiments.learn import read_steps
 from ui.explain.glossary import TERMS
 
 CARD = ".ns-card:popover-open"

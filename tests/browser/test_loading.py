@@ -37,7 +37,7 @@ def served(small_decoder: SpeculativeDecoder) -> Iterator[Served]:
 
     later = DeferredEngine("SmolLM2", replace(expected(KNOWN["smollm2"], 4), chat=engine.about.chat), make, 4)
     pairs = {"SmolLM2": ServedPair(later), "other": ServedPair(LocalEngine(small_decoder))}
-    catalog = Catalog(pairs, measuring=False, later={"SmolLM2": later})
+    catalog = Catalog(pairs, measuring=False, deferred={"SmolLM2": later})
     loading = threading.Thread(target=catalog.load_later)
     with served_here(catalog) as url:
         loading.start()

@@ -9,7 +9,7 @@ from tests.browser.conftest import small
 from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, link, linked, run, settled, shown_run, start, text, trace
 from tests.hosting.http import generate, get
-from ui.experiments.lessons.course import titles
+from ui.experiments.learn import titles
 
 PROMPT = "Once upon a time there was an old man who"
 LONG = {"max_tokens": 900, "k": 0, "seed": 4}  # so long that its first message never holds all of it

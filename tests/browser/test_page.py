@@ -12,7 +12,7 @@ from naive_speculate import SamplingParams, Trace
 from tests.browser.steps import drawn, ended, open_drawer, run, scrolls_sideways, see_chart, set_number, start, toast
 from tests.programs import run_program
 from ui.assets import PLOTLY
-from ui.charts.plot import BOARD
+from ui.charts.figures import BOARD
 
 PROMPT = "Once upon a time there was a hen"
 

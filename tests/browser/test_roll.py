@@ -9,8 +9,7 @@ from playwright.sync_api import Page, expect
 from naive_speculate import Trace
 from tests.browser.steps import becomes, ended, open_trace, scrolls_sideways
 from tests.browser.test_take import save_as, saved
-from ui.explain.inspector import distributions
-from ui.explain.redraw import OBSTACLES, UNRECORDED, bins
+from ui.explain.inspector import OBSTACLES, UNRECORDED, bins, distributions
 from ui.labels import number
 from ui.run.recorded import SPECULATIVE
 

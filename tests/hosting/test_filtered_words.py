@@ -8,9 +8,9 @@ from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import Event
 from naive_speculate.serving import Request
 from tests.tiny import save_model, tiny_llama
-from ui.explain.models import FILTERED, models_markup
 from ui.host.catalog import TALES, Catalog, load_catalog
 from ui.host.configuration import BUNDLED, USUAL, Configuration, PairChoice
+from ui.run.pairs import FILTERED, models_markup
 
 REQUEST = Request("Once upon a time there was", SamplingParams(max_tokens=4, seed=1), num_draft_tokens=0)
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.server import Server
 from tests.hosting.http import ask_page, get, post
-from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES
+from ui.host.visitors import TOTAL_BYTES, VISITOR_BYTES
 
 MEGABYTE = 2**20
 STARTED = {"kind": "started", "schema_version": 1, "prompt": "Once", "settings": {}}

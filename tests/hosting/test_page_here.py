@@ -18,7 +18,7 @@ from ui.host.configuration import read_configuration
 from ui.host.errors import Page
 from ui.host.operations import Counters, routes
 from ui.host.queue import CROWDED, UNREAD
-from ui.host.weight import Weighed, weight
+from ui.host.visitors import Weighed, weight
 from ui.page import build_page
 from ui.run import settings as settings_module
 from ui.run.recorded import START

@@ -8,12 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from ui.assets import ROOT
-from ui.experiments.lessons.course import LESSONS
-from ui.experiments.lessons.text import _MARKDOWN, read_steps
+from ui.experiments.learn import _MARKDOWN, LESSONS, read_steps
 
-SILENT = re.compile(
-    r"ui/(assets|checks|gradio_gaps|record_examples|theme|host/(calls|cluster|configuration|operations|origin|limits|zero))\.py"
-)
+SILENT = re.compile(r"ui/(assets|checks|gradio_gaps|record_examples|host/(configuration|operations|origin|limits|zero))\.py")
 """Modules without texts of the page."""
 ENGINE = [
     *("palette.py", "doctor/suspects.py", "differing/compare.py"),

@@ -12,7 +12,7 @@ from ui.assets import LANGUAGES, ROOT
 from ui.experiments import sweep
 from ui.experiments.lessons import drafters
 from ui.host.catalog import WARM_PROMPT
-from ui.run import guided
+from ui.run import controls
 from ui.run.controls import EXAMPLES, QUESTIONS
 
 SAME = {
@@ -55,7 +55,7 @@ INTERNAL = re.compile(
     "|^(?:pair|guided|num_draft_tokens) must be"
 )
 """Errors that no visitor can cause, or that a more general text matches."""
-PROMPTS = {*EXAMPLES.values(), *QUESTIONS, *sweep.PROMPTS, *sweep.REQUESTS, *guided.EXAMPLES.values(), drafters._CRY.strip()}
+PROMPTS = {*EXAMPLES.values(), *QUESTIONS, *sweep.PROMPTS, *sweep.REQUESTS, *controls.GUIDES.values(), drafters._CRY.strip()}
 PROMPTS |= {WARM_PROMPT}
 """Texts for the models, which read English."""
 CODES = [code for code in LANGUAGES if code != "en"]

@@ -1,7 +1,8 @@
-"""Common parts of charts made on the server: named colours, stable axes, and a note if there is nothing to draw.
+"""Charts: their containers, and common parts of those made on the server: named colours, stable axes, a note if there is
+nothing to draw.
 
 A figure is a Plotly dict whose colours are CSS variables of the palette; the browser resolves them. All figures share the
-template in `assets/js/plot.js`.
+template in `assets/js/plot.js`, which draws them in the theme's colours shortly before they are visible.
 """
 
 import math
@@ -9,11 +10,33 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import Any
 
+import gradio as gr
+
+from ui.assets import component, render
+from ui.labels import to_json
+
 Figure = dict[str, Any]
 
 ACCEPTED, RESAMPLED, REJECTED, DRAFT, TARGET, INK, MUTED, PAGE = (
     f"var(--ns-{name})" for name in ("accepted", "resampled", "rejected", "proposed", "bonus", "ink", "muted", "page")
 )
+BOARD = {
+    "chart-acceptance": ("Acceptance per step", "acceptance-rate", "Look for low bars: steps that the draft got wrong."),
+    "chart-positions": (
+        "Acceptance by position in the window",
+        "by-position",
+        "The dotted line can only fall. The bars may rise: they count only windows that reached a position.",
+    ),
+    "chart-lengths": (
+        "Accepted draft tokens per step",
+        "tokens-per-pass",
+        "Look at the two ends: nothing accepted, and the whole window accepted.",
+    ),
+    "chart-timing": ("Time of each step", "step", "Look at which part is largest: drafting should be the small one."),
+    "chart-speedup": ("Speedup against k", "theorem", "Look for the highest point: the best k for this text."),
+}
+"""The charts of a run by element id, each with its title, its glossary term and what to look for; `assets/js/charts.js` makes
+them from the run's events."""
 
 
 def figure(traces: list[dict[str, Any]], *, takeaway: str, x: dict[str, Any], y: dict[str, Any], **layout: Any) -> Figure:
@@ -66,7 +89,6 @@ def plain_line(categories: int) -> dict[str, Any]:
 
 
 def category_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
-    """An axis with one tick per name."""
     return {"tickvals": list(range(len(names))), "ticktext": names, "range": [-0.6, len(names) - 0.4], **more}
 
 
@@ -76,3 +98,13 @@ def nice_ceiling(value: float) -> float:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value * (1 - 1e-9))
+
+
+def build_plot(elem_id: str, title: str, figure: Figure | None = None) -> gr.HTML:
+    """The component of one chart; its value is JSON. Without a figure it is hidden."""
+    return component("plot", render("plot", title=title), to_json(figure) if figure else "", elem_id=elem_id, label=title)
+
+
+def build_board() -> gr.HTML:
+    """The component of a run's charts; they follow the stage."""
+    return component("charts", render("board", charts=BOARD), label="Charts")

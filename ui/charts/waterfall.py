@@ -109,8 +109,7 @@ def build_waterfall() -> gr.HTML:
 
 def values() -> dict[str, dict[str, Any]]:
     """The calculated machines for the script, by key; `checks` are the costs of verifying 0, 1, 2 … draft tokens."""
-    checks = {preset.key: [preset.check(k) for k in range(MOST_K + 3)] for preset in PRESETS}
     return {
-        preset.key: {"alpha": ALPHA, "k": preset.k, "draftCost": preset.draft_cost, "checks": checks[preset.key]}
-        for preset in PRESETS
+        made.key: {"alpha": ALPHA, "k": made.k, "draftCost": made.draft_cost, "checks": [*map(made.check, range(MOST_K + 3))]}
+        for made in PRESETS
     }

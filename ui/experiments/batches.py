@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from queue import SimpleQueue
 from statistics import fmean
 
 from naive_speculate.events import Event, EventKind
-from ui.experiments.measured import step_seconds
-from ui.experiments.spread import LEVEL, Estimate, lies_above, ratio_of
+from ui.experiments.spread import LEVEL, Estimate, lies_above, ratio_of, step_seconds
 from ui.experiments.sweep import Progress, ks_in_words
 from ui.host.catalog import Catalog
 from ui.host.zero import zero_gpu
@@ -25,8 +26,6 @@ REPEATS = 4
 
 @dataclass(frozen=True, slots=True)
 class BatchSample:
-    """What one batch measured."""
-
     size: int  # texts decoded together
     k: int  # draft tokens per step; 0 is plain decoding
     turn: int  # the repetition, from 0; each has its own texts
@@ -56,37 +55,28 @@ def sweep_batches(
     yield Progress(list(samples), len(order), len(order), "")
 
 
-class _Row:
-    """A row of the batch: its steps, each with the time of its end."""
-
-    def __init__(self) -> None:
-        self.steps: list[tuple[float, Event]] = []
-        self.over = threading.Event()
-        self.error: Exception | None = None
-
-    def take(self, delivered: list[Event] | Exception | None) -> None:
-        if isinstance(delivered, list):
-            now = time.perf_counter()
-            self.steps += [(now, event) for event in delivered if event.kind == EventKind.STEP]
-            return
-        self.error = delivered
-        self.over.set()
-
-
 def _speed(
     catalog: Catalog, settings: Settings, prompts: Sequence[str], size: int, turn: int, cancel: threading.Event
 ) -> float | None:
     """Tokens per second of a batch; None if its texts were never decoded all together."""
-    rows = [_Row() for _ in range(size)]
+    rows: list[list[tuple[float, Event]]] = [[] for _ in range(size)]
+    ends = SimpleQueue[Exception | None]()
+
+    def take(row: list[tuple[float, Event]], delivered: list[Event] | Exception | None) -> None:
+        if isinstance(delivered, list):
+            now = time.perf_counter()
+            row += [(now, event) for event in delivered if event.kind == EventKind.STEP]
+        else:
+            ends.put(delivered)
+
     first = (settings.seed or 0) + turn * size
     for number, row in enumerate(rows):
         chosen = replace(settings, prompt=prompts[(first + number) % len(prompts)], seed=first + number)
-        catalog.start(settings.pair, chosen.request("none"), cancel, row.take)
-    for row in rows:
-        row.over.wait()
-        if row.error is not None:
-            raise row.error
-    return None if cancel.is_set() else full_speed([row.steps for row in rows])
+        catalog.start(settings.pair, chosen.request("none"), cancel, partial(take, row))
+    for _ in rows:
+        if error := ends.get():
+            raise error
+    return None if cancel.is_set() else full_speed(rows)
 
 
 def full_speed(rows: Sequence[Sequence[tuple[float, Event]]]) -> float | None:
@@ -117,7 +107,7 @@ def batch_log_speedups(samples: Sequence[BatchSample]) -> dict[tuple[int, int], 
     return dict(sorted(logs.items()))
 
 
-def batch_speedups(samples: Sequence[BatchSample]) -> dict[tuple[int, int], Estimate]:
+def batch_speedups(samples: Sequence[BatchSample]) -> dict[tuple[float, int], Estimate]:
     """Speedups by batch size and k, as geometric means with intervals."""
     return {key: ratio_of(logs) for key, logs in batch_log_speedups(samples).items()}
 

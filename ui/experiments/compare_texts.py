@@ -1,14 +1,16 @@
 """The room that explains why two texts of the same prompt differ (`naive_speculate.differ`), for the chosen pair's target."""
 
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from naive_speculate.differing import compare
+from naive_speculate.differing import Scores, compare
+from naive_speculate.models import BUNDLED_PAIR, load_pair
 from ui.assets import component, render
-from ui.experiments.lessons.lesson import end_of
 from ui.experiments.rooms import answer_form, room
 from ui.host.catalog import Catalog
-from ui.host.scores import scores_of
+from ui.labels import end_of
 from ui.run import controls as parts
 
 TITLE = "These cannot be compared"
@@ -16,6 +18,9 @@ FIELDS = {"prompt": ("the prompt", 500), "a": ("text A", 800), "b": ("text B", 8
 """The form's texts and their longest inputs, by field name."""
 MOST_TOKENS = 160
 """Of prompt and text together. SmolLM2 takes a third of a second of processor time per token: bfloat16 is slow on most CPUs."""
+HALF = "bfloat16"
+MOST_PARAMETERS = 1_000_000_000  # of a target that is loaded twice more: 6 GB for a billion
+_loading = Lock()
 
 
 def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
@@ -53,3 +58,21 @@ def _text(value: Any, label: str, most: int) -> str:
     if len(value) > most:
         raise ValueError(f"{label} may have at most {most:,} characters, got {len(value):,}")
     return value.replace("\r\n", "\n")  # as forms send line breaks
+
+
+def scores_of(catalog: Catalog, pair: str) -> tuple[Scores, Scores]:
+    """Both copies of a pair's target; those of the last pair stay loaded. Raises ValueError if there is no such pair, or its
+    target is too large, or cannot be loaded once more."""
+    served = catalog.of(pair)
+    if served.engine.about.num_parameters.get("target", 0) > MOST_PARAMETERS:
+        raise ValueError("the target is too large to be loaded twice more: use python -m naive_speculate differ")
+    if served.target is None and not served.is_tales:
+        raise ValueError("the page does not know where this pair's target was loaded from")
+    with _loading:
+        return _load(served.target or BUNDLED_PAIR / "target")
+
+
+@lru_cache(maxsize=1)
+def _load(target: str | Path) -> tuple[Scores, Scores]:
+    full, half = (Scores(load_pair(target, device="cpu", dtype=dtype), dtype) for dtype in ("float32", HALF))
+    return full, half

@@ -31,7 +31,6 @@ FIELDS = {
 
 
 def build_doctor() -> None:
-    """Build the room inside the current Blocks context."""
     markup = room("doctor", "doctor", examples=EXAMPLES, charts=CHARTS)
     view = component("doctor", markup, events=["examine"], server_functions=[example], label="Doctor")
     answer_form(view.examine, view, findings, TITLE, concurrency_limit=2)
@@ -64,7 +63,6 @@ def findings(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def words(found: Diagnosis, basis: str) -> str:
-    """The findings as HTML."""
     markup = render(
         "doctor_findings",
         engine=found.reading.engine,

@@ -4,15 +4,14 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
 from gradio.components import Component
 
 from ui.assets import calling, render
-from ui.charts.figures import Figure
-from ui.charts.plot import build_plot
-from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
+from ui.charts.figures import Figure, build_plot
+from ui.experiments.batches import sizes_for, sweep_batches, where_it_pays
 from ui.experiments.maps import acceptance_map, batch_map, speedup_curve, speedup_map
 from ui.experiments.recordings import Exploration, recorded_exploration
 from ui.experiments.spread import LEAST
@@ -24,7 +23,9 @@ from ui.run import controls as parts
 from ui.run.recorded import recording_of
 from ui.run.settings import Settings
 
+S = TypeVar("S")
 MOST_PROMPTS = 32
+NO_BATCH = "No batch produced a token, so there is nothing to compare."
 CHOSEN = [1, 2, 4, 6, 8]  # k, where nothing was recorded
 SHOWN: dict[str, tuple[str, Any]] = {
     "temperature": ("temperature", "{:g}"),
@@ -44,7 +45,6 @@ MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit":
 
 
 def build_explore(catalog: Catalog, controls: parts.Controls) -> None:
-    """Build the tab inside the current Blocks context."""
     target = catalog.of("").engine.about.models.get("target")
     recorded = recorded_exploration(recording_of(target)[0])
     settings = parts.ordered(controls)
@@ -53,14 +53,23 @@ def build_explore(catalog: Catalog, controls: parts.Controls) -> None:
         made = _build_controls(prompts_for(target), sorted({s.k for s in recorded.samples} - {0}) or CHOSEN)
         run, stop = _build_buttons("Explore", "explore")
         outputs = _build_maps(recorded)
-        _connect_sweep(catalog, run, stop, [*made.values(), *settings], outputs)
+
+        def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
+            ks, temperatures, amount, lines, each, *values = given
+            yield "Starting …", *[gr.skip()] * (len(outputs) - 1)
+            chosen = replace(parts.read(values), max_tokens=int(amount), tree="")  # these vary the number of draft tokens
+            texts = read_prompts(chosen.prompt, lines)
+            yield from _explore(catalog, chosen, texts, int(each), sorted(ks), sorted(temperatures), progress)
+
+        stopped, inputs = "Stopped. The maps show what was measured before.", [*made.values(), *settings]
+        parts.build_experiment(run, stop, start, inputs, outputs, stopped, show_progress_on=outputs[0], **MEASURING)
         gr.HTML(render("explore_batches"), apply_default_css=False)
         _build_batches(catalog, recorded, [made["ks"], made["tokens"], made["prompts"], *settings])
         gr.HTML(render("explore_texts"), apply_default_css=False)
 
 
 def _build_controls(prompts: Sequence[str], chosen_ks: Sequence[int]) -> parts.Controls:
-    """The sweep's controls, in the order in which `_connect_sweep` reads them."""
+    """The sweep's controls, in the order in which `build_explore` reads them."""
     ks, temperatures = [(str(k), k) for k in KS], [(f"{t:g}", t) for t in TEMPERATURES]
     lines = "\n".join(prompt.replace("\n", "\\n") for prompt in prompts)
     made: parts.Controls = {}
@@ -113,20 +122,6 @@ def _build_maps(recorded: Exploration) -> list[Component]:
     return [status, *maps, table, csv, download]
 
 
-def _connect_sweep(
-    catalog: Catalog, run: gr.Button, stop: gr.Button, inputs: Sequence[Component], outputs: Sequence[Component]
-) -> None:
-    def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
-        ks, temperatures, amount, lines, each, *values = given
-        yield "Starting …", *[gr.skip()] * (len(outputs) - 1)
-        chosen = replace(parts.read(values), max_tokens=int(amount), tree="")  # these vary the number of draft tokens
-        texts = read_prompts(chosen.prompt, lines)
-        yield from _explore(catalog, chosen, texts, int(each), sorted(ks), sorted(temperatures), progress)
-
-    stopped = "Stopped. The maps show what was measured before."
-    parts.build_experiment(run, stop, start, inputs, outputs, stopped, show_progress_on=outputs[0], **MEASURING)
-
-
 def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Component]) -> None:
     """The part that measures batches; its inputs are ks, tokens, prompts and the settings."""
     run, stop = _build_buttons("Measure batches", "explore-batch")
@@ -141,7 +136,18 @@ def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Com
         ks, amount, lines, *values = given
         yield "Starting …", gr.skip()
         settings = replace(parts.read(values), max_tokens=int(amount), tree="")
-        yield from _batches(catalog, settings, read_prompts(settings.prompt, lines), sorted(ks), progress)
+        prompts, sizes = read_prompts(settings.prompt, lines), sizes_for(catalog, settings.pair)
+        if not ks:
+            raise ValueError("choose at least one k to measure batches with")
+        if not sizes:
+            raise ValueError("this host does not decode batches in one process, so there is nothing to measure")
+        cancel = threading.Event()
+        states, shown = sweep_batches(catalog, settings, prompts, sorted(ks), sizes, cancel), -1
+        for state, status in _followed(states, "batches", progress, cancel):
+            changed, shown = len(state.samples) != shown, len(state.samples)
+            if not state.running:
+                status = f"{where_it_pays(state.samples)}." if shown else NO_BATCH
+            yield status, to_json(batch_map(state.samples, sorted(ks), sizes)) if changed else gr.skip()
 
     stopped = "Stopped. The map shows what was measured before."
     parts.build_experiment(run, stop, start, inputs, [status, plot], stopped, show_progress_on=status, **MEASURING)
@@ -174,32 +180,36 @@ def _explore(
     if not ks or not temperatures:
         raise ValueError("choose at least one k and one temperature to explore")
     cancel = threading.Event()
-    shown: object = None
+    states = sweep(catalog, settings, prompts, seeds, ks, temperatures, cancel)
+    shown: list[Cell] | None = None
+    for state, status in _followed(states, "runs", progress, cancel):
+        made = cells(state.samples)
+        others: list[Any] = [gr.skip()] * (5 + len(TEMPERATURES))
+        if not state.running or made != shown:
+            figures = [to_json(figure) if figure else "" for figure in _figures(state.samples, ks, temperatures)]
+            file = [gr.skip(), gr.skip()] if state.running or not made else [to_csv(made), gr.Button(visible=True)]
+            others = [*figures, gr.Dataframe(_styled(made) if made else None, visible=bool(made)), *file]
+        shown = made
+        yield status if state.running else _conclusion(state.samples, made), *others
+
+
+def _followed(
+    states: Iterator[Progress[S]], unit: str, progress: Any, cancel: threading.Event
+) -> Iterator[tuple[Progress[S], str]]:
+    """A sweep's states, each with a line about what is done, how long the rest takes at the mean pace so far, and the current
+    run. The sweep is cancelled when nobody reads on."""
     began = 0.0
     try:
-        for state in sweep(catalog, settings, prompts, seeds, ks, temperatures, cancel):
-            began = began or time.monotonic()  # the first run warms up
-            made = cells(state.samples)
-            status = _going(state, began, "runs") if state.running else _conclusion(state.samples, made)
-            others: list[Any] = [gr.skip()] * (5 + len(TEMPERATURES))
-            if not state.running or made != shown:
-                figures = [to_json(figure) if figure else "" for figure in _figures(state.samples, ks, temperatures)]
-                file = [gr.skip(), gr.skip()] if state.running or not made else [to_csv(made), gr.Button(visible=True)]
-                others = [*figures, gr.Dataframe(_styled(made) if made else None, visible=bool(made)), *file]
-            shown = made
-            yield status, *others
-            progress((state.done, state.total), unit="runs")  # Gradio shows it until the next status
+        for state in states:
+            began = began or time.monotonic()  # before its first state a sweep may warm up
+            rest = ""
+            if state.done:
+                left = (time.monotonic() - began) * (state.total / state.done - 1)
+                rest = f", about {f'{round(left / 60)} min' if left >= 90 else f'{max(1, round(left))} s'} left"
+            yield state, f"{state.done} of {state.total} {unit} done{rest}; now {state.running}."
+            progress((state.done, state.total), unit=unit)  # Gradio shows it until the next status
     finally:
         cancel.set()
-
-
-def _going(state: Progress[Any], began: float, unit: str) -> str:
-    """What is done, how long the rest takes at the mean pace so far, and the current run."""
-    rest = ""
-    if state.done:
-        left = (time.monotonic() - began) * (state.total / state.done - 1)
-        rest = f", about {f'{round(left / 60)} min' if left >= 90 else f'{max(1, round(left))} s'} left"
-    return f"{state.done} of {state.total} {unit} done{rest}; now {state.running}."
 
 
 def _figures(
@@ -234,28 +244,6 @@ def _conclusion(samples: Sequence[Sample], made: Sequence[Cell]) -> str:
     if max(cell.prompts for cell in made) < LEAST:
         words.append(f"Without intervals: fewer than {LEAST} prompts say too little about others.")
     return " ".join(words)
-
-
-def _batches(
-    catalog: Catalog, settings: Settings, prompts: Sequence[str], ks: Sequence[int], progress: Any
-) -> Iterator[tuple[Any, Any]]:
-    if not ks:
-        raise ValueError("choose at least one k to measure batches with")
-    sizes = sizes_for(catalog, settings.pair)
-    if not sizes:
-        raise ValueError("this host does not decode batches in one process, so there is nothing to measure")
-    cancel = threading.Event()
-    shown, began = -1, time.monotonic()
-    samples: list[BatchSample] = []
-    try:
-        for state in sweep_batches(catalog, settings, prompts, ks, sizes, cancel):
-            samples, same = state.samples, len(state.samples) == shown
-            shown = len(samples)
-            yield _going(state, began, "batches"), gr.skip() if same else to_json(batch_map(samples, ks, sizes))
-            progress((state.done, state.total), unit="batches")
-    finally:
-        cancel.set()
-    yield f"{where_it_pays(samples)}." if samples else "No batch produced a token, so there is nothing to compare.", gr.skip()
 
 
 def _styled(made: Sequence[Cell]) -> Any:

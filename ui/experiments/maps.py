@@ -54,8 +54,7 @@ def batch_map(samples: Sequence[BatchSample], ks: Sequence[int], sizes: Sequence
     speedups = batch_speedups(samples)
     if not speedups:
         return empty(NOTHING_YET)
-    values: dict[Field, Estimate] = {(size, k): value for (size, k), value in speedups.items()}
-    return _speedups(values, set(), ks, sizes, columns_are="texts at once", takeaway=where_it_pays(samples))
+    return _speedups(speedups, set(), ks, sizes, columns_are="texts at once", takeaway=where_it_pays(samples))
 
 
 def _speedups(

@@ -44,9 +44,3 @@ def answer_form(
 
     # "multiple": Gradio's default "once" would drop a question asked just after an answer.
     asking(answered, inputs, view, trigger_mode="multiple", **queue, **QUIET)
-
-
-def room_in(query: Any) -> str:
-    """The room that a link leads to; empty for none."""
-    name = str(query.get("room", ""))
-    return name if name in ROOMS else ""

@@ -1,4 +1,5 @@
-"""Statistics of a few samples: a mean with its interval, and which of several choices may be the best.
+"""Statistics of a few samples: a mean with its interval, and which of several choices may be the best; and times of runs
+that are robust against other programs on the machine.
 
 The samples are prompts. Runs of one prompt with different seeds are correlated, so they are averaged first. All comparisons are
 paired by prompt, which removes the prompt's difficulty. Intervals and tests use Student's t with n − 1 degrees of freedom,
@@ -6,11 +7,13 @@ which suits few, roughly normal samples. Speeds are compared by the logarithms o
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+
+from naive_speculate.events import Event, EventKind
 
 LEVEL = 0.95
 LEAST = 5  # fewer samples have no interval: it would be too wide to be a finding
@@ -25,16 +28,10 @@ class Estimate(NamedTuple):
     high: float | None = None
 
 
-def mean_of(values: Sequence[float]) -> Estimate:
-    """The mean of non-negative quantities with Student's interval, cut off at 0."""
+def mean_of(values: Sequence[float], most: float = math.inf) -> Estimate:
+    """The mean of quantities from 0 to `most` with Student's interval, cut off there."""
     mean, reach = fmean(values), _interval(values)
-    return Estimate(mean) if reach is None else Estimate(mean, max(0.0, mean - reach), mean + reach)
-
-
-def share_of(values: Sequence[float]) -> Estimate:
-    """The mean of shares, with an interval within 0 and 1."""
-    mean, low, high = mean_of(values)
-    return Estimate(mean, low, None if high is None else min(1.0, high))
+    return Estimate(mean, *(() if reach is None else (max(0.0, mean - reach), min(most, mean + reach))))
 
 
 def ratio_of(logs: Sequence[float]) -> Estimate:
@@ -76,3 +73,28 @@ def _reach(values: Sequence[float], within: float = LEVEL) -> float | None:
 
     quantile = float(stdtrit(len(values) - 1, (1 + within) / 2))
     return quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+
+
+def undisturbed(times: Sequence[float]) -> float:
+    """The lower quartile: the time without disturbance by other programs."""
+    return sorted(times)[(len(times) - 1) // 4]
+
+
+def step_seconds(events: Iterable[Event]) -> float | None:
+    """Mean undisturbed time of a step; None if no step was timed.
+
+    The quartile is taken among steps with equally many draft tokens, since shorter steps are faster.
+    """
+    by_length: dict[int, list[float]] = {}
+    for event in events:
+        if event.kind == EventKind.STEP and event.total_seconds:
+            by_length.setdefault(event.num_draft or 0, []).append(event.total_seconds)
+    if not by_length:
+        return None
+    return fmean(undisturbed(times) for times in by_length.values() for _ in times)
+
+
+def draft_seconds(events: Iterable[Event]) -> float:
+    """Undisturbed time to draft one token; 0 if nothing was drafted."""
+    times = [e.draft_seconds / e.num_draft for e in events if e.kind == EventKind.STEP and e.draft_seconds and e.num_draft]
+    return undisturbed(times) if times else 0.0

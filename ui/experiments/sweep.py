@@ -11,8 +11,7 @@ import pandas
 
 from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
-from ui.experiments.measured import draft_seconds, step_seconds
-from ui.experiments.spread import Estimate, may_be_best, mean_of, ratio_of, share_of
+from ui.experiments.spread import Estimate, draft_seconds, may_be_best, mean_of, ratio_of, step_seconds
 from ui.host.catalog import Catalog
 from ui.run.controls import EXAMPLES, QUESTIONS
 from ui.run.recorded import OF_TARGETS
@@ -51,12 +50,9 @@ def prompts_for(target: str | None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Measurements of one run."""
-
-    # temperature, k, prompt, seed: its settings; the prompt by number, k = 0 for plain decoding
     temperature: float
-    k: int
-    prompt: int
+    k: int  # 0 for plain decoding
+    prompt: int  # by number
     seed: int
     rounds: int  # its steps
     # drafted, accepted, rejected: its draft tokens
@@ -69,7 +65,6 @@ class Sample:
 
     @property
     def tokens_per_pass(self) -> float:
-        """Mean tokens per target pass."""
         return (self.accepted + self.rounds) / self.rounds
 
     @property
@@ -82,12 +77,10 @@ class Sample:
 class Cell:
     """Measurements of all runs with one k at one temperature."""
 
-    # temperature, k: their settings
     temperature: float
     k: int
-    # prompts, runs: their numbers
-    prompts: int
-    runs: int
+    prompts: int  # how many
+    runs: int  # how many
     # acceptance_rate, tokens_per_pass: means over the prompts; see `Metrics`
     acceptance_rate: Estimate
     tokens_per_pass: Estimate
@@ -210,7 +203,7 @@ def _cell(runs: Sequence[Sample], logs: Sequence[float], plain: float, best: boo
         k=runs[0].k,
         prompts=len(of_prompt),
         runs=len(runs),
-        acceptance_rate=share_of(accepted or [0.0]),
+        acceptance_rate=mean_of(accepted or [0.0], most=1.0),
         tokens_per_pass=mean_of(lengths),
         speedup=ratio_of(logs),
         tokens_per_second=median(s.speed for s in runs),
@@ -244,16 +237,14 @@ def finding(samples: Sequence[Sample], temperature: float) -> str:
 
 def to_frame(made: Sequence[Cell]) -> pandas.DataFrame:
     """The table, one row per cell; intervals have their own columns, empty for few prompts."""
-    return pandas.DataFrame([_row(cell) for cell in made])
-
-
-def _row(cell: Cell) -> dict[str, float | int | bool | None]:
-    row: dict[str, float | int | bool | None] = {"temperature": cell.temperature, "k": cell.k}
-    for name in ("acceptance_rate", "tokens_per_pass", "speedup"):
-        row[name], row[f"{name}_low"], row[f"{name}_high"] = getattr(cell, name)
-    return row | {name: getattr(cell, name) for name in AMOUNTS}
+    rows = []
+    for cell in made:
+        row: dict[str, Any] = {"temperature": cell.temperature, "k": cell.k}
+        for name in ("acceptance_rate", "tokens_per_pass", "speedup"):
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = getattr(cell, name)
+        rows.append(row | {name: getattr(cell, name) for name in AMOUNTS})
+    return pandas.DataFrame(rows)
 
 
 def to_csv(made: Sequence[Cell]) -> str:
-    """The table as CSV text, one line per cell."""
     return str(to_frame(made).to_csv(index=False, float_format="%.6g", lineterminator="\n"))

@@ -21,7 +21,6 @@ class Case:
     settings: dict[str, Any]
 
     def first(self, kind: EventKind) -> Event | None:
-        """The step's first event of a kind."""
         return next((e for e in self.step if e.kind == kind), None)
 
 

@@ -2,12 +2,16 @@
 
 Everything is plain text, whatever a model or a trace file contains: `assets/js/inspector.js`, which fills the panel during
 playback, never makes markup of it.
+
+The data to redraw a position in the browser (`assets/js/redraw.js`) are p and q of each token there: the draft token and both
+models' most probable ones. All others form one bin, "other". Its part of Σ min(p, q) is the rest of the event's
+`expected_accept`, so that its acceptance rate is known too.
 """
 
 import json
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import gradio as gr
 
@@ -17,9 +21,8 @@ from naive_speculate.palette import STYLES
 from naive_speculate.speculate.verify import VerifyStrategy
 from ui import labels
 from ui.assets import component, render
-from ui.explain.case import Case, case_of
+from ui.explain.case import Case, case_of, setting
 from ui.explain.glossary import linked
-from ui.explain.redraw import redraw_data
 from ui.explain.why import why
 from ui.labels import visible
 
@@ -27,6 +30,29 @@ SHOWN_TOKENS = 6
 LEAST_SHOWN = 0.0001
 LABEL_LENGTH, NAME_LENGTH = 14, 60  # most characters of a token: in the table, and in its tooltip
 NO_DISTRIBUTIONS = "This run recorded no distributions, only the tokens' own probabilities."
+SHOWN, LEAST = 9, 0.001  # most tokens with a bin of their own, and the least probability, under either model, for one
+ROUNDING = 1e-3
+MOST_PROBABLE = (
+    "Nothing is drawn here, so nothing can be repeated. Run speculative sampling at temperature 0.7: there p/q decides."
+)
+THRESHOLD = "There is no draw to repeat: a draft token is accepted if its target probability exceeds the threshold."
+OBSTACLES = {
+    VerifyStrategy.BLOCK_VERIFICATION: "Block verification judges the window as a whole, so one position cannot be redrawn.",
+    VerifyStrategy.GREEDY_MATCH: MOST_PROBABLE,
+    VerifyStrategy.TYPICAL_ACCEPTANCE: THRESHOLD,
+}
+OF_TREE = "Several candidates were judged one after the other, so one draw cannot be repeated alone."
+UNRECORDED = "This trace lacks the other tokens' probabilities here. A new run records them."
+
+
+class Bin(NamedTuple):
+    """A token, made visible, or all others together, without text, at the position of a draft token: p under the target, q
+    under the draft, and min(p, q) summed over the tokens of the bin."""
+
+    text: str
+    p: float
+    q: float
+    shared: float
 
 
 def build_panel(run: str, trace: Trace) -> gr.HTML:
@@ -35,7 +61,6 @@ def build_panel(run: str, trace: Trace) -> gr.HTML:
 
 
 def panel() -> str:
-    """The panel's markup."""
     return render("inspector", marks={kind: style.mark for kind, style in STYLES.items()})
 
 
@@ -110,7 +135,12 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
             known[name][event.token_id] = own
     shown = _tokens_shown(event, [entry for _, top, _ in series for entry in top or []], known.get("target", {}))
     if event.kind != EventKind.PROPOSED:
-        _add_crossed(known, drafted)
+        # Each model's probabilities of the other's tokens, if the verdict event has them.
+        target_crossed = zip(drafted.draft_top or (), drafted.draft_top_target or (), strict=False)
+        draft_crossed = zip(drafted.target_top or (), drafted.target_top_draft or (), strict=False)
+        for name, crossed in (("target", target_crossed), ("draft", draft_crossed)):
+            for entry, prob in crossed:
+                known.get(name, {}).setdefault(entry.token_id, prob)
     tokens: list[dict[str, Any]] = [
         {
             "text": visible(token.text, LABEL_LENGTH),
@@ -130,16 +160,6 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
     return {"takeaway": takeaway, "series": list(known), "tokens": tokens, "rest": rest}
 
 
-def _add_crossed(known: dict[str, dict[int, float]], drafted: Event) -> None:
-    """Add each model's probabilities of the other's tokens, if the verdict event has them."""
-    for name, top, probs in (
-        ("target", drafted.draft_top, drafted.draft_top_target),
-        ("draft", drafted.target_top, drafted.target_top_draft),
-    ):
-        for entry, prob in zip(top or (), probs or (), strict=False):
-            known.get(name, {}).setdefault(entry.token_id, prob)
-
-
 def _tokens_shown(event: Event, entries: list[TokenProb], target: Mapping[int, float]) -> list[TokenProb]:
     """The chosen token and the most probable others of all lists' entries, sorted by target probability. Except for the first,
     tokens with invisible bars are left out."""
@@ -154,3 +174,43 @@ def _tokens_shown(event: Event, entries: list[TokenProb], target: Mapping[int, f
         own = TokenProb(event.token_id, event.text or event.token or "", event.target_prob or 0.0)
         chosen = [*chosen[: SHOWN_TOKENS - 1], own]
     return sorted(chosen, key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob))
+
+
+def redraw_data(trace: Trace, number: int) -> dict[str, Any] | None:
+    """The bins of a judged draft token as "bins", its own first and all others last, or as "why" the reason for none. None
+    for any other token. See `case_of` for the arguments."""
+    case = case_of(trace, number)
+    if case.event.kind not in (EventKind.ACCEPTED, EventKind.REJECTED):
+        return None
+    if case.rule in OBSTACLES:
+        return {"why": OBSTACLES[case.rule]}
+    if setting(case.settings, "tree"):
+        return {"why": OF_TREE}
+    found = bins(case.event)
+    return {"why": UNRECORDED} if found is None else {"bins": [list(each) for each in found]}
+
+
+def bins(event: Event) -> list[Bin] | None:
+    """The bins of a judged draft token; None if its event lacks the numbers or they are inconsistent."""
+    p, q, expected = event.target_prob, event.draft_prob, event.expected_accept
+    if p is None or q is None or expected is None or event.token_id is None:
+        return None
+    if not event.draft_top or not event.target_top or event.draft_top_target is None or event.target_top_draft is None:
+        return None
+    known = {event.token_id: Bin(visible(event.text or event.token, 16), p, q, min(p, q))}
+    _add(known, event.target_top, [entry.prob for entry in event.target_top], event.target_top_draft)
+    _add(known, event.draft_top, event.draft_top_target, [entry.prob for entry in event.draft_top])
+    own, *others = known.values()
+    likely = [each for each in others if max(each.p, each.q) >= LEAST]
+    shown = [own, *sorted(likely, key=lambda each: -max(each.p, each.q))[: SHOWN - 1]]
+    rest = [1 - sum(each.p for each in shown), 1 - sum(each.q for each in shown), expected - sum(each.shared for each in shown)]
+    numbers = [number for each in shown for number in each[1:]]
+    if not all(-ROUNDING <= number <= 1 + ROUNDING for number in [*numbers, *rest]):
+        return None
+    other_p, other_q, shared = (max(0.0, number) for number in rest)
+    return [*shown, Bin("", other_p, other_q, min(shared, other_p, other_q))]
+
+
+def _add(known: dict[int, Bin], top: Sequence[TokenProb], ps: Sequence[float], qs: Sequence[float]) -> None:
+    for entry, p, q in zip(top, ps, qs, strict=False):
+        known.setdefault(entry.token_id, Bin(visible(entry.text, 16), p, q, min(p, q)))

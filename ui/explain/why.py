@@ -79,7 +79,9 @@ def _sampling(case: Case) -> list[str]:
     if p is None or q is None or accept is None:
         return [_verdict_alone(case), NO_NUMBERS]
     if setting(case.settings, "tree") and abs(accept - min(1, p / q if q else 0)) > LEAST:
-        return [_candidate(event, accept), *([] if event.kind == EventKind.ACCEPTED else _instead(case))]
+        left = f"{quoted(event)} was judged after other candidates were rejected, by what they left of both distributions"
+        judged = f"{left}: it is accepted with probability {number(accept)}, and the draw was {number(event.uniform or 0.0)}."
+        return [judged, *([] if event.kind == EventKind.ACCEPTED else _instead(case))]
     if accept >= 1:
         return [
             f"{_gave(case, p, q)} – at least as much, so it is accepted for any draw: min(1, p/q) = 1.",
@@ -101,12 +103,6 @@ def _sampling(case: Case) -> list[str]:
         *_instead(case),
         "Rejecting overrated tokens exactly this often keeps the output distribution equal to the target's.",
     ]
-
-
-def _candidate(event: Event, accept: float) -> str:
-    """Of a tree: the candidates before this one were rejected, so that p and q are no longer what was drafted."""
-    left = f"{quoted(event)} was judged after other candidates were rejected, by what they left of both distributions"
-    return f"{left}: it is accepted with probability {number(accept)}, and the draw was {number(event.uniform or 0.0)}."
 
 
 def _gave(case: Case, p: float, q: float) -> str:

@@ -20,7 +20,7 @@ from naive_speculate.speculate.sequence import CancelFlag
 from ui.host.configuration import MAX_TOKENS, Configuration, PairChoice
 from ui.host.deferred import LOADING, DeferredEngine, expected
 from ui.host.measuring import Measuring, NotMeasured
-from ui.host.visitors import visitor
+from ui.host.visitors import Trouble, visitor
 from ui.host.zero import on_zero_gpu, zero_gpu
 from ui.labels import count
 
@@ -40,14 +40,8 @@ ELSEWHERE = "The run was decoded on another machine, which may be busy, so it ca
 _log = logging.getLogger(__name__)
 
 
-class Trouble(ValueError):
-    """A run could not start or ended in an error; the message tells the visitor what happened and what to do."""
-
-
 @dataclass
 class ServedPair:
-    """One pair of the catalog."""
-
     engine: Engine  # the pair's engine; all visitors share it, but their runs share no state
     # the same engine without observers, for measurements; None if this process cannot measure it
     unobserved: Engine | None = None
@@ -89,20 +83,16 @@ class ServedPair:
 
 @dataclass
 class Catalog:
-    """What visitors can use."""
-
     pairs: dict[str, ServedPair]  # the pairs by name; the first is the default
     max_tokens: int = MAX_TOKENS  # most tokens per run
     concurrency: int | None = 16  # most runs passed to the engines at once; None for no limit
     measuring: bool = True  # whether a finished run is decoded again for comparison
-    later: dict[str, DeferredEngine] = field(default_factory=dict)  # the pairs that `load_later` loads
-    # the pairs that are loaded when somebody first uses them
-    on_demand: dict[str, DeferredEngine] = field(default_factory=dict)
+    deferred: dict[str, DeferredEngine] = field(default_factory=dict)  # the pairs that are not loaded at the start
     missing: dict[str, str] = field(default_factory=dict)  # why a pair could not be loaded, by name
     settled: Callable[[], None] = lambda: None  # called when `load_later` is done
 
     def __post_init__(self) -> None:
-        self._measurer = Measuring(self._quiet)
+        self._measurer = Measuring(lambda: (load := self.load()).running + load.waiting == 0)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -110,8 +100,7 @@ class Catalog:
 
     @property
     def loading(self) -> list[str]:
-        """The names of the pairs that are being loaded."""
-        return [name for name, engine in (self.later | self.on_demand).items() if engine.loading]
+        return [name for name, engine in self.deferred.items() if engine.loading]
 
     @property
     def notices(self) -> list[str]:
@@ -127,7 +116,6 @@ class Catalog:
         return self.pairs[name or next(iter(self.pairs))]
 
     def load(self) -> Load:
-        """How busy all engines are together."""
         every = [self._load_of(served) for served in self.pairs.values()]
         stuck = next((load.reason for load in every if load.stuck), "")
         return Load(
@@ -168,14 +156,16 @@ class Catalog:
         return self._measurer.events(self._unobserved(pair), self.of(pair).suited(request))
 
     def load_later(self) -> None:
-        """Load the pairs of `later`, and then the default. A pair that fails is removed; `missing` and a log line say why."""
-        for name, engine in self.later.items():
+        """Load the deferred pairs, those on demand only if they are the default. A pair that fails is removed; `missing` and a
+        log line say why."""
+        for name, engine in self.deferred.items():
             try:
-                engine.load_pair()
+                if not engine.on_demand:
+                    engine.load_pair()
             except Exception as error:
                 self.missing[name] = " ".join(str(error).split()) or type(error).__name__
                 self.pairs = {other: served for other, served in self.pairs.items() if other != name}
-        if (default := self.on_demand.get(next(iter(self.pairs), ""))) and not default.loaded:
+        if (default := self.deferred.get(next(iter(self.pairs), ""))) and not default.loaded:
             default.load_pair()
         for line in self.notices:
             _log.warning("app.py: %s", line)
@@ -214,12 +204,7 @@ class Catalog:
         load = served.engine.load()
         return load if served.unobserved is None else self._measurer.without(served.unobserved, load)
 
-    def _quiet(self) -> bool:
-        load = self.load()
-        return load.running + load.waiting == 0
-
     def close(self) -> None:
-        """Cancel all runs; the server stops."""
         self._measurer.interrupt()
         for served in self.pairs.values():
             served.engine.close()
@@ -285,7 +270,8 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     """The catalog of a cluster's engines. All runs are passed on at once, including those that wait: the cluster grows with the
     number of waiting runs."""
     capacity = sum(engine.about.capacity for engine in engines.values())
-    catalog = _empty(configuration, capacity + configuration.queue_size)
+    measuring = configuration.measuring == "on"
+    catalog = Catalog({}, configuration.max_tokens, capacity + configuration.queue_size, measuring)
     for name, engine in engines.items():
         target = next((choice.target for choice in configuration.pairs if choice.name == name), None)
         served = _served(configuration, engine, target, observers)
@@ -298,14 +284,16 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
     """Load the operator's pairs. The caller calls `Catalog.load_later` and `Catalog.warm_up`. Raises ValueError or OSError if a
     pair cannot be loaded."""
     # Engines share their time fairly between visitors and refuse runs if necessary. Gradio's queue does neither.
-    catalog = _empty(configuration, configuration.concurrency if zero_gpu() else None)
+    most = configuration.concurrency if zero_gpu() else None
+    catalog = Catalog({}, configuration.max_tokens, most, configuration.measuring == "on")
     for choice in configuration.pairs:
         make = partial(_engine, configuration, choice)
         engine: Engine
         if choice.later or choice.on_demand:
             about = expected(KNOWN.get(str(choice.target)), configuration.concurrency)
-            engine = DeferredEngine(choice.name, about, make, configuration.queue_size, on_demand=choice.on_demand)
-            (catalog.on_demand if choice.on_demand and not zero_gpu() else catalog.later)[choice.name] = engine
+            on_demand = choice.on_demand and not zero_gpu()
+            engine = DeferredEngine(choice.name, about, make, configuration.queue_size, on_demand=on_demand)
+            catalog.deferred[choice.name] = engine
         else:
             engine = make()
         served = _served(configuration, engine, choice.target, observers)
@@ -326,10 +314,6 @@ def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
         return SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=most)
     rows, waiting = configuration.concurrency, configuration.queue_size
     return LocalEngine(decoder, max_rows=rows, max_waiting=waiting, max_prompt_tokens=most)
-
-
-def _empty(configuration: Configuration, concurrency: int | None) -> Catalog:
-    return Catalog({}, configuration.max_tokens, concurrency, configuration.measuring == "on")
 
 
 def _served(configuration: Configuration, engine: Engine, target: str | None, observers: Sequence[Observer]) -> ServedPair:

@@ -32,7 +32,8 @@ class DeferredEngine(Engine):
         self._expected = about
         self._make = make
         self._max_waiting = max_waiting
-        self._on_demand = on_demand
+        self.on_demand = on_demand
+        self._unasked = on_demand  # no request came that would load the pair
         self._engine: Engine | None = None
         self._reason = STOPPING
         self._settled = threading.Event()
@@ -46,7 +47,7 @@ class DeferredEngine(Engine):
     @property
     def loading(self) -> bool:
         """Whether the pair will be loaded without another request."""
-        return not (self._settled.is_set() or self._on_demand)
+        return not (self._settled.is_set() or self._unasked)
 
     @property
     def loaded(self) -> bool:
@@ -54,7 +55,7 @@ class DeferredEngine(Engine):
 
     def load_pair(self) -> None:
         """Load the pair and start the held requests. Raises what `make` raises; the held requests then end with that error."""
-        self._on_demand = False
+        self._unasked = False
         try:
             self._engine = self._make()
         except Exception as error:
@@ -70,8 +71,8 @@ class DeferredEngine(Engine):
             if self._held >= self._max_waiting:
                 raise Unavailable(FULL.format(self._held))
             self._held += 1
-            asked, self._on_demand = self._on_demand, False
-        if asked:
+            first, self._unasked = self._unasked, False
+        if first:
             threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
         threading.Thread(target=self._start_later, args=(request, cancel, deliver, reader), name="held", daemon=True).start()
         return None
@@ -84,7 +85,7 @@ class DeferredEngine(Engine):
             return self._engine.load()
         if self._settled.is_set():
             return Load(False, 0, self._held, 0, reason=self._reason)
-        if self._on_demand:
+        if self._unasked:
             return Load(True, 0, self._held, self._expected.capacity)
         return Load(False, 0, self._held, 0, reason=LOADING.format(self._name))
 

@@ -83,11 +83,8 @@ def silence_library_logs() -> None:
     shorten_tool_errors(_short)
     warnings.filterwarnings("ignore", module=r"gradio\.")
     logging.getLogger("mcp").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_is_not_of_mcp)  # MCP logs unreadable requests through the root logger
-
-
-def _is_not_of_mcp(record: logging.LogRecord) -> bool:
-    return f"{os.sep}mcp{os.sep}" not in record.pathname
+    # MCP logs unreadable requests through the root logger.
+    logging.getLogger().addFilter(lambda record: f"{os.sep}mcp{os.sep}" not in record.pathname)
 
 
 def _short(message: str) -> str:

@@ -1,13 +1,20 @@
-"""Limits on requests: no uploads, no large body except a trace, and few of those at once. Answers are compressed."""
+"""Limits on requests: no uploads, no large body except a trace, and few of those at once. Malformed calls are answered with
+status 4xx and the reason, and logged in one line without their content. Answers are compressed."""
 
 import asyncio
+import inspect
+import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
+from urllib.parse import parse_qs
 from weakref import WeakValueDictionary
 
 import gradio as gr
+from anyio.to_thread import run_sync
 from fastapi.exceptions import RequestValidationError
+from gradio.route_utils import FnIndexInferError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -17,26 +24,28 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ui.host.calls import MALFORMED, check_read, kind_of
+from ui.gradio_gaps import is_server_function, queue_of
 from ui.host.errors import LOGGER, trail, unreadable
 from ui.host.origin import Headers
 from ui.host.visitors import address_of
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
-
-TRACES = "/trace"  # the address that accepts traces (see `ui.run.replay.traces`)
+TRACES = "/trace"  # the address that accepts traces (see `ui.run.recorded.traces`)
 MAX_BODY_BYTES = 4 * 2**20  # limit for any other call. JSON takes up to 20 times its length in memory
 MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES  # limit for all bodies that are being received
 BODY_SECONDS = 60.0  # longest time to receive a body
 CROWDED = "the server is receiving as much as it can handle; try again in a moment"
 SLOW = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
-
 MIN_ZIPPED_BYTES = 2000
-
 UNUSED = tuple(f"/gradio_api/{name}" for name in ("upload", "upload_progress", "process_recording", "deep_link", "dev/reload"))
 """Addresses that nothing here needs: Gradio writes to the disk what anybody sends, and looks twenty times a second for changes
 of the program, for each reader."""
 PREPARED = ("", "/config", "/gradio_api/info")  # answers that take long to prepare, and nothing else
+MOST_SESSION_CHARACTERS = 100  # longest session name; Gradio keeps thousands of them
+KINDS = "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|reset|heartbeat|stream|mcp"
+CALL = re.compile(rf"/gradio_api/({KINDS})(?=/|$)")
+MALFORMED = (FnIndexInferError, LookupError, TypeError, ValueError, AttributeError, AssertionError)
+"""What Gradio raises when it looks up a name in a call. The called function raises elsewhere, in the queue (see `Page`)."""
 
 
 class Guard:
@@ -64,7 +73,8 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, turn: AsyncExitStack) -> None:
         """Answer a request. Its turn ends when the answer begins: the client may read slowly."""
-        kind = kind_of(scope["path"])
+        found = CALL.search(scope["path"])
+        kind = found[1] if found else ""  # without the part of the address that anybody may write
         begun = False
 
         async def watched(message: Message) -> None:
@@ -174,3 +184,47 @@ def server_options(routes: Sequence[BaseRoute] = (), page: gr.Blocks | None = No
         "middleware": [zipped, Middleware(Headers, before=before), Middleware(Guard, page=page)],
         "exception_handlers": {RequestValidationError: unreadable},
     }
+
+
+class ServerCall(BaseModel):
+    """The browser's call of a component's server function."""
+
+    data: Any = None
+    component_id: int
+    fn_name: str
+    session_hash: str = Field("", max_length=MOST_SESSION_CHARACTERS)
+
+
+def server_functions(page: gr.Blocks) -> Route:
+    """The route of components' server functions; it replaces Gradio's (see `is_server_function`)."""
+
+    async def answer(request: HttpRequest) -> Response:
+        try:
+            call = ServerCall.model_validate_json(await request.body())
+        except ValidationError:
+            raise HTTPException(422, "a call has data, a component_id, a fn_name and a session_hash") from None
+        component = page.blocks.get(call.component_id)
+        function: Any = getattr(component, call.fn_name, None)
+        if not is_server_function(function):
+            raise HTTPException(404, "there is no such component, or it has no such function")
+        if inspect.iscoroutinefunction(function):
+            return JSONResponse(await function(call.data))
+        return JSONResponse(await run_sync(function, call.data, limiter=page.limiter))
+
+    return Route("/gradio_api/component_server", answer, methods=["POST"])
+
+
+def check_read(page: gr.Blocks, kind: str, scope: Scope) -> None:
+    """Refuse to read from an unknown call; Gradio notices it only after it has answered 200."""
+    queue = queue_of(page)
+    name = scope["path"].rstrip("/").rsplit("/", 1)[-1]
+    if kind == "heartbeat" and len(name) > MOST_SESSION_CHARACTERS:
+        raise HTTPException(400, "the session's name is too long")
+    if kind == "queue/data":
+        sessions = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("session_hash", [""])
+        if sessions[-1] not in queue.pending_messages_per_session:  # Gradio reads the last one
+            raise HTTPException(404, "this session has called nothing")
+    if kind in ("call", "call/v2") and not (
+        name in queue.event_ids_to_events or any(name in calls for calls in queue.pending_event_ids_session.values())
+    ):
+        raise HTTPException(404, "there is no such call, or its result has been read")

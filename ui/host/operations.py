@@ -21,7 +21,7 @@ from naive_speculate.serving import Load
 from naive_speculate.serving.run_records import Observer, RunRecord
 from ui.gradio_gaps import waiting_calls
 from ui.host.catalog import DECODING
-from ui.host.shared_threads import GUIDING, STARTING
+from ui.host.visitors import GUIDING, STARTING
 
 LOGGER = logging.getLogger("naive_speculate.runs")
 _PREFIX = "naive_speculate"
@@ -88,7 +88,6 @@ class Counters:
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges, read on request."""
         load = self.load()
         yield GaugeMetricFamily(f"{_PREFIX}:num_requests_running", "Sequences being decoded.", load.running)
         yield GaugeMetricFamily(f"{_PREFIX}:num_requests_waiting", "Sequences waiting to be decoded.", load.waiting)
@@ -109,7 +108,6 @@ class Counters:
             self._accepted_at.labels(str(index)).inc(count)
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 

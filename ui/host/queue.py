@@ -12,9 +12,8 @@ from gradio.utils import LRUCache
 
 from naive_speculate.serving.protocol import Reader
 from naive_speculate.serving.turns import TOO_MANY, by_turns, one_too_many
-from ui.host.calls import MOST_SESSION_CHARACTERS
-from ui.host.visitors import address_of
-from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
+from ui.host.limits import MOST_SESSION_CHARACTERS
+from ui.host.visitors import TOTAL_BYTES, VISITOR_BYTES, address_of, give_back, weight
 
 COUNT_BYTES = 2**20  # all unread messages are counted after every so many bytes
 UNREAD = "Nobody read the results of this call, and the server keeps no more of them. The call was ended."
@@ -119,7 +118,6 @@ class BoundedQueue(Queue):
 
     @property
     def _queued(self) -> set[str]:
-        """The names of the calls that have not begun."""
         return {str(event._id) for queue in self.event_queue_per_concurrency_id.values() for event in queue.queue}
 
     def _take_turns(self) -> None:
@@ -135,7 +133,6 @@ class BoundedQueue(Queue):
                 queue.queue[:] = [events[call.name] for call in turns if call.name in events]
 
     def _wrong(self, body: Any) -> str:
-        """What is wrong with a call; empty if nothing is."""
         function = self.blocks.fns.get(body.fn_index)
         if function is None:
             return "there is no such function"
@@ -171,7 +168,6 @@ class BoundedQueue(Queue):
                 self._drop(session)
 
     def _drop(self, session: str) -> None:
-        """Drop a session's messages and end its calls."""
         messages = self.pending_messages_per_session[session]
         if not messages.size:
             return

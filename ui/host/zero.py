@@ -56,11 +56,7 @@ def on_zero_gpu(decode: "Decode") -> "Decode":
         try:
             yield from wrapped(request, flag)
         except gradio.Error as error:
-            raise Unavailable(_plain(f"{error.title}: {error.message}")) from error
+            plain = unescape(re.sub(r"<[^>]*>", "", f"{error.title}: {error.message}"))  # the page shows it as plain text
+            raise Unavailable(" ".join(plain.split())) from error
 
     return asked
-
-
-def _plain(message: str) -> str:
-    """A message without its HTML; the page shows it as plain text."""
-    return " ".join(unescape(re.sub(r"<[^>]*>", "", message)).split())

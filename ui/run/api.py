@@ -9,7 +9,7 @@ from gradio.events import api
 from pydantic import BaseModel, model_serializer
 
 from ui.host.catalog import DECODING, Catalog
-from ui.host.weight import Weighed
+from ui.host.visitors import Weighed
 from ui.run.runs import Run
 from ui.run.settings import Settings, checked
 
@@ -68,8 +68,7 @@ def add_api(catalog: Catalog) -> None:
         try:
             k: dict[str, Any] = {"auto": True} if num_draft_tokens == "auto" else {"num_draft_tokens": num_draft_tokens}
             sampling = {"max_tokens": max_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
-            drafting = {"verify_strategy": verify_strategy, "drafter": drafter, "draft_sampling": draft_sampling}
-            drafting["tree"] = tree
+            drafting = {"verify_strategy": verify_strategy, "drafter": drafter, "draft_sampling": draft_sampling, "tree": tree}
             settings = checked({"prompt": prompt, **sampling, **k, **drafting})
             run.start(partial(catalog.start, settings.pair, settings.request(shrink_in_batch=True), reader=run.reader()))
             async for _, events in run.batches(SECONDS_PER_LIST):

@@ -1,8 +1,10 @@
 """The controls: one component per field of `Settings`, with a line of help each."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
+from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
@@ -11,8 +13,7 @@ from gradio.components import Component
 from naive_speculate.speculate.draft import DRAFTERS
 from ui.host.errors import message_of
 from ui.notify import QUIET, warn
-from ui.run.guided import build_guided
-from ui.run.settings import Settings, checked
+from ui.run.settings import TITLES, Settings, checked
 
 EXAMPLES = {
     "A fairy tale": "Once upon a time there was a little fox who lived",
@@ -36,6 +37,31 @@ STRATEGIES = [
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
 OWN_DRAFTER = ("Default", "The drafter that this pair comes with. Without one, earlier text is copied.")
+
+ANIMAL = {
+    "type": "object",
+    "properties": {
+        "animal": {"enum": ["fox", "bear", "hedgehog"]},
+        "name": {"type": "string", "maxLength": 12},
+        "age": {"type": "integer", "minimum": 1, "maximum": 99},
+    },
+    "required": ["animal", "name", "age"],
+}
+GUIDES = {
+    "choice": " in the forest.\n by the sea.\n under a tree.",
+    "regex": r"( [a-z]+){5,12}\.",
+    "json": json.dumps(ANIMAL, indent=1),
+}
+"""The field's content for each kind, until the visitor changes it."""
+
+FILL = f"""(kind, text) => {{
+    const examples = {json.dumps(GUIDES)};
+    return !text || Object.values(examples).includes(text) ? examples[kind] ?? "" : text;
+}}"""
+HINTS = dict.fromkeys(TITLES, "An example; change it.") | {
+    "choice": "An example; change it. One text per line, each with its leading space."
+}
+SHOW = f'(kind) => ({{ __type__: "update", visible: Boolean(kind), info: {json.dumps(HINTS)}[kind] }})'
 
 Controls = dict[str, Component]  # the components by `Settings` field
 
@@ -76,12 +102,6 @@ def failed(error: Exception) -> str:
         warn(error)
         return ""
     return f"It ended in an error: {message_of(error)}."
-
-
-def build_prompt(start: Settings) -> gr.Textbox:
-    """The prompt."""
-    hint = "Ask a question, or start a story…"
-    return gr.Textbox(start.prompt, label="Prompt", lines=2, max_lines=8, placeholder=hint, elem_id="prompt")
 
 
 def build_examples(prompts: Mapping[str, str], *, visible: bool) -> tuple[gr.Row, dict[gr.Button, str]]:
@@ -168,6 +188,22 @@ def _build_sampling(start: Settings) -> Controls:
     return made
 
 
+def build_guided(kind: str, text: str) -> Controls:
+    """The controls with their initial values; hidden if xgrammar is not installed."""
+    possible = find_spec("xgrammar") is not None
+    kinds = [("Nothing", ""), *((title, kind) for kind, title in TITLES.items())]
+    info = (
+        "[Blocks](#term-guided) every token that violates it, for draft and target alike. Text that it requires, such as "
+        "the keys of JSON, is drafted without a drafter: this helps where a schema has long fixed parts."
+    )
+    choice = gr.Dropdown(kinds, value=kind, label="Guide the text by", info=info, elem_id="guided", visible=possible)
+    look: dict[str, Any] = {"lines": 3, "max_lines": 12, "elem_id": "guided-text", "visible": possible and bool(kind)}
+    source = gr.Textbox(text, label="Guide", info=HINTS.get(kind), **look)
+    choice.input(None, [choice, source], source, js=FILL, **QUIET)
+    choice.change(None, choice, source, js=SHOW, **QUIET)
+    return {"guided": choice, "guided_text": source}
+
+
 def _build_end(start: Settings, chat_template: bool) -> Controls:
     made: Controls = {}
     info = "Stop after this many."
@@ -182,7 +218,6 @@ def _build_end(start: Settings, chat_template: bool) -> Controls:
 
 
 def ordered(controls: Controls) -> list[Component]:
-    """The components in the order of the fields of `Settings`."""
     return [controls[field.name] for field in fields(Settings)]
 
 

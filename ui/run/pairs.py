@@ -1,24 +1,32 @@
-"""The parts of the page that depend on the chosen pair and on which pairs are loaded."""
+"""The parts of the page that depend on the chosen pair and on which pairs are loaded; what their models are."""
 
+import os
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from gradio.blocks import Block
+from starlette.requests import Request
+from starlette.responses import FileResponse
+from starlette.routing import Route
 
+from naive_speculate.models import BUNDLED_PAIR
+from naive_speculate.speculate import step
 from ui.assets import component, render
-from ui.explain.models import models_in_short, models_markup
 from ui.host.catalog import Catalog
 from ui.notify import QUIET
 from ui.run.controls import drafter_choices
 
 Looks = dict[str, dict[str, Any]]  # attributes of components, by the components' names in `follow_pairs`
+MODEL_CARD, CODE = "model-card.md", "step.py"
+FILTERED = "Words unsuitable for a classroom are blocked{}: tokens that would complete one are banned."
 
 
 def build_notice(catalog: Catalog) -> gr.HTML:
     """A line per pair that is not ready. `assets/js/loading.js` polls until none is loading, then triggers `settled`."""
 
     def loading(_: object) -> bool:
-        """Whether a pair is still loading."""
         return bool(catalog.loading)
 
     return component("loading", value=_notice(catalog), events=["settled"], server_functions=[loading])
@@ -88,3 +96,58 @@ def _of_catalog(catalog: Catalog) -> Looks:
 
 def _notice(catalog: Catalog) -> str:
     return render("notice", lines=catalog.notices, loading=bool(catalog.loading))
+
+
+def documents() -> list[Route]:
+    """The routes of the bundled pair's model card and of the code of one step, as text."""
+    files = {MODEL_CARD: BUNDLED_PAIR / "README.md", CODE: Path(step.__file__)}
+    return [Route(f"/{name}", partial(_as_text, path)) for name, path in files.items()]
+
+
+def _as_text(path: Path, _request: Request) -> FileResponse:
+    return FileResponse(path, media_type="text/plain; charset=utf-8")
+
+
+def size(parameters: int) -> str:
+    for unit, name in ((10**9, "billion"), (10**6, "million")):
+        if parameters >= unit:
+            amount = parameters / unit
+            return f"{amount:.1f} {name}" if amount < 100 else f"{amount:.0f} {name}"
+    return f"{parameters:,}"
+
+
+def models_in_short(catalog: Catalog, pair: str = "") -> str:
+    """What a visitor must know about a pair before the first run, shown below the prompt, as HTML."""
+    return render("models_line", tales=catalog.of(pair).is_tales)
+
+
+def models_markup(catalog: Catalog) -> str:
+    tales = any(served.is_tales for served in catalog.pairs.values())
+    filtered = [catalog.labels[name] for name, served in catalog.pairs.items() if served.filter_words]
+    where = "" if len(filtered) == len(catalog.pairs) else f" for {' and '.join(filtered)}"
+    return render(
+        "models",
+        rows=_rows(catalog),
+        filtered=FILTERED.format(where) if filtered else "",
+        tales=tales,
+        card=MODEL_CARD,
+        code=CODE,
+        space=os.environ.get("SPACE_ID"),
+    )
+
+
+def _rows(catalog: Catalog) -> list[dict[str, Any]]:
+    """A row per model: its role, pair, name, address on the Hub, and notes."""
+    rows = []
+    for name, served in catalog.pairs.items():
+        about = served.engine.about
+        for role, model in about.models.items():
+            amount = about.num_parameters.get(role)
+            notes = [f"{size(amount)} parameters"] if amount else []
+            notes += [about.weights] if role == "target" and about.weights else []
+            pair = catalog.labels[name] if len(catalog.pairs) > 1 else ""
+            parts = model.split("/")
+            on_hub = len(parts) == 2 and all(part and part[0].isalnum() for part in parts)
+            address = f"https://huggingface.co/{model}" if on_hub else ""
+            rows.append({"role": role, "pair": pair, "model": model, "address": address, "notes": notes})
+    return rows

@@ -1,6 +1,7 @@
 """Runs: the events that the decoder has delivered so far, and the visitor to whom each run belongs."""
 
 import asyncio
+import itertools
 import threading
 import time
 from collections import deque
@@ -15,9 +16,7 @@ from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver, Reader, Request
-from ui.host.shared_threads import GUIDING, STARTING
-from ui.host.visitors import unfetched, visitor
-from ui.host.weight import TOTAL_BYTES, VISITOR_BYTES, give_back, weight
+from ui.host.visitors import GUIDING, STARTING, TOTAL_BYTES, VISITOR_BYTES, give_back, unfetched, visitor, weight
 from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
@@ -38,8 +37,8 @@ TOO_LARGE = f"The run was ended: its events exceed the {VISITOR_BYTES // 2**20} 
 NO_ROOM = "The run was ended: the server's memory for events is full. Try again in a moment, or with fewer tokens."
 
 _live: set[int] = set()
-_newest = 0
-_counting = threading.Lock()
+_serials = itertools.count(time.time_ns() // 1000)
+"""Each number is larger than all before, also across restarts of the server, since a page may stay open."""
 
 
 async def request_of(settings: Settings) -> Request:
@@ -47,14 +46,6 @@ async def request_of(settings: Settings) -> Request:
     the invalid setting."""
     make = partial(settings.request, shrink_in_batch=True)
     return await asyncio.wrap_future(GUIDING.submit(make, Reader(*visitor()))) if settings.guided else make()
-
-
-def _next_serial() -> int:
-    """A number larger than all before, also across restarts of the server, since a page may stay open."""
-    global _newest
-    with _counting:
-        _newest = max(_newest + 1, time.time_ns() // 1000)
-        return _newest
 
 
 class Run:
@@ -65,7 +56,7 @@ class Run:
         self, events: Iterable[Event] = (), *, id: str = "", title: str = "", size: int | None = None, keeps: bool = True
     ) -> None:
         self.id = id or token_urlsafe(16)
-        self.serial = _next_serial()  # larger for later runs
+        self.serial = next(_serials)  # larger for later runs
         self.visitor = ""  # the session that may see it; its own id until a visitor adopts it
         self.events: list[Event] = list(events)  # only appended to, except for the last one's `speedup`
         self.size = weight(self.events) if size is None else size  # of the events, in bytes
@@ -114,7 +105,6 @@ class Run:
 
     @property
     def trace(self) -> Trace:
-        """The run so far."""
         return Trace(self.events)
 
     def start(self, begin: Begin) -> None:
@@ -127,16 +117,14 @@ class Run:
         turn = (GUIDING if guided else STARTING).submit(partial(context.run, self._begin, begin), Reader(*visitor()))
         turn.add_done_callback(self._check_turn)
 
-    def _check_turn(self, turn: Future[None]) -> None:
-        if isinstance(refused := turn.exception(), Exception):
-            self._take(refused)
-
     def _begin(self, begin: Begin) -> None:
         if self.cancel.is_set():  # while it waited
-            return self._take(None)
-        try:
+            self._take(None)
+        else:
             begin(self.cancel, self._take)
-        except Exception as error:  # the reader of the batches shows it
+
+    def _check_turn(self, turn: Future[None]) -> None:
+        if isinstance(error := turn.exception(), Exception):  # the reader of the batches shows it
             self._take(error)
 
     def _take(self, delivered: list[Event] | Exception | None) -> None:
@@ -165,7 +153,6 @@ class Run:
             self.grown(self)
 
     def weight_of(self, events: list[Event]) -> int:
-        """The size of some of its events, in bytes."""
         return int(self._mean * len(events))
 
     def end(self, why: str) -> None:
@@ -295,7 +282,6 @@ class Runs:
             self._forget(self._own(gone))
 
     def cancel_all(self) -> None:
-        """Cancel every run; the server stops."""
         with self._lock:
             for run in self._kept.values():
                 run.cancel.set()

@@ -1,5 +1,6 @@
 """A visitor's settings: the controls' values as one record, and as the query string of a link."""
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, fields
 from typing import Annotated, Any, cast, get_args
@@ -15,9 +16,10 @@ from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import Detail, DraftSampling
 from naive_speculate.speculate.verify import VERIFIERS
 from ui.checks import first_problem
-from ui.run.guided import TITLES, controls_of, guide
 
 MAX_PROMPT_CHARACTERS = 100_000
+TITLES = {"choice": "One of these texts", "regex": "A regular expression", "json": "A JSON schema"}
+"""The page's kinds of guides, by the library's names."""
 
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 Seed = Annotated[int | None, BeforeValidator(lambda value: None if value == "" else value)]
@@ -128,6 +130,33 @@ def settings_of(trace: Trace) -> Settings | None:
         return checked({name: value for name, value in values.items() if name in names and value is not None})
     except ValueError:
         return None
+
+
+def guide(kind: str, text: str) -> dict[str, Any] | None:
+    """The library's `guided_decoding`; None for no guide. Raises ValueError if the kind is unknown or the guide empty."""
+    if not kind:
+        return None
+    if kind not in TITLES:
+        raise ValueError(f"guided must be one of {', '.join(TITLES)}, got {kind!r:.80}")
+    if not text.strip():
+        raise ValueError(f"“Guide” is empty: write {TITLES[kind][0].lower()}{TITLES[kind][1:]} there")
+    if kind == "choice":
+        return {"choice": [line.replace("\\n", "\n") for line in text.split("\n") if line.strip()]}
+    return {"regex": text} if kind == "regex" else {"json": text, "disable_any_whitespace": True}
+
+
+def controls_of(guided: Mapping[str, Any] | None) -> dict[str, str] | None:
+    """The controls' values for a run's `guided_decoding`; None if the controls cannot express it."""
+    match guided or None:
+        case None:
+            return {}
+        case {"choice": [*texts]} if all(isinstance(text, str) for text in texts):
+            return {"guided": "choice", "guided_text": "\n".join(text.replace("\n", "\\n") for text in texts)}
+        case {"regex": str(text)}:
+            return {"guided": "regex", "guided_text": text}
+        case {"json": schema, "disable_any_whitespace": True}:
+            return {"guided": "json", "guided_text": schema if isinstance(schema, str) else json.dumps(schema)}
+    return None
 
 
 def title(trace: Trace) -> str:

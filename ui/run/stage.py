@@ -1,25 +1,31 @@
-"""The stage: tokens, steps and replay bar in one custom component, fed with numbered batches of events."""
+"""The stage: tokens, steps and replay bar in one custom component, fed with numbered batches of events.
 
-from collections.abc import Callable
+It asks the server about its run, such as for what is decoded afterwards to compare it: the speedup, which is measured once and
+stored in the run's last event, so that a saved trace contains it; and the acceptance without its guide.
+"""
+
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
-from naive_speculate.events import TOKEN_KINDS, EventKind
+from naive_speculate.events import TOKEN_KINDS, Event, EventKind, FinishReason
+from naive_speculate.events.metrics import summarize
 from naive_speculate.events.notebook import step_svg, to_html
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES
+from naive_speculate.serving import Request
 from naive_speculate.speculate.draft import DRAFTERS
 from ui import labels
 from ui.assets import component, render
 from ui.explain.inspector import to_json
-from ui.host.measuring import in_turn
-from ui.run.messages import RESYNC_EVENTS, batch, plain_rows
-from ui.run.offline import document, offline_page
+from ui.host.measuring import NotMeasured, in_turn
+from ui.host.visitors import weight
+from ui.run.messages import RESYNC_EVENTS, batch, document, offline_page, plain_rows
 from ui.run.runs import Run, Runs
 from ui.run.settings import NOTHING, settings_of
-from ui.run.speedup import speedup_of, without_guide
 
 LEGEND = [EventKind(name) for name in ("accepted", "resampled", "bonus", "rejected", "discarded", "proposed")]
 TERMS_OF = {STYLES[kind].label: STYLES[kind].label for kind in LEGEND} | {"drafted": "draft", "prompt": ""}
@@ -31,6 +37,12 @@ TILES = {
     "Speedup": "speedup",
 }
 """The run's numbers (`assets/js/stats.js` fills them), each with its glossary term."""
+GOES_ON = "The run is not finished."
+NONE_SAVED = "This trace was saved without a measured speedup."
+STOPPED = "The run was stopped."
+FAILED = "The run ended in an error."
+UNREPEATED = "This run was not decoded here, so it cannot be repeated without its guide."
+FAILURES = (NotMeasured, ValueError, RuntimeError)  # the decoder stopped or failed
 
 
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
@@ -72,7 +84,6 @@ def _event_functions(runs: Runs) -> list[Callable[..., Any]]:
         return ""
 
     def trace(run_id: object) -> str:
-        """The whole trace as JSONL."""
         run = runs.get(run_id)
         return run.trace.to_jsonl() if run else ""
 
@@ -108,7 +119,6 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
         return ""
 
     def link(run_id: object) -> str:
-        """The query that repeats a run."""
         run = runs.get(run_id)
         settings = run and (run.settings or settings_of(run.trace))
         return settings.query(NOTHING) if settings else ""
@@ -127,3 +137,59 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
         return ""
 
     return [unguided, speedup, plain, link, file]
+
+
+def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
+    """The answer for the browser: the `speedup`, measured now if possible, or a `reason` and whether to ask `again`. A
+    stopped run is measured only if the visitor `asked`."""
+    finished = run.events[-1] if run.events and run.events[-1].kind == EventKind.FINISHED else None
+    if finished is not None and finished.speedup is not None:
+        return {"speedup": finished.to_dict()["speedup"]}
+    if run.measure is None:
+        return _reason(NONE_SAVED)
+    if finished is None:
+        return _reason(GOES_ON)
+    if finished.finish_reason == FinishReason.ERROR:
+        return _reason(FAILED)
+    if finished.finish_reason == FinishReason.CANCELLED and not asked:
+        return _reason(STOPPED, again=True)
+    run.plain.clear()
+    try:
+        run.events[-1] = replace(run.events[-1], speedup=run.measure())
+    except FAILURES as error:
+        answer = _failed(error)
+        if answer["again"]:
+            run.plain.clear()  # it was cut off
+        return answer
+    run.size += weight(run.plain)
+    return {"speedup": run.events[-1].to_dict()["speedup"]}
+
+
+def acceptance(events: Sequence[Event]) -> dict[str, Any]:
+    """How many judged draft tokens of a run were accepted, and whether it was cut off."""
+    m = summarize(events)
+    judged = m.num_accepted_draft_tokens + m.num_rejected_draft_tokens
+    cut = any(event.finish_reason == FinishReason.CANCELLED for event in events)
+    return {"accepted": m.num_accepted_draft_tokens, "judged": judged, "cut": cut}
+
+
+def without_guide(run: Run) -> dict[str, Any]:
+    """The acceptance of a guided run without its guide, for the browser, or a `reason` and whether to ask `again`."""
+    if run.unguided is None:
+        return _reason(UNREPEATED)
+    try:
+        return run.unguided()
+    except FAILURES as error:
+        return _failed(error)
+
+
+def seeded(request: Request, seed: int | None, **changes: Any) -> Request:
+    return replace(request, params=replace(request.params, seed=seed, **changes))
+
+
+def _failed(error: Exception) -> dict[str, Any]:
+    return _reason(str(error), again=isinstance(error, NotMeasured) and error.again)
+
+
+def _reason(why: str, *, again: bool = False) -> dict[str, Any]:
+    return {"reason": why, "again": again}

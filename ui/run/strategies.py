@@ -101,7 +101,6 @@ def _expected(window: Sequence[Event], accepted: Mapping[str, int]) -> dict[str,
 
 
 def markup(trace: Trace) -> str:
-    """The whole comparison, as HTML."""
     steps = compared_steps(trace)
     if not steps:
         return Markup("<p>{}</p>").format(_why_none(trace))

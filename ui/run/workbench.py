@@ -13,21 +13,19 @@ from gradio.blocks import Block
 
 from naive_speculate.events.trace import Trace
 from ui.assets import component, render
-from ui.charts.plot import build_board
+from ui.charts.figures import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.explain.inspector import build_panel
-from ui.explain.models import models_in_short, models_markup
 from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
 from ui.run.messages import batch
-from ui.run.pairs import choices
-from ui.run.replay import TOO_LARGE
+from ui.run.pairs import choices, models_in_short, models_markup
+from ui.run.recorded import TOO_LARGE
 from ui.run.runs import Run, Runs, request_of
 from ui.run.settings import MAX_PROMPT_CHARACTERS, NOTHING, Settings, from_query, settings_of, title
-from ui.run.speedup import acceptance, seeded
-from ui.run.stage import build_stage
+from ui.run.stage import acceptance, build_stage, seeded
 from ui.run.strategies import build_strategies
 
 NO_RUN = "The server no longer has this run. Press Run for a new one."
@@ -74,7 +72,9 @@ class Workbench:
         start = self._start
         chats = catalog.of("").engine.about.chat
         with gr.Column(elem_classes="ns-side"):
-            self._prompt = parts.build_prompt(start)
+            hint = "Ask a question, or start a story…"
+            look: dict[str, Any] = {"lines": 2, "max_lines": 8, "placeholder": hint, "elem_id": "prompt"}
+            self._prompt = gr.Textbox(start.prompt, label="Prompt", **look)
             with gr.Row(elem_classes="ns-go"):
                 self.run = gr.Button("Run", variant="primary", elem_id="run")
                 self.stop = gr.Button("Stop", elem_id="stop")

@@ -3,8 +3,7 @@
 import json
 
 from tests.ui.drawn import drawn
-from ui.charts.figures import ACCEPTED, empty, figure, nice_ceiling
-from ui.charts.plot import BOARD, build_board
+from ui.charts.figures import ACCEPTED, BOARD, build_board, empty, figure, nice_ceiling
 from ui.labels import to_json
 
 
@@ -31,6 +30,6 @@ def test_a_figure_without_data_says_why_and_no_markup_reaches_the_page_as_such()
 
 def test_every_chart_of_a_run_has_a_place_and_a_title():
     template = build_board().html_template
-    for name, title in BOARD.items():
+    for name, (title, _, _) in BOARD.items():
         assert f'id="{name}"' in template
         assert f'aria-label="{title}"' in template

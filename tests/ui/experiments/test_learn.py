@@ -13,7 +13,7 @@ from naive_speculate.serving import Request
 from tests.ui.drawn import drawn
 from ui.experiments.lessons import slow
 from ui.experiments.lessons.lesson import Trial
-from ui.experiments.lossless import Census, conclusion, convergence, draw, shares, total_variation
+from ui.experiments.lessons.unchanged import Census, conclusion, convergence, draw, shares, total_variation
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 

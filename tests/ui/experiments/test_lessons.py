@@ -16,16 +16,14 @@ from tests.ui.handmade import run
 from ui.assets import ROOT
 from ui.charts.figures import MUTED
 from ui.experiments import learn
-from ui.experiments.lessons import accept, batch, drafters, overlap, roofline, slow, slower, temperature, unchanged, window
-from ui.experiments.lessons.course import LESSONS, answers_page, content, titles
+from ui.experiments.learn import LESSONS, answers_page, content, filled, parse, read_steps, titles, to_html
+from ui.experiments.lessons import accept, batch, drafters, overlap, slow, slower, temperature, unchanged, window
 from ui.experiments.lessons.find_examples import ABOUT_A_THIRD, OPEN
-from ui.experiments.lessons.lesson import Trial, end_of, showing
-from ui.experiments.lessons.run_totals import RunTotals
-from ui.experiments.lessons.text import filled, parse, read_steps, to_html
-from ui.experiments.lossless import OTHERS
+from ui.experiments.lessons.lesson import Trial, showing, totals
+from ui.experiments.lessons.unchanged import OTHERS
 from ui.experiments.recordings import recorded_lesson
 from ui.host.catalog import Catalog, ServedPair
-from ui.labels import percent
+from ui.labels import end_of, percent
 from ui.run.recorded import FOLDER, OF_TARGETS, models_in_words
 from ui.run.settings import Settings
 
@@ -214,17 +212,15 @@ def test_going_live_reports_errors_and_results_and_leaves_other_lessons_alone(ca
 
 
 def test_rounds_add_up():
-    total = RunTotals()
-    total.add(run([(4, 2), (4, 4), (4, 0)]))
-    found = total.result()
+    runs = [run([(4, 2), (4, 4), (4, 0)])]
+    found = totals(runs)
     assert (found["rounds"], found["drafted"], found["kept"], found["judged"]) == (3, 12, 6, 8)
     assert found["kept_at"] == [2, 2, 1, 1]
     assert found["tokens_a_pass"] == 3
     assert found["alpha"] == 6 / 8
     assert found["speed"] == pytest.approx(3 / 0.015)
-    assert RunTotals().result() == {}
-    total.add(Trace())
-    assert total.speeds == [found["speed"]]
+    assert totals([]) == {}
+    assert totals([*runs, Trace()])["speeds"] == [found["speed"]]
 
 
 def known(**speeds: float) -> dict[str, object]:
@@ -255,9 +251,9 @@ def test_plain_decoding_is_the_best_where_every_drafter_was_slower():
 
 
 def test_the_70b_model_waits_for_memory_until_the_ridge_and_many_texts_use_it_up():
-    model, gpu = roofline.MODEL, batch.GPU
-    assert gpu.seconds(model, int(roofline.RIDGE)) == gpu.seconds(model, 1) == pytest.approx(0.0211, rel=1e-2)
-    assert gpu.seconds(model, 2 * int(roofline.RIDGE)) > 1.9 * gpu.seconds(model, 1)
+    model, gpu = slow.MODEL, batch.GPU
+    assert gpu.seconds(model, int(slow.RIDGE)) == gpu.seconds(model, 1) == pytest.approx(0.0211, rel=1e-2)
+    assert gpu.seconds(model, 2 * int(slow.RIDGE)) > 1.9 * gpu.seconds(model, 1)
     told = batch.words(recorded_lesson(8))
     assert batch.calculated(int(told["crossing"]) - 1) >= 1 > batch.calculated(int(told["crossing"]))
     assert batch.calculated(1) > 2.5

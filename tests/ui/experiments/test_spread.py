@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ui.experiments.spread import lies_above, may_be_best, mean_of, ratio_of, share_of
+from ui.experiments.spread import lies_above, may_be_best, mean_of, ratio_of
 
 
 def test_an_interval_is_students_and_fewer_than_five_values_have_none():
@@ -13,7 +13,7 @@ def test_an_interval_is_students_and_fewer_than_five_values_have_none():
     assert (mean, high - mean) == pytest.approx((2.0, 2.776 * math.sqrt(2.5 / 5)), abs=1e-3)
     assert mean_of([0.0, 0.0, 0.0, 0.0, 9.0]).low == 0.0  # cut off, where the quantity cannot be negative
     assert mean_of([2.0, 2.1, 1.9, 2.0]) == (2.0, None, None)
-    assert share_of([0.9, 0.99, 1.0, 1.0, 1.0]).high == 1.0
+    assert mean_of([0.9, 0.99, 1.0, 1.0, 1.0], most=1.0).high == 1.0
 
 
 def test_a_ratio_is_a_geometric_mean_whose_interval_is_as_wide_either_way():

@@ -12,7 +12,7 @@ from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.experiments import explore
 from ui.experiments.maps import NOTHING_YET, acceptance_map, speedup_curve, speedup_map, theory_of
-from ui.experiments.measured import draft_seconds, step_seconds
+from ui.experiments.spread import draft_seconds, step_seconds
 from ui.experiments.sweep import Progress, Sample, cells, finding, ks_in_words, log_speedups, measure, sweep, to_csv
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings

@@ -4,7 +4,7 @@ import re
 
 from tests.ui.handmade import run
 from ui.assets import ROOT
-from ui.charts.plot import TERMS_OF as CHARTS
+from ui.charts.figures import BOARD
 from ui.explain.glossary import TERMS, glossary, linked
 from ui.explain.inspector import words
 from ui.run.stage import TILES, template
@@ -17,7 +17,7 @@ def linked_from_the_page() -> set[str]:
     sources = [template(), *(path.read_text() for path in (ROOT / "lessons").glob("*.md"))]
     sources += [path.read_text() for path in (ROOT.parent / "ui").rglob("*.py")]
     found = {key for source in sources for key in LINK.findall(source)}
-    return found | set(CHARTS.values()) | set(TILES.values())
+    return found | {term for _, term, _ in BOARD.values()} | set(TILES.values())
 
 
 def test_every_link_leads_to_a_term_and_every_term_is_linked():

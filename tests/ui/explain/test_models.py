@@ -8,8 +8,8 @@ from starlette.testclient import TestClient
 
 from naive_speculate.models import BUNDLED_PAIR
 from naive_speculate.serving import LocalEngine
-from ui.explain.models import CODE, MODEL_CARD, documents, models_in_short, models_markup, size
 from ui.host.catalog import TALES, Catalog, ServedPair
+from ui.run.pairs import CODE, MODEL_CARD, documents, models_in_short, models_markup, size
 
 
 def test_sizes_are_said_as_people_say_them():

@@ -5,7 +5,7 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.events import EventKind
 from tests.ui.handmade import step_of, token, top
-from ui.explain.redraw import OBSTACLES, UNRECORDED, redraw_data
+from ui.explain.inspector import OBSTACLES, UNRECORDED, redraw_data
 
 JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED)
 RECORDED = {

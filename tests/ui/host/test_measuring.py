@@ -12,8 +12,7 @@ from naive_speculate.serving.run_records import ObservedEngine
 from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
 from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured, in_turn
 from ui.run.runs import Run, Runs
-from ui.run.speedup import NONE_SAVED, STOPPED, speedup_of
-from ui.run.stage import _server_functions
+from ui.run.stage import NONE_SAVED, STOPPED, _server_functions, speedup_of
 
 REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=80, seed=5, ignore_eos=True), num_draft_tokens=3)
 

@@ -7,7 +7,7 @@ import pytest
 
 from naive_speculate.serving.protocol import Reader
 from ui.host.catalog import Trouble
-from ui.host.shared_threads import Turns
+from ui.host.visitors import Turns
 
 MANY, OTHER = Reader("1.1.1.1", "one"), Reader("2.2.2.2", "two")
 

@@ -16,7 +16,7 @@ from naive_speculate.events import OUTPUT_KINDS, EventKind
 from ui.assets import ROOT, folder, scripts
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.limits import server_options
-from ui.run.first_paint import ELSEWHERE, FIRST_NEEDED, first_view
+from ui.page import ELSEWHERE, FIRST_NEEDED, first_view
 from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
 from ui.run.workbench import Workbench

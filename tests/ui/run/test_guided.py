@@ -13,12 +13,11 @@ from naive_speculate.events import EventKind
 from tests.ui.handmade import run
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.measuring import BUSY, NotMeasured
-from ui.run.guided import EXAMPLES, TITLES, controls_of, guide
-from ui.run.offline import offline_page
+from ui.run.controls import GUIDES
+from ui.run.messages import offline_page
 from ui.run.runs import Run, Runs
-from ui.run.settings import Settings, from_query, settings_of
-from ui.run.speedup import UNREPEATED, acceptance, seeded, without_guide
-from ui.run.stage import _server_functions, template
+from ui.run.settings import TITLES, Settings, controls_of, from_query, guide, settings_of
+from ui.run.stage import UNREPEATED, _server_functions, acceptance, seeded, template, without_guide
 
 ASKED = Settings(prompt="Once upon a time there was a little fox who lived", max_tokens=60, seed=3)
 
@@ -34,19 +33,19 @@ def decoded(catalog: Catalog, settings: Settings) -> Trace:
 
 @pytest.mark.parametrize("kind", TITLES)
 def test_every_example_guides_a_run_to_its_end_and_comes_back_from_its_trace_and_its_link(catalog, kind):
-    asked = replace(ASKED, guided=kind, guided_text=EXAMPLES[kind])
+    asked = replace(ASKED, guided=kind, guided_text=GUIDES[kind])
     trace = decoded(catalog, asked)
     assert trace.finished.finish_reason == "stop"
     if kind == "json":
         assert json.loads(trace.text)["animal"] in ("fox", "bear", "hedgehog")
     if kind == "choice":
-        assert trace.text in EXAMPLES["choice"].split("\n")
+        assert trace.text in GUIDES["choice"].split("\n")
     found = settings_of(Trace.from_jsonl(trace.to_jsonl()))
-    assert (found.guided, found.guided_text) == (kind, EXAMPLES[kind])
+    assert (found.guided, found.guided_text) == (kind, GUIDES[kind])
     linked = from_query(dict(parse_qsl(asked.query(Settings()), keep_blank_values=True)))
     assert replace(Settings(), **linked) == asked
     made = Run(trace)
-    assert json.dumps(json.dumps(EXAMPLES[kind]))[3:-3][:10] in offline_page(made, template()), "a saved page tells the guide"
+    assert json.dumps(json.dumps(GUIDES[kind]))[3:-3][:10] in offline_page(made, template()), "a saved page tells the guide"
 
 
 def test_no_kind_is_no_guide_whatever_stands_in_the_field():
@@ -97,7 +96,7 @@ def test_a_run_without_its_guide_is_cut_after_a_while_and_waits_while_others_dec
 
 
 def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted(catalog):
-    asked = replace(ASKED, guided="regex", guided_text=EXAMPLES["regex"], seed=None)
+    asked = replace(ASKED, guided="regex", guided_text=GUIDES["regex"], seed=None)
     guided = decoded(catalog, asked)
     plain = seeded(asked.request(), guided.started.seed, guided_decoding=None)
     without = acceptance(catalog.events("", plain))

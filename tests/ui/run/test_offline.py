@@ -9,7 +9,7 @@ import pytest
 from naive_speculate import Trace
 from naive_speculate.events import TOKEN_KINDS
 from tests.ui.handmade import run
-from ui.run.offline import offline_page
+from ui.run.messages import offline_page
 from ui.run.recorded import recorded_run
 from ui.run.runs import Run, Runs
 from ui.run.stage import _server_functions, template

@@ -11,10 +11,10 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, LocalEngine, Request
-from ui.explain.models import models_in_short, models_markup
 from ui.host.catalog import TALES, Catalog, ServedPair, Trouble
 from ui.host.deferred import DeferredEngine, expected
 from ui.page import build_page
+from ui.run.pairs import models_in_short, models_markup
 from ui.run.runs import Runs
 
 LOADING = "SmolLM2 is loading. Its runs start as soon as it is ready."
@@ -23,7 +23,7 @@ LOADING = "SmolLM2 is loading. Its runs start as soon as it is ready."
 def awaiting(make: Callable[[], Engine], other: Engine) -> Catalog:
     engine = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
     pairs = {"SmolLM2": ServedPair(engine, engine, "classroom"), "bundled": ServedPair(other, other, "classroom")}
-    return Catalog(pairs, later={"SmolLM2": engine})
+    return Catalog(pairs, deferred={"SmolLM2": engine})
 
 
 def missing() -> Engine:
@@ -87,7 +87,7 @@ def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default(small_engine):
         first = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
         tales = DeferredEngine("bundled", expected(None, 4), lambda: small_engine, 4, on_demand=True)
         pairs = {"SmolLM2": ServedPair(first, first), "bundled": ServedPair(tales, tales)}
-        catalog = Catalog(pairs, later={"SmolLM2": first}, on_demand={"bundled": tales})
+        catalog = Catalog(pairs, deferred={"SmolLM2": first, "bundled": tales})
         assert list(catalog.labels.values()) == ["SmolLM2", TALES]
         catalog.load_later()
         catalog.warm_up()

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.ui.handmade import run
-from ui.run import replay
-from ui.run.replay import MAX_LINE_CHARACTERS, opened
+from ui.run import recorded
+from ui.run.recorded import MAX_LINE_CHARACTERS, opened
 
 STARTED = '{"kind":"started","schema_version":1}'
 
@@ -23,7 +23,7 @@ STARTED = '{"kind":"started","schema_version":1}'
     ],
 )
 def test_a_file_that_is_no_trace_is_refused_with_a_reason(text, reason, monkeypatch):
-    monkeypatch.setattr(replay, "MAX_TRACE_EVENTS", 1000)
+    monkeypatch.setattr(recorded, "MAX_TRACE_EVENTS", 1000)
     with pytest.raises(ValueError, match=reason):
         opened("file.jsonl", text)
 

@@ -13,7 +13,7 @@ from naive_speculate.palette import STYLES
 from tests.ui.handmade import run
 from ui.assets import mounting, scripts, styles, variables
 from ui.run.messages import batch
-from ui.run.replay import opened
+from ui.run.recorded import opened
 from ui.run.runs import Run, Runs
 from ui.run.stage import TILES, _server_functions, template
 

@@ -7,9 +7,9 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.assets import render
 from ui.experiments.lessons.find_examples import OPEN, DraftedStep, close_rejection, text_before
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, end_of, parts, spoken
-from ui.experiments.lossless import OTHERS, rest_of
-from ui.labels import number, percent
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts, spoken
+from ui.experiments.lessons.unchanged import OTHERS, rest_of
+from ui.labels import end_of, number, percent
 
 K = 4
 TOKENS = 100

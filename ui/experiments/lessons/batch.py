@@ -9,7 +9,7 @@ from ui.charts.figures import INK, TARGET, Figure, figure, line
 from ui.charts.waterfall import ALPHA, GPU
 from ui.experiments.batches import batch_speedups, sizes_for, sweep_batches
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
-from ui.experiments.lessons.roofline import MODEL, PRESET, roofline, simple_bars
+from ui.experiments.lessons.slow import MODEL, PRESET, roofline, simple_bars
 from ui.experiments.sweep import prompts_for
 from ui.labels import count, milliseconds
 

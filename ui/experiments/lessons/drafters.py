@@ -6,8 +6,7 @@ from typing import Any
 
 from ui.assets import ROOT, render
 from ui.charts.figures import ACCEPTED, MUTED, above, bars, category_axis, figure, hatched, nice_ceiling, plain_line
-from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View, asking, parts
-from ui.experiments.lessons.run_totals import progress_of, run_all, speedup
+from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View, asking, parts, progress_of, run_all, speedup
 
 DRAFTER_WORDS = {
     "model": ("Draft model", "the draft model"),

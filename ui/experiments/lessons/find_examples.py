@@ -32,12 +32,10 @@ class DraftedStep:
 
     @property
     def num_accepted(self) -> int:
-        """How many draft tokens were accepted."""
         return sum(event.kind == EventKind.ACCEPTED for event in self.drafts)
 
     @property
     def rejected(self) -> Event | None:
-        """The rejected draft token."""
         return next((event for event in self.drafts if event.kind == EventKind.REJECTED), None)
 
 
@@ -57,7 +55,6 @@ class SamplingPosition:
 
 
 def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
-    """The finished steps of a run."""
     drafts: list[Event] = []
     added: Event | None = None
     before = 0

@@ -6,11 +6,14 @@ The experiment's result is plain data, either recorded or from a live run. The s
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain, zip_longest
 from typing import Any, NamedTuple
 
+from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.speculate.sequence import Detail
 from ui.charts.figures import Figure
+from ui.experiments.spread import undisturbed
 from ui.host.catalog import Catalog
 from ui.labels import visible
 from ui.run.settings import Settings
@@ -20,7 +23,7 @@ View = dict[str, Any]
 """What a step shows: a chart `{"figure": …}`, or parts of the lesson's markup `{"shown": […], "lit": […]}`. A chart that
 hides an answer also has the `finished` chart, for visitors who measured it. In a `calculated` one nothing is measured."""
 DIM = 0.4
-CONTEXT = 70
+SEEDS = (1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,6 @@ class Trial:
         return self.catalog.of(self.settings.pair).drawing
 
     def seeds(self, most: int) -> range:
-        """So many seeds, starting with the settings' own."""
         first = self.settings.seed or 0
         return range(first, first + most)
 
@@ -62,8 +64,6 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson."""
-
     number: int  # its number, from 1; its text is `assets/lessons/{number}.md`
     button: str  # the label of the button that runs it live
     note: str  # a line about the live run
@@ -84,20 +84,12 @@ def parts(*shown: str, lit: Sequence[str] = ()) -> View:
     return {"shown": shown, "lit": lit}
 
 
-def end_of(text: str, characters: int = CONTEXT) -> str:
-    """The last whole words of a text, after an ellipsis if it is longer."""
-    if len(text) <= characters:
-        return text
-    return "… " + text[-characters:].partition(" ")[2]
-
-
 def spoken(text: str) -> str:
     """A token in a sentence: without its space, unless it is nothing but spaces."""
     return visible(text.strip(" ") or text)
 
 
 def only_first(bars: dict[str, Any], places: int) -> dict[str, Any]:
-    """Only the first of so many bars."""
     hidden = [None] * (places - 1)
     return {**bars, "y": [bars["y"][0], *hidden], "text": [bars["text"][0], *hidden]}
 
@@ -118,3 +110,58 @@ def showing(figure: Figure, *names: str, lit: Sequence[str] = (), takeaway: str 
     if takeaway is not None:
         layout["meta"] = takeaway
     return {"figure": {"data": traces, "layout": layout}}
+
+
+def totals(traces: Sequence[Trace]) -> dict[str, Any]:
+    """The numbers for a picture, in JSON types; empty before the first step.
+
+    `rounds` are the steps, which is the target passes; `drafted`, `kept` and `judged` the draft tokens that were proposed,
+    accepted, and judged; `kept_at` for each position in the window the number of steps that accepted it. `speed` is in tokens
+    per second of undisturbed steps, `speeds` the same of each run. A run's first step, which includes the warm-up, has no time.
+    """
+    every = [trace.metrics for trace in traces]
+    rounds, kept = sum(m.num_spec_steps for m in every), sum(m.num_accepted_draft_tokens for m in every)
+    if not rounds:
+        return {}
+    drafted, judged = sum(m.num_draft_tokens for m in every), kept + sum(m.num_rejected_draft_tokens for m in every)
+    kept_at = [list(accumulate(m.acceptance_histogram[:0:-1]))[::-1] for m in every]
+    times = [[e.total_seconds for e in trace if e.kind == EventKind.STEP and e.step and e.total_seconds] for trace in traces]
+    lengths = [m.mean_acceptance_length or 0.0 for m in every]
+    tokens_per_pass = 1 + kept / rounds
+    return {
+        "rounds": rounds,
+        "drafted": drafted,
+        "kept": kept,
+        "judged": judged,
+        "kept_at": [sum(counts) for counts in zip_longest(*kept_at, fillvalue=0)],
+        "speeds": [length / undisturbed(seconds) for length, seconds in zip(lengths, times, strict=True) if seconds],
+        "tokens_a_pass": tokens_per_pass,
+        "kept_share": kept / drafted if drafted else None,
+        "alpha": kept / judged if judged else None,
+        "speed": tokens_per_pass / undisturbed([*chain(*times)]) if any(times) else None,
+    }
+
+
+def run_all(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Run every case with several seeds, alternating, so that a disturbance affects all cases. Yields the current case, empty
+    at the end, and the results so far."""
+    traces: dict[str, list[Trace]] = {name: [] for name in cases}
+    known: dict[str, Any] = {}
+    for seed in SEEDS:
+        for name, changes in cases.items():
+            yield name, known
+            traces[name].append(trial.run(**{**common, **changes}, seed=seed))
+            if trial.cancel.is_set():
+                return
+            known = {case: found for case, runs in traces.items() if (found := totals(runs))}
+    yield "", known
+
+
+def progress_of(name: str, known: dict[str, Any], cases: Mapping[str, Any], status: str) -> Progress:
+    """An experiment's progress between two runs; it has a result once every case was timed."""
+    done = len(known) == len(cases) and all(run["speed"] for run in known.values())
+    return Progress(status if name else "Done.", {"known": known} if done else None)
+
+
+def speedup(data: Data, name: str, plain: str) -> float:
+    return float(data["known"][name]["speed"] / data["known"][plain]["speed"])

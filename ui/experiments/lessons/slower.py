@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from ui.charts.figures import ACCEPTED, REJECTED, Figure, above, bars, category_axis, figure, plain_line
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
-from ui.experiments.lessons.run_totals import SEEDS, progress_of, run_all, speedup
+from ui.experiments.lessons.lesson import SEEDS, Data, Lesson, Progress, Trial, View, asking, progress_of, run_all, speedup
 from ui.labels import percent
 
 CALM, WILD = 0.7, 2.0

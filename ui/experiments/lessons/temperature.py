@@ -9,8 +9,8 @@ from naive_speculate.events import EventKind
 from naive_speculate.events.expected import expected_acceptance
 from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, figure, line
 from ui.experiments.lessons.find_examples import SURE, SamplingPosition, joined, judged_positions
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, end_of, showing
-from ui.labels import percent
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, showing
+from ui.labels import end_of, percent
 
 TEMPERATURES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 K, TOKENS, TRIES = 4, 96, 12

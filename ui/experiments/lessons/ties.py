@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from naive_speculate.differing import find_flip
 from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, above, bars, category_axis, figure
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, end_of, spoken
-from ui.host.scores import scores_of
+from ui.experiments.compare_texts import scores_of
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, spoken
+from ui.labels import end_of
 
 ROWS = 5
 TOKENS, TRIES = 96, 40

@@ -1,20 +1,197 @@
-"""Lesson 4: one token drawn many times with the real decoder, at a position where a third of the draws are resampled."""
+"""Lesson 4: one token drawn many times with the real decoder, at a position where a third of the draws are resampled.
 
-from collections.abc import Iterator
-from dataclasses import replace
+top_k equals the length of the lists of most probable tokens in events. So these lists are the whole distribution, and
+everything here comes from events.
+"""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pydantic import TypeAdapter
 
-from naive_speculate.events import TokenProb
+from naive_speculate.events import OUTPUT_KINDS, EventKind, TokenProb
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.serving import Engine, Request
+from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, bars, category_axis, figure, hatched, line
 from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, joined, resampled_share, sampling_position
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, end_of, showing, spoken
-from ui.experiments.lossless import OTHERS, TOP_K, Census, conclusion, convergence, draw, shares
-from ui.labels import number, percent
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, showing, spoken
+from ui.host.catalog import run_events
+from ui.labels import count, end_of, label, number, percent
 
 DRAWS = 1500
 TOKENS = 60
 TRIES = 12
 K = 4
+TOP_K = 8
+LARGEST_BATCH = 160
+OTHERS, LEAST_OTHERS = "all others", 0.0005  # the bar of all other tokens, and the least probability to draw it
+LOOK: dict[str, Any] = {"height": 298, "margin": {"l": 8, "r": 12, "t": 50, "b": 8}}
+
+
+@dataclass
+class Census:
+    """How often each token was drawn, and its probabilities."""
+
+    target: Sequence[TokenProb]  # the target's whole distribution, most probable first
+    draft: dict[int, float]  # the draft's probabilities, by token
+    # kept, replaced: how often each token was an accepted draft token, and how often it was resampled
+    kept: Counter[int] = field(default_factory=Counter)
+    replaced: Counter[int] = field(default_factory=Counter)
+    # number of draws and distance between counts and target at that point, one pair per batch
+    distances: list[tuple[int, float]] = field(default_factory=list)
+
+    @property
+    def draws(self) -> int:
+        return self.kept.total() + self.replaced.total()
+
+    @property
+    def others(self) -> tuple[float, float]:
+        """The draft's and the target's total probability outside `target`. If `target` is its top-k, only the draft has any."""
+        drafted, wanted = (self.draft.get(entry.token_id, 0.0) for entry in self.target), (entry.prob for entry in self.target)
+        return rest_of(drafted), rest_of(wanted)
+
+    @property
+    def distance(self) -> float:
+        """Total variation distance between the counted shares and the target's probabilities."""
+        shares = {token: (self.kept[token] + self.replaced[token]) / self.draws for token in self.kept | self.replaced}
+        return total_variation(shares, {entry.token_id: entry.prob for entry in self.target})
+
+    @property
+    def draft_distance(self) -> float:
+        """Total variation distance between draft and target: the limit if every draft token were accepted."""
+        return total_variation(self.draft, {entry.token_id: entry.prob for entry in self.target})
+
+    def by_chance(self, draws: int) -> float:
+        """The mean distance of so many draws from the target itself."""
+        return sum(math.sqrt(max(0.0, e.prob * (1 - e.prob)) / (2 * math.pi * draws)) for e in self.target)
+
+
+def rest_of(probs: Iterable[float]) -> float:
+    """1 minus the sum of these probabilities; 0 if it is too small to draw."""
+    rest = 1 - sum(probs)
+    return rest if rest >= LEAST_OTHERS else 0.0
+
+
+def total_variation(p: dict[int, float], q: dict[int, float]) -> float:
+    return sum(abs(p.get(token, 0.0) - q.get(token, 0.0)) for token in p.keys() | q.keys()) / 2
+
+
+def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) -> Iterator[Census]:
+    """Draw the token after the prompt again and again, and yield the census after every batch.
+
+    There is one draft token per step, so the first token is either accepted or resampled. Only the request's drafter,
+    temperature (above 0), seed and word filter are used. Raises ValueError if the prompt or the temperature is invalid.
+    """
+    temperature, seed = request.params.temperature, request.params.seed or 0
+    if temperature <= 0:
+        raise ValueError("temperature is 0: there is only one token to draw")
+    words = request.params.filter_words
+    params = SamplingParams(temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed, filter_words=words)
+    one = replace(request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling")
+    census = _expected(engine, one, cancel)
+    load = engine.load()
+    at_once = max(1, load.capacity // max(1, load.replicas))  # one replica decodes a whole request
+    size = 10
+    while census.draws < draws and not cancel.is_set():
+        drawn = census.draws
+        size = min(size, LARGEST_BATCH, draws - drawn)
+        for begin in range(0, size, at_once):
+            chosen = replace(params, n=min(at_once, size - begin), seed=seed + drawn + begin)
+            seen: set[int] = set()
+            for event in run_events(engine, replace(one, params=chosen, detail="none"), cancel):
+                if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:
+                    seen.add(event.row)
+                    (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[event.token_id] += 1
+        if cancel.is_set():
+            return
+        census.distances.append((census.draws, census.distance))
+        size *= 2
+        yield census
+
+
+def _expected(engine: Engine, request: Request, cancel: threading.Event) -> Census:
+    """A census without draws: both distributions of the first token, from one run."""
+    found = None
+    for event in run_events(engine, replace(request, detail="full"), cancel):
+        if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top and found is None:
+            found = Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
+    if found is None:
+        raise ValueError("prompt leaves no room for a draft token")
+    return found
+
+
+def shares(census: Census) -> Figure:
+    """Counted shares, stacked from accepted and resampled tokens, with p and q as marks. The last bar is all tokens outside the
+    target's list, so that p and q both sum to 1."""
+    tokens = census.target
+    kept = [census.kept[t.token_id] / census.draws for t in tokens]
+    replaced = [census.replaced[t.token_id] / census.draws for t in tokens]
+    drafted, wanted = [census.draft.get(t.token_id, 0.0) for t in tokens], [t.prob for t in tokens]
+    names, others = [label(t.text, 10) for t in tokens], census.others
+    if any(others):
+        names.append(OTHERS)
+        for column, rest in zip((drafted, wanted), others, strict=True):
+            column.append(rest)
+        for column, counted in ((kept, census.kept), (replaced, census.replaced)):
+            column.append(max(0.0, counted.total() / census.draws - sum(column)))
+    x = list(range(len(names)))
+    top = max(*drafted, *wanted, *(a + b for a, b in zip(kept, replaced, strict=True)))
+
+    def marks(name: str, values: list[float], color: str, symbol: str, size: int, width: int) -> Figure:
+        marker = {"color": color, "symbol": symbol, "size": size, "line": {"color": color, "width": width}}
+        return line(name, x, values, color, f"{name}: %{{y:.4f}}", mode="markers", marker=marker)
+
+    return figure(
+        [
+            bars("accepted", x, kept, ACCEPTED, "accepted: %{y:.4f}"),
+            bars("resampled", x, replaced, RESAMPLED, "resampled: %{y:.4f}", marker=hatched("/")),
+            marks("target, p", wanted, TARGET, "line-ew-open", 26, 4),
+            marks("draft, q", drafted, DRAFT, "circle-open", 9, 2),
+        ],
+        takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
+        x=category_axis(names, tickangle=-45),
+        y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%", "title": {"text": "probability"}},
+        barmode="stack",
+        bargap=0.35,
+        **LOOK,
+    )
+
+
+def convergence(census: Census, draws: int) -> Figure:
+    """The distance between counts and target against the number of draws, on logarithmic axes."""
+    sizes = [size for size, _ in census.distances]
+    ends = [10, max(draws, 20)]
+    blind = census.draft_distance
+    lowest = census.by_chance(ends[1]) / 6
+    measured = [max(lowest, distance) for _, distance in census.distances]
+    fair = [census.by_chance(size) for size in ends]
+    hover, ticks = "%{x} draws: %{y:.4f}", [1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001]
+    return figure(
+        [
+            line("measured", sizes, measured, ACCEPTED, hover, mode="lines+markers", marker={"size": 7}),
+            line("draws from the target", ends, fair, INK, hover, dash="dash"),
+            line("every draft token accepted", ends, [blind, blind], DRAFT, "%{y:.4f}", dash="dot"),
+        ],
+        takeaway=f"Distance to the target: {number(census.distance, 2)}",
+        x={"type": "log", "range": [0.95, math.log10(ends[1]) + 0.05], "dtick": 1, "title": {"text": "draws"}},
+        y={"type": "log", "range": [math.log10(lowest), 0], "tickvals": ticks, "title": {"text": "distance to the target"}},
+        **LOOK,
+    )
+
+
+def conclusion(census: Census) -> str:
+    away, chance = number(census.distance, 2), number(census.by_chance(census.draws), 2)
+    return (
+        f"After {count(census.draws, 'draw')}, the counts are {away} away from the target's probabilities. "
+        f"Draws from the target itself would be about {chance} away on average, sometimes twice that. "
+        f"If every draft token were accepted, the distance would stay at {number(census.draft_distance, 2)}."
+    )
+
+
 CENSUS = TypeAdapter(Census)  # reads and writes its JSON
 
 

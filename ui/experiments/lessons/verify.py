@@ -7,8 +7,8 @@ from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.assets import render
 from ui.experiments.lessons.find_examples import DraftedStep, drafted_steps, full_step, text_before
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, end_of, parts, spoken
-from ui.labels import count
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts, spoken
+from ui.labels import count, end_of
 
 K = 4
 TOKENS = 80

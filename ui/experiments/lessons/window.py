@@ -5,8 +5,7 @@ from typing import Any
 
 from naive_speculate.theory import expected_tokens
 from ui.charts.figures import ACCEPTED, INK, MUTED, PAGE, RESAMPLED, TARGET, Figure, bars, figure, inside, line, nice_ceiling
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, only_first
-from ui.experiments.lessons.run_totals import SEEDS, run_all
+from ui.experiments.lessons.lesson import SEEDS, Data, Lesson, Progress, Trial, View, asking, only_first, run_all
 from ui.labels import number, percent
 
 KS = (1, 2, 3, 4, 6, 8, 12)
@@ -26,7 +25,6 @@ def _runs(data: Data) -> dict[int, Data]:
 
 
 def gains(data: Data) -> dict[int, float]:
-    """The speedup over plain decoding, by k."""
     return {k: run["speed"] / data["known"]["0"]["speed"] for k, run in _runs(data).items() if run["speed"]}
 
 
