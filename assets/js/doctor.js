@@ -1,6 +1,6 @@
 // The doctor: sends a pasted log to the server, and shows the words and charts in the answer.
 
-import { copyBy } from "./plain_text.js";
+import { copyBy } from "./dom.js";
 import { plot } from "./plot.js";
 import { NO_ANSWER, Question, reveal, room } from "./room.js";
 

@@ -1,11 +1,9 @@
 // The visitor as the drafter: each word goes to the server with the text so far, which only this page stores.
 
-import { copyBy } from "./plain_text.js";
-import { finder, make } from "./dom.js";
-import { count, mean, number } from "./format.js";
+import { copyBy, finder, make } from "./dom.js";
+import { chipText, count, mean, number } from "./format.js";
 import { Question, room } from "./room.js";
 import { expectedTokens } from "./theory.js";
-import { chipText } from "./tokens.js";
 
 const AHEAD = 4; // window for which the expected tokens are shown
 const shown = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));

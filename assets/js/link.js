@@ -1,7 +1,7 @@
 // A link that restores a view: the run, its settings to repeat it, a digest of its tokens, the position of playback, and the
 // inspected token. The settings come from the server (ui/run/settings.py).
 
-import { copyBy } from "./plain_text.js";
+import { copyBy } from "./dom.js";
 import { count } from "./format.js";
 import { OUTPUT } from "./tokens.js";
 

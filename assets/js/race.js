@@ -4,10 +4,9 @@
 
 import { explain } from "./differ.js";
 import { finder, make, still, write } from "./dom.js";
-import { count } from "./format.js";
+import { count, isGreedy } from "./format.js";
 import { Player } from "./player.js";
 import { OUTPUT } from "./tokens.js";
-import { isGreedy } from "./verdict_words.js";
 import { play as enlarge } from "./zoom.js";
 
 const FAST_SECONDS = 0.01;  // a replay with less time per token is slowed down …

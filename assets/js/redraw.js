@@ -2,8 +2,7 @@
 // draft token from q, then u, then a resampled token if rejected. The output follows p.
 
 import { make, still } from "./dom.js";
-import { number, sum, two, whole } from "./format.js";
-import { edge } from "./verdict_words.js";
+import { edge, number, sum, two, whole } from "./format.js";
 
 const AT_ONCE = 1000;
 const FILL_MS = 900;

@@ -1,23 +1,16 @@
 // The stage: receives numbered events from the server, shows them as tokens and steps, and replays them.
 
-import { Controls } from "./controls.js";
-import { PlainText } from "./plain_text.js";
 import { answerTo, isLost, mount as watchConnection, say, whenBack } from "./connection.js";
-import { finder, onEscape } from "./dom.js";
-import { Drafter } from "./drafter.js";
-import { percent } from "./format.js";
-import { Guided } from "./guided.js";
+import { Tip, finder, onEscape } from "./dom.js";
+import { Drafter, Guided } from "./drafter.js";
+import { chipText, describe, ending, percent, spoken } from "./format.js";
 import { inspect } from "./inspector.js";
-import { ending } from "./verdict_words.js";
 import { Link } from "./link.js";
-import { Player } from "./player.js";
+import { Controls, Player } from "./player.js";
 import { show as race } from "./race.js";
-import { Rounds } from "./rounds.js";
-import { mount as mountStats } from "./stats.js";
-import { Sums, tell } from "./summary.js";
+import { Sums, mountHeadline, tell } from "./summary.js";
 import { drawRound, offerFiles } from "./downloads.js";
-import { Tip, describe, spoken } from "./tip.js";
-import { Flow, OUTPUT, TOKEN, VERDICT, chipText, focusToken, hush, moveByKey, repaint } from "./tokens.js";
+import { Flow, OUTPUT, PlainText, Rounds, TOKEN, VERDICT, focusToken, hush, moveByKey, repaint } from "./tokens.js";
 import { show as enlarge } from "./zoom.js";
 
 const FRAME_MS = 8;   // of our work per frame; the rest belongs to the browser
@@ -48,7 +41,7 @@ class Stage {
     this.link = new Link(this);
     this.guided = new Guided(this);
     offerFiles(this);
-    mountStats({ element, measure: () => this.measure(true) });
+    mountHeadline({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
     this.told = { upto: -1, at: 0, event: -1 }; // the last summary sent, its time, and the event in the inspector

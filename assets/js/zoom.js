@@ -2,9 +2,8 @@
 // run, then shows the step of whichever token the reader selects.
 
 import { finder, make, still } from "./dom.js";
-import { count } from "./format.js";
-import { OUTPUT, VERDICT, visible } from "./tokens.js";
-import { nameOf } from "./verdict_words.js";
+import { count, nameOf, visible } from "./format.js";
+import { OUTPUT, VERDICT } from "./tokens.js";
 
 const MS = { draft: 220, pass: 700, verdict: 300 };
 let view = null;

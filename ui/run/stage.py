@@ -31,7 +31,7 @@ TILES = {
     "Tokens per second": "token",
     "Speedup": "speedup",
 }
-"""The run's numbers (`assets/js/stats.js` fills them), each with its glossary term."""
+"""The run's numbers (`assets/js/summary.js` fills them), each with its glossary term."""
 
 
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
