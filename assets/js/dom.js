@@ -77,6 +77,21 @@ export function readdress(change) {
   if (String(query) !== before) history.replaceState(history.state, "", location.pathname + (query.size ? `?${query}` : "") + location.hash);
 }
 
+// Passes values from one component to others. Those that are mounted later get the last value.
+export class Channel {
+  followers = [];
+
+  tell(value) {
+    this.last = value;
+    for (const follower of this.followers) follower(value);
+  }
+
+  follow(follower) {
+    this.followers.push(follower);
+    if (this.last !== undefined) follower(this.last);
+  }
+}
+
 // A box that follows its end while it grows, until the reader scrolls away.
 export class Scroll {
   constructor(box) {

@@ -2,6 +2,7 @@
 
 import { copyBy, finder, make } from "./dom.js";
 import { chipText, count, mean, number } from "./format.js";
+import { point } from "./redraw.js";
 import { Question, room } from "./room.js";
 import { expectedTokens } from "./theory.js";
 
@@ -196,10 +197,8 @@ class DraftYourself {
 // The inspector's bar: green up to the acceptance probability, the draw as a needle.
 function drawDie(bar, { keep, u }) {
   const part = finder(bar);
-  bar.style.setProperty("--keep", keep.toFixed(4));
-  bar.style.setProperty("--die", u.toFixed(4));
-  bar.classList.toggle("ns-die-right", u > 0.5);
-  part(".ns-die-u").textContent = `u = ${number(u)}`;
+  bar.style.setProperty("--keep", keep);
+  point(bar, u);
   part(".ns-die-keep").textContent = keep > 0.12 ? "✓ accept" : "";
   part(".ns-die-refuse").textContent = keep < 0.88 ? "✗ reject" : "";
   part(".ns-die-bar").ariaLabel = `Accepted with probability ${number(keep)}. The draw u was ${number(u)}.`;

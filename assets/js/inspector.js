@@ -2,23 +2,17 @@
 // when playback rests, and shown only if they still belong to the same token.
 
 import { answerTo } from "./connection.js";
-import { Tip, finder, inLanguage, make, onEscape } from "./dom.js";
+import { Channel, Tip, finder, inLanguage, make, onEscape } from "./dom.js";
 import { chance, edge, nameOf, number, visible } from "./format.js";
-import { Redraw } from "./redraw.js";
+import { Redraw, point } from "./redraw.js";
 
 const REST_MS = 200;
 const KEPT = 60;
-let panel = null;
-let last = null;
-
-export function inspect(shown) {
-  last = shown;
-  panel?.show(shown);
-}
+export const inspected = new Channel(); // a token of the stage, or null
 
 export function mount({ element, props }) {
-  panel = new Inspector(element, JSON.parse(props.value));
-  panel.show(last);
+  const panel = new Inspector(element, JSON.parse(props.value));
+  inspected.follow((shown) => panel.show(shown));
 }
 
 class Inspector {
@@ -31,7 +25,7 @@ class Inspector {
     this.timer = 0;
     this.redraw = new Redraw(element);
     this.distributions = new Distributions(this.find("#distributions"));
-    this.find(".ns-die").addEventListener("click", () => { if (!last?.pinned) last?.choose(); });
+    this.find(".ns-die").addEventListener("click", () => { if (!inspected.last?.pinned) inspected.last?.choose(); });
     this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
     onEscape(() => this.open(false));
   }
@@ -80,15 +74,13 @@ class Inspector {
     const name = settings.verify_strategy === "block_verification" ? "h" : "p/q";
     const certain = odds.die === undefined;
     bar.style.setProperty("--keep", odds.keep);
-    bar.style.setProperty("--die", odds.die ?? 0);
     bar.classList.toggle("ns-no-die", certain);
     bar.classList.toggle("ns-most-red", odds.keep < 0.3);
     bar.classList.toggle("ns-most-green", odds.keep > 0.7);
     bar.classList.toggle("ns-no-red", odds.keep > 0.92);
     bar.classList.toggle("ns-no-green", odds.keep < 0.08);
     bar.classList.toggle("ns-die-early", odds.die < (odds.die < odds.keep ? odds.keep : 1 + odds.keep) / 2);
-    bar.classList.toggle("ns-die-right", odds.die > 0.5);
-    this.find(".ns-die-u").textContent = certain ? "" : `u = ${number(odds.die)}`;
+    if (!certain) point(bar, odds.die);
     this.find(".ns-die-edge").textContent = certain ? "" : edge(odds, name);
     const draw = certain ? "No draw." : `The draw u was ${number(odds.die)}.`;
     bar.querySelector("[role=img]").setAttribute("aria-label", `Accepted with probability ${odds.name}. ${draw}`);

@@ -3,38 +3,30 @@
 // between them.
 
 import { explain } from "./differ.js";
-import { finder, make, still, write } from "./dom.js";
+import { Channel, finder, make, still, write } from "./dom.js";
 import { count, isGreedy } from "./format.js";
-import { Player } from "./player.js";
 import { OUTPUT } from "./tokens.js";
-import { play as enlarge } from "./zoom.js";
+import { played } from "./zoom.js";
 
 const FAST_SECONDS = 0.01;  // a replay with less time per token is slowed down …
 const SHOWN_SECONDS = 0.04; // … to this
 const DRAW = 0.05;          // less difference in speed is none
 const AFTER = 4;            // compared tokens after the texts part
-let view = null;
-let last = null;
 
 // The stage's run: its `events` and whether it is `done`, `live` and `crowded`; the `plain` run's rows of [time, token id,
 // text], and whether that is `compared`, which means complete; or the `reason` why there is none.
-export function show(run) {
-  last = run;
-  view?.take(run);
-}
+export const raced = new Channel();
 
 export function mount({ element }) {
-  view = new Race(element.querySelector(".ns-race"));
-  if (last) view.take(last);
+  const view = new Race(element.querySelector(".ns-race"));
+  raced.follow((run) => view.take(run));
 }
 
 class Race {
   constructor(root) {
     this.root = root;
     this.find = finder(root);
-    this.now = 0;
-    this.lanes = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`), () => this.now));
-    [this.plain, this.drafts] = this.lanes;
+    [this.plain, this.drafts] = this.lanes = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`)));
     this.again = this.find(".ns-again");
     this.parted = this.find(".ns-parted");
     this.parted.addEventListener("click", () => this.explain());
@@ -45,12 +37,11 @@ class Race {
     if (run.serial !== this.run?.serial) this.begin();
     this.run = run;
     this.root.hidden = !run.live && !run.compared;
-    this.drafts.add(run.events.slice(this.drafts.player.length), run.done);
+    this.drafts.add(run.events.slice(this.drafts.events));
+    if (!run.plain.length) this.plain.clear(); // it has not begun, or was interrupted
     const rows = run.plain.slice(this.plain.tokens);
-    if (rows.length && !this.plain.player.length) this.plain.add([{ kind: "started", time: 0 }]);
-    this.plain.add(rows.flatMap(([time, token_id, text]) => [{ kind: "bonus", time, token_id, text }, { kind: "step", time }]), run.compared);
-    if (!run.plain.length && this.plain.player.length) this.plain.clear(); // the comparison was interrupted
-    if (!this.replaying) this.draw(performance.now());
+    this.plain.add(rows.flatMap(([time, token_id, text]) => [{ kind: "bonus", time, token_id, text }, { kind: "step", time }]));
+    if (!this.replaying) this.draw();
   }
 
   begin() {
@@ -62,37 +53,37 @@ class Race {
   replay() {
     this.replaying = true;
     this.over = false;
-    this.now = performance.now();
     const pace = this.plain.seconds / Math.max(1, this.plain.tokens);
     this.speed = pace < FAST_SECONDS ? pace / SHOWN_SECONDS : 1;
-    for (const lane of this.lanes) lane.replay(this.speed);
-    if (still()) this.end(); else this.draw(this.now);
+    this.began = performance.now();
+    this.skipped = false;
+    for (const lane of this.lanes) lane.wipe();
+    if (still()) this.end(); else this.draw();
   }
 
   end() {
-    for (const { player } of this.lanes) player.end();
-    this.draw(this.now);
+    this.skipped = true;
+    this.draw();
   }
 
-  draw(now) {
+  draw() {
     cancelAnimationFrame(this.frame);
-    this.now = Math.max(this.now, now);
-    const { run } = this;
-    const known = run.done && run.compared;
+    const { run, lanes } = this;
+    if (run.done && run.compared && !this.replaying && !this.over) return void this.replay();
     // The bars end at the longer text, which is not known before.
     const whole = run.done ? Math.max(this.drafts.tokens, this.plain.tokens) : run.settings.max_tokens;
     this.root.style.setProperty("--tokens", Math.max(1, whole || this.drafts.tokens));
-    for (const lane of this.lanes) lane.draw();
-    const moving = this.lanes.some(({ player }) => player.playing);
-    if (known && !moving && !this.replaying && !this.over) return void this.replay();
-    if (!moving && this.replaying) {
+    const clock = this.replaying && !this.skipped ? (performance.now() - this.began) / 1000 * this.speed : Infinity;
+    for (const lane of lanes) lane.draw(clock);
+    const moving = lanes.some(({ seconds }) => clock < seconds);
+    if (this.replaying && !moving) {
       this.replaying = false;
       this.over = true;
-      enlarge(run.serial);
+      played.tell(run.serial);
     }
-    if (run.done && (run.reason || this.root.hidden)) enlarge(run.serial); // there will be no replay
+    if (run.done && (run.reason || this.root.hidden)) played.tell(run.serial); // there will be no replay
     this.tell();
-    if (moving) this.frame = requestAnimationFrame((next) => this.draw(next));
+    if (moving) this.frame = requestAnimationFrame(() => this.draw());
   }
 
   tell() {
@@ -163,8 +154,7 @@ function partedAt(settings, plain, drafts) {
 }
 
 class Lane {
-  constructor(box, now) {
-    this.player = new Player(now);
+  constructor(box) {
     this.track = box.querySelector(".ns-track");
     this.text = box.querySelector(".ns-lane-text");
     this.numbers = box.querySelector(".ns-lane-head span");
@@ -178,56 +168,46 @@ class Lane {
   }
 
   clear() {
-    this.player.reset();
+    this.events = 0;   // their number
     this.ids = [];
     this.texts = [];
-    this.seconds = 0;
-    this.first = null;
+    this.ends = [];    // for every pass, its time and the number of tokens up to it
+    this.seconds = 0;  // the whole time
     this.wipe();
   }
 
   wipe() {
-    this.player.cursor = this.ofPass = this.passes = 0;
+    this.passes = 0;   // the number of shown ones
     this.track.replaceChildren();
     this.text.replaceChildren();
   }
 
-  add(events, done) {
-    const { player } = this;
-    player.add(events);
-    for (const event of events) {
-      if (OUTPUT.has(event.kind)) this.ids.push(event.token_id), this.texts.push(event.text || "");
-      this.seconds = event.time || this.seconds;
-      if (event.kind === "step") this.first ??= { seconds: this.seconds, tokens: this.tokens };
+  add(events) {
+    this.events += events.length;
+    for (const { kind, token_id, text, time } of events) {
+      if (OUTPUT.has(kind)) this.ids.push(token_id), this.texts.push(text || "");
+      this.seconds = time || this.seconds;
+      if (kind === "step") this.ends.push({ seconds: this.seconds, tokens: this.tokens });
     }
-    if (done) player.done = true;
   }
 
   get tokens() {
     return this.ids.length;
   }
 
-  replay(speed) {
-    this.wipe();
-    this.player.change(speed, false);
-    this.player.play();
+  get first() {
+    return this.ends[0];
   }
 
-  draw() {
-    const { player } = this;
-    for (const target = player.aim(); player.cursor < target; player.cursor += 1) {
-      const event = player.events[player.cursor];
-      if (OUTPUT.has(event.kind)) {
-        this.text.append((event.text || "").replaceAll("\n", " "));
-        this.ofPass += 1;
-      } else if (event.kind === "step") {
-        this.track.append(make("i", { style: `--n: ${this.ofPass}` }));
-        this.passes += 1;
-        this.ofPass = 0;
-      }
+  // Draws the passes up to a time.
+  draw(clock) {
+    for (; this.ends[this.passes]?.seconds <= clock; this.passes += 1) {
+      const [from, { tokens }] = [this.ends[this.passes - 1]?.tokens ?? 0, this.ends[this.passes]];
+      this.text.append(this.texts.slice(from, tokens).join("").replaceAll("\n", " "));
+      this.track.append(make("i", { style: `--n: ${tokens - from}` }));
     }
     this.end();
-    const time = player.playing ? player.clock : player.cursor ? this.seconds : 0;
-    write(this.numbers, player.length ? `${count(this.passes, "pass", "passes")} · ${time.toFixed(2)} s` : "");
+    const time = Math.min(clock, this.seconds);
+    write(this.numbers, this.events ? `${count(this.passes, "pass", "passes")} · ${time.toFixed(2)} s` : "");
   }
 }

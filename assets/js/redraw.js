@@ -42,6 +42,13 @@ export function rollMany(bins, times, random, counts = bins.map(() => ({ drafted
   return counts;
 }
 
+// Points the needle of a verdict's bar at the draw.
+export function point(bar, u) {
+  bar.style.setProperty("--die", u);
+  bar.classList.toggle("ns-die-right", u > 0.5);
+  bar.querySelector(".ns-die-u").textContent = `u = ${number(u)}`;
+}
+
 // The inspector's part for a token that the reader has chosen.
 export class Redraw {
   constructor(element) {
@@ -89,10 +96,8 @@ export class Redraw {
   }
 
   drag(u) {
-    this.die.style.setProperty("--die", u);
-    this.die.classList.toggle("ns-die-right", u > 0.5);
+    point(this.die, u);
     this.die.classList.add("ns-moved");
-    this.die.querySelector(".ns-die-u").textContent = `u = ${number(u)}`;
     const kept = u < this.odds.keep;
     this.verdict.hidden = false;
     this.verdict.dataset.kind = kept ? "accepted" : "rejected";

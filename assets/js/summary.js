@@ -2,7 +2,7 @@
 // the metrics of naive_speculate/events/metrics.py. The stage sends its current summary to its followers: the charts, and the
 // headline, which is a sentence and four numbers.
 
-import { make } from "./dom.js";
+import { Channel, make } from "./dom.js";
 import { count, ending, mean, percent, sum, two, whole } from "./format.js";
 import { OUTPUT } from "./tokens.js";
 
@@ -144,18 +144,7 @@ function noteOf({ alpha, deviation, whole }) {
 
 const spread = (alpha, deviation) => `${two(alpha)} ± ${deviation < 0.005 ? Math.max(0.001, deviation).toFixed(3) : two(deviation)}`;
 
-const followers = [];
-let last = null;
-
-export function follow(follower) {
-  followers.push(follower);
-  if (last) follower(last);
-}
-
-export function tell(summary) {
-  last = summary;
-  for (const follower of followers) follower(summary);
-}
+export const summaries = new Channel();
 
 const DRAFTERS = new Map([
   ["suffix", "Suffix decoding"],
@@ -174,7 +163,7 @@ export function mountHeadline({ element, measure }) {
   const tiles = [...element.querySelectorAll(".ns-tiles dd")];
   const again = element.querySelector("[data-measure]");
   again.addEventListener("click", measure);
-  follow((run) => {
+  summaries.follow((run) => {
     sentence.replaceChildren(...said(run));
     numbers(run).forEach(([value, note], n) => {
       const [figure, range] = value.split(" (");

@@ -153,7 +153,7 @@ export class Rounds extends Scroll {
       const [chips, gain, time] = [make("div", "ns-chips"), make("span", "ns-gain"), make("div", "ns-time")];
       const looks = { class: "ns-round", "data-round": step, role: "group", "aria-label": `Step ${step + 1}` };
       const node = make("div", looks, make("span", "ns-round-no", step + 1), chips, gain, time);
-      this.rows.set(step, { node, chips, gain, time, shown: 0 });
+      this.rows.set(step, { node, chips, gain, time });
       this.box.append(node);
     }
     return this.rows.get(step);
@@ -165,11 +165,10 @@ export class Rounds extends Scroll {
     return node;
   }
 
-  // A row is visible while at least one of its tokens is.
-  count(event, change) {
-    const row = this.row(event.step);
-    row.shown += change;
-    row.node.hidden = row.shown === 0;
+  // A row is visible while its first token is.
+  show(chip, on) {
+    chip.hidden = !on;
+    if (chip === chip.parentElement.firstChild) chip.closest(".ns-round").hidden = !on;
   }
 
   finish({ step, num_draft: drafted = 0, num_accepted: accepted = 0, draft_seconds: draft = 0, verify_seconds: verify = 0 }) {

@@ -1,31 +1,19 @@
 // One step, enlarged: the draft tokens, the target pass over them, the verdicts, and the target's own token. It plays once per
 // run, then shows the step of whichever token the reader selects.
 
-import { finder, make, still } from "./dom.js";
+import { Channel, finder, make, still } from "./dom.js";
 import { count, nameOf, visible } from "./format.js";
 import { OUTPUT, VERDICT } from "./tokens.js";
 
 const MS = { draft: 220, pass: 700, verdict: 300 };
-let view = null;
-let last = null;
-let wanted = null; // the serial of a run whose step is to be played
 
-// A step's events so far, and the token that the reader looks at.
-export function show(step) {
-  last = step;
-  view?.show(step);
-}
-
-// Plays the step once for the run with this serial.
-export function play(serial) {
-  wanted = serial;
-  view?.play();
-}
+export const enlarged = new Channel(); // a step's events so far, and the token that the reader looks at
+export const played = new Channel();   // the serial of the run whose step is to be played once
 
 export function mount({ element }) {
-  view = new Zoom(element.querySelector(".ns-zoom"));
-  view.show(last);
-  view.play();
+  const view = new Zoom(element.querySelector(".ns-zoom"));
+  enlarged.follow((step) => view.show(step));
+  played.follow((serial) => view.play(serial));
 }
 
 class Zoom {
@@ -34,7 +22,6 @@ class Zoom {
     this.find = finder(root);
     this.list = root.querySelector("ol");
     this.tree = root.querySelector(".ns-tree");
-    this.played = null;
   }
 
   show(step) {
@@ -63,9 +50,9 @@ class Zoom {
     this.find("figcaption").textContent = end ? `gives ${count(tokens, "token")}` : "";
   }
 
-  async play() {
-    if (wanted === null || this.played === wanted || this.root.hidden) return;
-    this.played = wanted;
+  async play(serial) {
+    if (this.played === serial || this.root.hidden) return;
+    this.played = serial;
     if (still()) return;
     clearTimeout(this.timer);
     const pause = (ms) => new Promise((done) => { this.timer = setTimeout(done, ms); });
