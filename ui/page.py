@@ -50,7 +50,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
             runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
-        header = component("header", value=render("header", tagline=TAGLINE), events=["linked"])
+        header = component("page", value=render("header", tagline=TAGLINE), events=["linked"], elem_id="header")
         component("glossary", value=glossary())
         notice = build_notice(catalog)
         with gr.Tabs(elem_id="tabs"):
@@ -63,7 +63,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
                 build_draft_yourself(catalog)
                 build_compare_texts(catalog, workbench.controls)
                 build_doctor()
-        component("language_menu", render("languages"))
+        component("page", render("languages"), mount="mountLanguages", elem_id="language_menu")
         # Not on every load: at each event Gradio copies all components that were ever updated, with their contents.
         header.linked(_check_link, None, None, **QUIET)
         page.unload(leave)
@@ -74,7 +74,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
 
 
 def _check_link(event: gr.EventData) -> None:
-    """Warn if a link names an unknown lesson, room or tab. Scripts open them: `header.js`, `learn.js` and `room.js`."""
+    """Warn if a link names an unknown lesson, room or tab. Scripts open them: `page.js`, `learn.js` and `rooms.js`."""
     query = linked(event)
     for name, found in (("lesson", lesson_in(query)), ("room", room_in(query)), ("tab", query.get("tab") in TABS)):
         if query.get(name) and not found:

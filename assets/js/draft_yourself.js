@@ -3,7 +3,7 @@
 import { copyBy, finder, make } from "./dom.js";
 import { chipText, count, mean, number } from "./format.js";
 import { point } from "./redraw.js";
-import { Question, room } from "./room.js";
+import { Question, room } from "./rooms.js";
 import { expectedTokens } from "./theory.js";
 
 const AHEAD = 4; // window for which the expected tokens are shown
@@ -17,20 +17,18 @@ export function mount(component) {
 
 class DraftYourself {
   constructor(component) {
-    Object.assign(this, component);
     this.find = finder(room(component));
-    [this.start, this.game, this.form, this.status, this.rows, this.end] =
-      [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-room-status", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
+    [this.start, this.game, this.form, this.rows, this.end] =
+      [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
     [this.verdict, this.die, this.next] = ["", " .ns-die", " button"].map((part) => this.find(`.ns-your-verdict${part}`));
     this.row = this.rows.firstElementChild; // empty, to be copied
     this.row.hidden = false;
     this.next.addEventListener("click", () => this.take(this.against));
-    this.asked = 0; // the number of questions
-    this.question = new Question(this.form.querySelector("button"), this.status, () => { this.waiting = null; });
+    const fields = () => this.draft();
+    this.question = new Question(component, "word", this.form, { said: "The target judges …", fields, show: (found) => this.receive(found) });
     this.most = Number(this.find(".ns-yourself").dataset.words);
     this.link = this.linked();
     this.start.addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });
-    this.form.addEventListener("submit", (event) => { event.preventDefault(); this.draft(); });
     const { sure, always } = this.form.elements;
     this.form.addEventListener("input", () => {
       sure.disabled = always.checked;
@@ -38,7 +36,6 @@ class DraftYourself {
     });
     this.find("[data-act='again']").addEventListener("click", () => this.leave());
     this.find("[data-act='share']").addEventListener("click", ({ target }) => this.share(target));
-    this.watch("value", () => this.receive());
   }
 
   // A link contains the start of the text, the seed, and its author's α.
@@ -73,7 +70,6 @@ class DraftYourself {
   }
 
   leave() {
-    this.waiting = null;
     this.question.end("");
     this.game.hidden = true;
     this.start.hidden = false;
@@ -90,20 +86,13 @@ class DraftYourself {
   }
 
   draft() {
-    if (this.waiting) return;
-    this.waiting = { word: this.form.elements.word.value.trim(), sure: this.sure, number: this.words.length, asked: this.asked += 1 };
-    this.question.begin("The target judges …");
-    this.trigger("word", { text: this.text, tokens: this.tokens, seed: this.seed, ...this.waiting });
+    this.drafted = { word: this.form.elements.word.value.trim(), sure: this.sure, number: this.words.length };
+    return { text: this.text, tokens: this.tokens, seed: this.seed, ...this.drafted };
   }
 
-  receive() {
-    if (!this.props.value || !this.waiting) return;
-    const found = JSON.parse(this.props.value);
-    const asked = this.waiting;
-    if (found.asked !== asked.asked) return;
-    this.waiting = null;
+  receive(found) {
     if (!found.tokens) return void this.tell(); // a toast shows the error
-    const word = { ...asked, ...found };
+    const word = { ...this.drafted, ...found };
     if (word.sure && word.drafted.trim() !== word.word) this.announce(word); else this.take(word);
   }
 

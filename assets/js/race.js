@@ -2,9 +2,9 @@
 // prompt without drafts; once both are known they are replayed together, at true speed or slower, and the result appears
 // between them.
 
-import { explain } from "./differ.js";
 import { Channel, finder, make, still, write } from "./dom.js";
 import { count, isGreedy } from "./format.js";
+import { explain } from "./rooms.js";
 import { OUTPUT } from "./tokens.js";
 import { played } from "./zoom.js";
 

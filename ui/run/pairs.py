@@ -15,13 +15,14 @@ Looks = dict[str, dict[str, Any]]  # attributes of components, by the components
 
 
 def build_notice(catalog: Catalog) -> gr.HTML:
-    """A line per pair that is not ready. `assets/js/loading.js` polls until none is loading, then triggers `settled`."""
+    """A line per pair that is not ready. `assets/js/page.js` polls until none is loading, then triggers `settled`."""
 
     def loading(_: object) -> bool:
         """Whether a pair is still loading."""
         return bool(catalog.loading)
 
-    return component("loading", value=_notice(catalog), events=["settled"], server_functions=[loading])
+    calls: dict[str, Any] = {"events": ["settled"], "server_functions": [loading]}
+    return component("page", value=_notice(catalog), mount="mountNotice", elem_id="loading", **calls)
 
 
 def choices(catalog: Catalog) -> list[tuple[str, str]]:

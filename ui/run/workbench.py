@@ -84,7 +84,7 @@ class Workbench:
             line = gr.HTML(models_in_short(catalog), apply_default_css=False)
             # Gradio shows the length of its queue here.
             self._waiting = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
-            component("sheet", value=SETTINGS, elem_id="settings")
+            component("page", value=SETTINGS, mount="mountSettings", elem_id="settings")
             with gr.Column(elem_classes="ns-settings"):
                 with gr.Row(elem_classes="ns-dials"):
                     dials = parts.build_dials(start)
