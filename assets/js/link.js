@@ -56,8 +56,7 @@ export class Link {
     const place = wanted.at ?? (wanted.round === null ? null : wanted.round === 0 ? 1 : player.ends[wanted.round - 1]);
     if (place !== null && !this.there && (place <= player.length || player.done)) {
       this.there = true;
-      player.seek(place ?? player.length);
-      player.following = false; // stay there, even if more events arrive
+      player.seek(place ?? player.length, true); // stay there, even if more events arrive
     }
     if (!player.done) return;
     this.wanted = null;

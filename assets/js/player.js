@@ -24,9 +24,8 @@ export class Player {
     this.ends = [];   // for every finished step, the number of events up to its end
     this.times = [];  // when each event is due, in seconds: [on the run's clock, at one step per second]
     this.cursor = 0;
-    this.target = 0;
+    this.target = Infinity; // where the cursor goes; Infinity follows new events
     this.playing = false;
-    this.following = true;
     this.done = false;
   }
 
@@ -78,34 +77,27 @@ export class Player {
   play() {
     this.target = this.cursor >= this.length && this.done ? Math.min(1, this.length) : this.cursor; // at the end: restart
     this.playing = true;
-    this.following = false;
     this.last = this.now();
     this.clock = this.target < this.length ? this.due(this.target) : 0;
   }
 
   pause() {
     this.playing = false;
-    this.following = false;
     this.target = this.cursor;
   }
 
-  seek(n) {
+  // To event number n; at the end of an unfinished run, it follows new events unless it is to stay.
+  seek(n, stay = false) {
     this.playing = false;
-    this.following = false;
     this.target = Math.max(Math.min(1, this.length), Math.min(n, this.length));
-    if (this.target === this.length && !this.done) this.following = true;
+    if (this.target === this.length && !this.done && !stay) this.target = Infinity;
   }
 
   // To the end of the next or previous step, relative to the cursor's target, which it may not have reached yet.
   step(direction) {
-    const from = this.following ? this.length : this.target;
+    const from = Math.min(this.target, this.length);
     if (direction > 0) return this.seek(this.ends.find((end) => end > from) ?? this.length);
     return this.seek(this.ends.findLast((end) => end < from) ?? 1);
-  }
-
-  end() {
-    this.seek(this.length);
-    this.following = !this.done;
   }
 
   change(speed, rounds) {
@@ -117,20 +109,18 @@ export class Player {
 
   // The number of events to be shown now.
   aim() {
-    if (this.following) return (this.target = this.length);
     if (this.playing) {
       const now = this.now();
       this.clock += (now - this.last) / 1000 * this.speed;
       this.last = now;
-      let n = this.target;
-      while (n < this.length && this.due(n) <= this.clock) n += 1;
-      this.target = n;
-      if (n >= this.length) {
-        this.playing = false;
-        this.following = !this.done;
-      }
+      while (this.target < this.length && this.due(this.target) <= this.clock) this.target += 1;
+      if (this.target >= this.length) this.seek(this.length);
     }
-    return this.target;
+    return Math.min(this.target, this.length);
+  }
+
+  get following() {
+    return this.target === Infinity;
   }
 
   // Whether events are shown as they come, or as time passes.
@@ -170,7 +160,7 @@ export class Controls {
       back: () => player.step(-1),
       forward: () => player.step(1),
       start: () => player.seek(1),
-      end: () => player.end(),
+      end: () => player.seek(player.length),
       save: () => this.save(),
       open: () => this.find(".ns-file").click(),
     };

@@ -7,11 +7,10 @@ import { chipText, describe, ending, percent, spoken } from "./format.js";
 import { inspected } from "./inspector.js";
 import { Link } from "./link.js";
 import { Controls, Player } from "./player.js";
-import { raced } from "./race.js";
+import { enlarged, raced } from "./race.js";
 import { Sums, mountHeadline, summaries } from "./summary.js";
 import { drawRound, offerFiles } from "./downloads.js";
 import { Flow, OUTPUT, PlainText, Rounds, TOKEN, VERDICT, focusToken, hush, moveByKey, repaint } from "./tokens.js";
-import { enlarged } from "./zoom.js";
 
 const FRAME_MS = 8;   // of our work per frame; the rest belongs to the browser
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times per second

@@ -13,7 +13,7 @@ from ui.assets import folder, modules_for, render, sheets, variables
 
 ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
 """Query parameters of links that lead to something other than the home page."""
-FIRST_NEEDED = ("page", "glossary", "race", "stage", "zoom", "inspector", "charts", "waterfall", "strategies")
+FIRST_NEEDED = ("page", "glossary", "race", "stage", "inspector", "charts", "waterfall", "strategies")
 """The modules that the first tab mounts."""
 
 

@@ -57,7 +57,7 @@ class Workbench:
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
                     with gr.Column(elem_classes="ns-aside"):
-                        component("zoom", render("zoom"))
+                        component("race", render("zoom"), mount="mountZoom", elem_id="zoom")
                         with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
                             build_panel(first.id, first.trace)
                 build_board()
