@@ -98,12 +98,11 @@ export class Guided {
     const guide = summary.started.settings?.guided_decoding;
     this.box.hidden = !guide;
     if (!guide) return;
-    const { id, live } = this.stage.run;
+    const { run: { id, live }, player } = this.stage;
     if (this.answer?.run !== id) this.answer = { run: id };
     this.summary = summary;
-    const { finished } = summary;
-    const measured = finished && !summary.unmeasured?.measuring; // the measurement also needs a quiet server
-    if (measured && live && !this.answer.asked && ["stop", "length"].includes(finished.finish_reason)) this.ask(id);
+    const measured = player.done && !summary.unmeasured?.measuring; // the measurement also needs a quiet server
+    if (measured && live && !this.answer.asked && ["stop", "length"].includes(summary.finished?.finish_reason)) this.ask(id);
     this.tell();
   }
 
