@@ -24,8 +24,8 @@ class DraftYourself {
     this.row = this.rows.firstElementChild; // empty, to be copied
     this.row.hidden = false;
     this.next.addEventListener("click", () => this.take(this.against));
-    const fields = () => this.draft();
-    this.question = new Question(component, "word", this.form, { said: "The target judges …", fields, show: (found) => this.receive(found) });
+    const [fields, show] = [() => this.draft(), (found) => this.receive(found)];
+    this.question = new Question(component, "word", this.form, { said: "The target judges …", fields, show });
     this.most = Number(this.find(".ns-yourself").dataset.words);
     this.link = this.linked();
     this.start.addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });

@@ -12,11 +12,11 @@ const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as in ui/host/limits.py
 // of a step have the time of its end. Its start and drafting time come from the step event, and draft tokens are spread evenly
 // over the latter.
 export class Player {
-  constructor(now) {
-    this.now = now;
+  speed = 1;
+  rounds = false; // whether the clock has one second per step
+
+  constructor() {
     this.reset();
-    this.speed = 1;
-    this.rounds = false;
   }
 
   reset() {
@@ -77,7 +77,7 @@ export class Player {
   play() {
     this.target = this.cursor >= this.length && this.done ? Math.min(1, this.length) : this.cursor; // at the end: restart
     this.playing = true;
-    this.last = this.now();
+    this.last = performance.now();
     this.clock = this.target < this.length ? this.due(this.target) : 0;
   }
 
@@ -110,7 +110,7 @@ export class Player {
   // The number of events to be shown now.
   aim() {
     if (this.playing) {
-      const now = this.now();
+      const now = performance.now();
       this.clock += (now - this.last) / 1000 * this.speed;
       this.last = now;
       while (this.target < this.length && this.due(this.target) <= this.clock) this.target += 1;

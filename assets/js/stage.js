@@ -33,7 +33,7 @@ class Stage {
     this.flow = new Flow(this.find("#tokens"));
     this.rounds = new Rounds(this.find("#rounds"));
     this.tip = new Tip(this.find(".ns-tip"));
-    this.player = new Player(() => performance.now());
+    this.player = new Player();
     this.controls = new Controls(component, this.player, () => this.wake());
     this.plainText = new PlainText(this.root);
     this.drafter = new Drafter(this.find(".ns-drafter"));

@@ -43,7 +43,7 @@ MEASURED = MeasuredSpeedup(1.6, 1.45, 1.84, plain_rate=100.0, rate=160.0, machin
 SHOW = """async ([events, places, speedup, unmeasured, live]) => {
     const [{ Player }, { Sums, numbers, said }, { CHARTS }] =
         await Promise.all(["player", "summary", "charts"].map((name) => import(`/${name}.js`)));
-    const [player, sums] = [new Player(() => 0), new Sums()];
+    const [player, sums] = [new Player(), new Sums()];
     player.add(events);
     for (const event of events) sums.add(event);
     return places.map((upto) => {
