@@ -88,20 +88,27 @@ def scripts() -> Route:
 
 
 def component(
-    module: str, markup: str = "${value}", value: str = "", *, events: Iterable[str] = (), elem_id: str = "", **options: Any
+    module: str,
+    markup: str = "${value}",
+    value: str = "",
+    *,
+    mount: str = "mount",
+    events: Iterable[str] = (),
+    elem_id: str = "",
+    **options: Any,
 ) -> gr.HTML:
-    """A custom component: HTML with a module in `assets/js` that drives it. The module's name is also the component's id if
-    that is empty. Unless the markup contains the value, Gradio never changes what the script adds to it. `events` are those
-    that the script triggers."""
-    script, elem_id = mounting(module, *events), elem_id or module
+    """A custom component: HTML with a module in `assets/js` that drives it, by its function `mount`. The module's name is also
+    the component's id if that is empty. Unless the markup contains the value, Gradio never changes what the script adds to it.
+    `events` are those that the script triggers."""
+    script, elem_id = mounting(module, *events, mount=mount), elem_id or module
     return gr.HTML(value, html_template=markup, js_on_load=script, apply_default_css=False, elem_id=elem_id, **options)
 
 
-def mounting(module: str, *events: str) -> str:
-    """The script that a `gr.HTML` component runs when it is mounted: `mount` of a module in `assets/js`. Gradio also reads the
-    component's event names from it."""
+def mounting(module: str, *events: str, mount: str = "mount") -> str:
+    """The script that a `gr.HTML` component runs when it is mounted: a function of a module in `assets/js`. Gradio also reads
+    the component's event names from it."""
     component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
-    return f"{calling(module, 'mount', component)};"
+    return f"{calling(module, mount, component)};"
 
 
 def calling(module: str, function: str, arguments: str) -> str:

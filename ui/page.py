@@ -36,9 +36,7 @@ DELETE_CACHE = (600, 3600)
 """Seconds between clean-ups of Gradio's files, and the age from which they are deleted; the page itself creates none."""
 ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
 """Query parameters of links that lead to something other than the home page."""
-FIRST_NEEDED = (
-    "header", "glossary", "loading", "sheet", "race", "stage", "zoom", "inspector", "charts", "waterfall", "strategies"
-)  # fmt: skip
+FIRST_NEEDED = ("page", "glossary", "race", "stage", "inspector", "charts", "waterfall", "strategies")
 """The modules that the first tab mounts."""
 MOST_CALLS = 512
 """Calls that Gradio handles at once. Decoding calls wait in an engine, which is fair. With Gradio's default of 40, one
@@ -54,7 +52,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
             runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
-        header = component("header", value=render("header", tagline=TAGLINE), events=["linked"])
+        header = component("page", value=render("header", tagline=TAGLINE), events=["linked"], elem_id="header")
         component("glossary", value=glossary())
         notice = build_notice(catalog)
         with gr.Tabs(elem_id="tabs"):
@@ -67,7 +65,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
                 build_draft_yourself(catalog)
                 build_compare_texts(catalog, workbench.controls)
                 build_doctor()
-        component("language_menu", render("languages"))
+        component("page", render("languages"), mount="mountLanguages", elem_id="language_menu")
         # Not on every load: at each event Gradio copies all components that were ever updated, with their contents.
         header.linked(_check_link, None, None, **QUIET)
         page.unload(leave)
@@ -78,7 +76,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
 
 
 def _check_link(event: gr.EventData) -> None:
-    """Warn if a link names an unknown lesson, room or tab. Scripts open them: `header.js`, `learn.js` and `room.js`."""
+    """Warn if a link names an unknown lesson, room or tab. Scripts open them: `page.js`, `learn.js` and `rooms.js`."""
     query = linked(event)
     found = {"lesson": lesson_in(query), "room": query.get("room") in ROOMS, "tab": query.get("tab") in TABS}
     for name in found:

@@ -4,7 +4,7 @@
 import { inLanguage } from "./dom.js";
 import { count, mean, milliseconds, percent, two, whole } from "./format.js";
 import { plot } from "./plot.js";
-import { follow, luckByPlace, luckOf, otherWay, tokensPerPass } from "./summary.js";
+import { luckByPlace, luckOf, otherWay, summaries, tokensPerPass } from "./summary.js";
 import { checkOf, gain, windows } from "./theory.js";
 
 const WAITING = "No step is finished yet.";
@@ -17,7 +17,7 @@ export const [ACCEPTED, REJECTED, RESAMPLED, DRAFT, TARGET, INK, MUTED, PAGE] =
 const SPREAD = { type: "data", color: INK, thickness: 1.5 };
 
 export function mount({ element }) {
-  follow((run) => {
+  summaries.follow((run) => {
     for (const place of element.querySelectorAll(".ns-plot")) plot(place, CHARTS[place.id](run));
   });
 }

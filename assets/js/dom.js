@@ -77,6 +77,21 @@ export function readdress(change) {
   if (String(query) !== before) history.replaceState(history.state, "", location.pathname + (query.size ? `?${query}` : "") + location.hash);
 }
 
+// Passes values from one component to others. Those that are mounted later get the last value.
+export class Channel {
+  followers = [];
+
+  tell(value) {
+    this.last = value;
+    for (const follower of this.followers) follower(value);
+  }
+
+  follow(follower) {
+    this.followers.push(follower);
+    if (this.last !== undefined) follower(this.last);
+  }
+}
+
 // A box that follows its end while it grows, until the reader scrolls away.
 export class Scroll {
   constructor(box) {
@@ -94,4 +109,62 @@ export class Scroll {
   follow() {
     if (this.atEnd) this.box.scrollTop = this.box.scrollHeight;
   }
+}
+
+const usual = new WeakMap(); // labels of the copy buttons
+
+// Copies the text, and shows the outcome on the button for a while.
+export async function copyBy(button, text, done = "Copied", failed = "Not allowed here") {
+  if (!usual.has(button)) usual.set(button, button.textContent);
+  const could = await copied(text);
+  button.textContent = could ? done : failed;
+  setTimeout(() => { button.textContent = usual.get(button); }, 2000);
+  return could;
+}
+
+// Without HTTPS there is no clipboard API; the old command works.
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const box = document.createElement("textarea");
+    box.value = text;
+    document.body.append(box);
+    box.select();
+    const done = document.execCommand("copy");
+    box.remove();
+    return done;
+  }
+}
+
+// The tooltip of a hovered or focused element: its numbers.
+export class Tip {
+  constructor(node) {
+    this.node = node;
+  }
+
+  // Names and values; the first is the heading, in the colour of a token kind.
+  show(anchor, lines, kind) {
+    this.node.replaceChildren(...lines.map(([name, value], n) => {
+      const looks = n ? { class: "ns-tip-row" } : { class: "ns-tip-head", "data-kind": kind };
+      return make("div", looks, make("span", "", name), make("b", "", value));
+    }));
+    this.node.hidden = false;
+    placeNear(this.node, anchor);
+  }
+
+  hide() {
+    this.node.hidden = true;
+  }
+}
+
+// Places a box below an element's first line, or above it, within the window.
+export function placeNear(node, anchor) {
+  const spot = anchor.getClientRects()[0] || anchor.getBoundingClientRect();
+  const own = node.getBoundingClientRect();
+  const left = Math.max(8, Math.min(spot.left, window.innerWidth - own.width - 8));
+  const below = spot.bottom + 8 + own.height < window.innerHeight;
+  node.style.left = `${left}px`;
+  node.style.top = `${below ? spot.bottom + 8 : Math.max(8, spot.top - own.height - 8)}px`;
 }

@@ -1,11 +1,10 @@
 // The visitor as the drafter: each word goes to the server with the text so far, which only this page stores.
 
-import { copyBy } from "./plain_text.js";
-import { finder, make } from "./dom.js";
-import { count, mean, number } from "./format.js";
-import { Question, room } from "./room.js";
+import { copyBy, finder, make } from "./dom.js";
+import { chipText, count, mean, number } from "./format.js";
+import { point } from "./redraw.js";
+import { Question, room } from "./rooms.js";
 import { expectedTokens } from "./theory.js";
-import { chipText } from "./tokens.js";
 
 const AHEAD = 4; // window for which the expected tokens are shown
 const shown = (value) => (value === null || value === undefined ? "–" : value.toFixed(2));
@@ -18,20 +17,18 @@ export function mount(component) {
 
 class DraftYourself {
   constructor(component) {
-    Object.assign(this, component);
     this.find = finder(room(component));
-    [this.start, this.game, this.form, this.status, this.rows, this.end] =
-      [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-room-status", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
+    [this.start, this.game, this.form, this.rows, this.end] =
+      [".ns-your-start", ".ns-your-game", ".ns-your-word", ".ns-your-words tbody", ".ns-your-end"].map((name) => this.find(name));
     [this.verdict, this.die, this.next] = ["", " .ns-die", " button"].map((part) => this.find(`.ns-your-verdict${part}`));
     this.row = this.rows.firstElementChild; // empty, to be copied
     this.row.hidden = false;
     this.next.addEventListener("click", () => this.take(this.against));
-    this.asked = 0; // the number of questions
-    this.question = new Question(this.form.querySelector("button"), this.status, () => { this.waiting = null; });
+    const [fields, show] = [() => this.draft(), (found) => this.receive(found)];
+    this.question = new Question(component, "word", this.form, { said: "The target judges …", fields, show });
     this.most = Number(this.find(".ns-yourself").dataset.words);
     this.link = this.linked();
     this.start.addEventListener("submit", (event) => { event.preventDefault(); this.begin(); });
-    this.form.addEventListener("submit", (event) => { event.preventDefault(); this.draft(); });
     const { sure, always } = this.form.elements;
     this.form.addEventListener("input", () => {
       sure.disabled = always.checked;
@@ -39,7 +36,6 @@ class DraftYourself {
     });
     this.find("[data-act='again']").addEventListener("click", () => this.leave());
     this.find("[data-act='share']").addEventListener("click", ({ target }) => this.share(target));
-    this.watch("value", () => this.receive());
   }
 
   // A link contains the start of the text, the seed, and its author's α.
@@ -74,7 +70,6 @@ class DraftYourself {
   }
 
   leave() {
-    this.waiting = null;
     this.question.end("");
     this.game.hidden = true;
     this.start.hidden = false;
@@ -91,20 +86,13 @@ class DraftYourself {
   }
 
   draft() {
-    if (this.waiting) return;
-    this.waiting = { word: this.form.elements.word.value.trim(), sure: this.sure, number: this.words.length, asked: this.asked += 1 };
-    this.question.begin("The target judges …");
-    this.trigger("word", { text: this.text, tokens: this.tokens, seed: this.seed, ...this.waiting });
+    this.drafted = { word: this.form.elements.word.value.trim(), sure: this.sure, number: this.words.length };
+    return { text: this.text, tokens: this.tokens, seed: this.seed, ...this.drafted };
   }
 
-  receive() {
-    if (!this.props.value || !this.waiting) return;
-    const found = JSON.parse(this.props.value);
-    const asked = this.waiting;
-    if (found.asked !== asked.asked) return;
-    this.waiting = null;
+  receive(found) {
     if (!found.tokens) return void this.tell(); // a toast shows the error
-    const word = { ...asked, ...found };
+    const word = { ...this.drafted, ...found };
     if (word.sure && word.drafted.trim() !== word.word) this.announce(word); else this.take(word);
   }
 
@@ -198,10 +186,8 @@ class DraftYourself {
 // The inspector's bar: green up to the acceptance probability, the draw as a needle.
 function drawDie(bar, { keep, u }) {
   const part = finder(bar);
-  bar.style.setProperty("--keep", keep.toFixed(4));
-  bar.style.setProperty("--die", u.toFixed(4));
-  bar.classList.toggle("ns-die-right", u > 0.5);
-  part(".ns-die-u").textContent = `u = ${number(u)}`;
+  bar.style.setProperty("--keep", keep);
+  point(bar, u);
   part(".ns-die-keep").textContent = keep > 0.12 ? "✓ accept" : "";
   part(".ns-die-refuse").textContent = keep < 0.88 ? "✗ reject" : "";
   part(".ns-die-bar").ariaLabel = `Accepted with probability ${number(keep)}. The draw u was ${number(u)}.`;

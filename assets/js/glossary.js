@@ -1,7 +1,6 @@
 // The glossary: a card with the meaning of a hovered, focused or tapped term, and a dialog with all terms, which a click opens.
 
-import { make, modal } from "./dom.js";
-import { placeNear } from "./tip.js";
+import { make, modal, placeNear } from "./dom.js";
 
 const LINKS = "a[href^='#term-']";
 const CROSSING_MS = 200; // the pointer may cross the gap between a term and its card

@@ -2,26 +2,17 @@
 // when playback rests, and shown only if they still belong to the same token.
 
 import { answerTo } from "./connection.js";
-import { Distributions } from "./distributions.js";
-import { finder, inLanguage, make, onEscape } from "./dom.js";
-import { nameOf, chance, edge } from "./verdict_words.js";
-import { number } from "./format.js";
-import { Redraw } from "./redraw.js";
-import { visible } from "./tokens.js";
+import { Channel, Tip, finder, inLanguage, make, onEscape } from "./dom.js";
+import { chance, edge, nameOf, number, visible } from "./format.js";
+import { Redraw, point } from "./redraw.js";
 
 const REST_MS = 200;
 const KEPT = 60;
-let panel = null;
-let last = null;
-
-export function inspect(shown) {
-  last = shown;
-  panel?.show(shown);
-}
+export const inspected = new Channel(); // a token of the stage, or null
 
 export function mount({ element, props }) {
-  panel = new Inspector(element, JSON.parse(props.value));
-  panel.show(last);
+  const panel = new Inspector(element, JSON.parse(props.value));
+  inspected.follow((shown) => panel.show(shown));
 }
 
 class Inspector {
@@ -34,7 +25,7 @@ class Inspector {
     this.timer = 0;
     this.redraw = new Redraw(element);
     this.distributions = new Distributions(this.find("#distributions"));
-    this.find(".ns-die").addEventListener("click", () => { if (!last?.pinned) last?.choose(); });
+    this.find(".ns-die").addEventListener("click", () => { if (!inspected.last?.pinned) inspected.last?.choose(); });
     this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
     onEscape(() => this.open(false));
   }
@@ -83,15 +74,13 @@ class Inspector {
     const name = settings.verify_strategy === "block_verification" ? "h" : "p/q";
     const certain = odds.die === undefined;
     bar.style.setProperty("--keep", odds.keep);
-    bar.style.setProperty("--die", odds.die ?? 0);
     bar.classList.toggle("ns-no-die", certain);
     bar.classList.toggle("ns-most-red", odds.keep < 0.3);
     bar.classList.toggle("ns-most-green", odds.keep > 0.7);
     bar.classList.toggle("ns-no-red", odds.keep > 0.92);
     bar.classList.toggle("ns-no-green", odds.keep < 0.08);
     bar.classList.toggle("ns-die-early", odds.die < (odds.die < odds.keep ? odds.keep : 1 + odds.keep) / 2);
-    bar.classList.toggle("ns-die-right", odds.die > 0.5);
-    this.find(".ns-die-u").textContent = certain ? "" : `u = ${number(odds.die)}`;
+    if (!certain) point(bar, odds.die);
     this.find(".ns-die-edge").textContent = certain ? "" : edge(odds, name);
     const draw = certain ? "No draw." : `The draw u was ${number(odds.die)}.`;
     bar.querySelector("[role=img]").setAttribute("aria-label", `Accepted with probability ${odds.name}. ${draw}`);
@@ -133,3 +122,65 @@ function linked(tag, pieces) {
 
 // Identifies an explanation: the run, the event, and the number of shown events.
 const keyOf = ({ run, number: n, upto }) => `${run}:${n}:${upto}`;
+
+const OTHERS = "all others"; // the rest of each distribution
+
+// The most probable tokens of draft, target and residual, as a table with bars. It changes with every inspected token, for
+// which Plotly is too slow.
+class Distributions {
+  constructor(place) {
+    this.place = place;
+    this.table = place.querySelector("table");
+    this.tip = new Tip(place.querySelector(".ns-tip"));
+    for (const name of ["pointerover", "click"]) this.table.addEventListener(name, ({ target }) => this.point(target.closest("tbody tr")));
+    for (const name of ["pointerout", "pointerdown", "scroll"]) {
+      document.addEventListener(name, () => this.tip.hide(), { capture: true, passive: true });
+    }
+  }
+
+  // A run saved as a file has none.
+  show(shown) {
+    this.place.hidden = !shown;
+    if (!shown) return;
+    const { tokens, series, rest, takeaway } = shown;
+    const others = { text: OTHERS, name: `${OTHERS}, together`, probs: rest, others: true };
+    this.series = series;
+    this.rows = rest.length ? [...tokens, others] : tokens;
+    this.tip.hide();
+    this.place.querySelector("figcaption span").textContent = takeaway;
+    this.table.hidden = !tokens.length;
+    const heads = series.map((name) => make("th", { class: "ns-odds-key", role: "columnheader" }, bar(name), name));
+    this.table.tHead.rows[0].replaceChildren(part("th", "columnheader", make("span", "ns-said", "token")), ...heads);
+    this.table.tBodies[0].replaceChildren(...this.rows.map((token) => this.row(token)));
+  }
+
+  row({ text, chosen, others, probs }) {
+    const name = make(chosen ? "b" : others ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`);
+    return part("tr", "row", part("th", "rowheader", name), ...probs.map((prob, n) => {
+      if (prob !== null) return part("td", "cell", bar(this.series[n], prob), make("span", "", briefly(prob)));
+      const none = make("span", { class: "ns-odds-none", "aria-hidden": true }, "–");
+      return part("td", "cell", none, make("span", "ns-said", "not recorded"));
+    }));
+  }
+
+  // All digits of the token under the pointer.
+  point(pointed) {
+    if (!pointed) return;
+    const { name, others, probs } = this.rows[pointed.sectionRowIndex];
+    const lines = probs.map((prob, n) => [this.series[n], prob === null ? "not recorded" : prob.toFixed(6)]);
+    this.tip.show(pointed, [[others ? name : `“${name}”`, ""], ...lines]);
+  }
+}
+
+// With an explicit role: a table with another layout loses its own.
+const part = (tag, role, ...contents) => make(tag, { role }, ...contents);
+
+// Without a probability: a sample for the legend.
+function bar(series, prob) {
+  const made = make("i", { class: "ns-odds-bar", "data-series": series });
+  if (prob !== undefined) made.style.setProperty("--prob", Math.min(1, Math.max(0, prob)));
+  return made;
+}
+
+// Nearly certain is not certain.
+const briefly = (prob) => prob >= 0.9995 && prob < 1 - 1e-6 ? "over 0.999" : number(prob);

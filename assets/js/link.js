@@ -1,7 +1,7 @@
 // A link that restores a view: the run, its settings to repeat it, a digest of its tokens, the position of playback, and the
 // inspected token. The settings come from the server (ui/run/settings.py).
 
-import { copyBy } from "./plain_text.js";
+import { copyBy } from "./dom.js";
 import { count } from "./format.js";
 import { OUTPUT } from "./tokens.js";
 
@@ -56,8 +56,7 @@ export class Link {
     const place = wanted.at ?? (wanted.round === null ? null : wanted.round === 0 ? 1 : player.ends[wanted.round - 1]);
     if (place !== null && !this.there && (place <= player.length || player.done)) {
       this.there = true;
-      player.seek(place ?? player.length);
-      player.following = false; // stay there, even if more events arrive
+      player.seek(place ?? player.length, true); // stay there, even if more events arrive
     }
     if (!player.done) return;
     this.wanted = null;

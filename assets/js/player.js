@@ -1,14 +1,22 @@
+// The position of playback, the replay bar, and saving or opening a trace.
+
+import { answerTo } from "./connection.js";
+import { finder, write } from "./dom.js";
+import { download } from "./downloads.js";
+import { nameOf } from "./format.js";
+
+const MAX_TRACE_BYTES = 32 * 1024 * 1024; // as in ui/host/limits.py
+
 // The position of playback: `cursor` events are shown. Live, the cursor follows new events; in a replay it follows a clock;
 // otherwise it stays where the reader put it. The clock is the run's time, possibly slower, or one second per step. All events
 // of a step have the time of its end. Its start and drafting time come from the step event, and draft tokens are spread evenly
 // over the latter.
-
 export class Player {
-  constructor(now) {
-    this.now = now;
+  speed = 1;
+  rounds = false; // whether the clock has one second per step
+
+  constructor() {
     this.reset();
-    this.speed = 1;
-    this.rounds = false;
   }
 
   reset() {
@@ -16,9 +24,8 @@ export class Player {
     this.ends = [];   // for every finished step, the number of events up to its end
     this.times = [];  // when each event is due, in seconds: [on the run's clock, at one step per second]
     this.cursor = 0;
-    this.target = 0;
+    this.target = Infinity; // where the cursor goes; Infinity follows new events
     this.playing = false;
-    this.following = true;
     this.done = false;
   }
 
@@ -70,34 +77,27 @@ export class Player {
   play() {
     this.target = this.cursor >= this.length && this.done ? Math.min(1, this.length) : this.cursor; // at the end: restart
     this.playing = true;
-    this.following = false;
-    this.last = this.now();
+    this.last = performance.now();
     this.clock = this.target < this.length ? this.due(this.target) : 0;
   }
 
   pause() {
     this.playing = false;
-    this.following = false;
     this.target = this.cursor;
   }
 
-  seek(n) {
+  // To event number n; at the end of an unfinished run, it follows new events unless it is to stay.
+  seek(n, stay = false) {
     this.playing = false;
-    this.following = false;
     this.target = Math.max(Math.min(1, this.length), Math.min(n, this.length));
-    if (this.target === this.length && !this.done) this.following = true;
+    if (this.target === this.length && !this.done && !stay) this.target = Infinity;
   }
 
   // To the end of the next or previous step, relative to the cursor's target, which it may not have reached yet.
   step(direction) {
-    const from = this.following ? this.length : this.target;
+    const from = Math.min(this.target, this.length);
     if (direction > 0) return this.seek(this.ends.find((end) => end > from) ?? this.length);
     return this.seek(this.ends.findLast((end) => end < from) ?? 1);
-  }
-
-  end() {
-    this.seek(this.length);
-    this.following = !this.done;
   }
 
   change(speed, rounds) {
@@ -109,20 +109,18 @@ export class Player {
 
   // The number of events to be shown now.
   aim() {
-    if (this.following) return (this.target = this.length);
     if (this.playing) {
-      const now = this.now();
+      const now = performance.now();
       this.clock += (now - this.last) / 1000 * this.speed;
       this.last = now;
-      let n = this.target;
-      while (n < this.length && this.due(n) <= this.clock) n += 1;
-      this.target = n;
-      if (n >= this.length) {
-        this.playing = false;
-        this.following = !this.done;
-      }
+      while (this.target < this.length && this.due(this.target) <= this.clock) this.target += 1;
+      if (this.target >= this.length) this.seek(this.length);
     }
-    return this.target;
+    return Math.min(this.target, this.length);
+  }
+
+  get following() {
+    return this.target === Infinity;
   }
 
   // Whether events are shown as they come, or as time passes.
@@ -132,5 +130,93 @@ export class Player {
 
   get busy() {
     return this.playing || this.aim() !== this.cursor;
+  }
+}
+
+export class Controls {
+  constructor({ element, trigger, server }, player, wake) {
+    Object.assign(this, { element, trigger, server, player, wake, find: finder(element) });
+    this.root = element.querySelector(".ns-stage");
+    this.slider = this.find(".ns-slider");
+    this.clock = this.find(".ns-clock");
+    this.toggle = this.find("[data-act='play']");
+    for (const button of this.element.querySelectorAll("[data-act]")) {
+      button.addEventListener("click", () => this.act(button.dataset.act));
+    }
+    this.slider.addEventListener("input", () => { player.seek(Number(this.slider.value)); wake(); });
+    const speed = this.find(".ns-speed");
+    speed.addEventListener("change", () => {
+      const [first, second] = speed.value.split(":");
+      player.change(Number(second || first), first === "rounds");
+      wake();
+    });
+    this.files();
+  }
+
+  act(name) {
+    const { player } = this;
+    const acts = {
+      play: () => (player.going ? player.pause() : player.play()),
+      back: () => player.step(-1),
+      forward: () => player.step(1),
+      start: () => player.seek(1),
+      end: () => player.seek(player.length),
+      save: () => this.save(),
+      open: () => this.find(".ns-file").click(),
+    };
+    acts[name]?.();
+    this.wake();
+  }
+
+  // The target's own tokens are called by the run's kind.
+  name({ num_draft_tokens: k }) {
+    this.find(".ns-legend [data-kind='bonus'] span").textContent = nameOf({ kind: "bonus", index: k === 0 ? 0 : 1 });
+  }
+
+  draw(live) {
+    const { player } = this;
+    const label = player.going ? "Pause" : "Play";
+    if (this.toggle.title !== label) {
+      this.toggle.title = this.toggle.ariaLabel = label;
+      this.toggle.dataset.going = String(player.going);
+    }
+    const { time = 0 } = player.events[player.cursor - 1] ?? {};
+    const text = `step ${player.round(player.cursor)} of ${player.ends.length} · ${time.toFixed(2)} s`;
+    this.root.dataset.cursor = player.cursor;
+    write(this.clock, text);
+    if (this.slider.ariaValueText !== text) this.slider.ariaValueText = text;
+    this.slider.max = player.length;
+    this.slider.value = player.cursor;
+    this.find(".ns-badge").textContent = live && !player.done ? "live" : live ? "your run" : "recorded";
+  }
+
+  async save() {
+    const id = this.root.dataset.run;
+    const text = await this.server.trace(id);
+    if (!text) return this.trigger("lost", {});
+    download("naive-speculate-trace.jsonl", text, "application/jsonl");
+  }
+
+  files() {
+    const input = this.find(".ns-file");
+    input.addEventListener("change", () => { this.open(input.files[0]); input.value = ""; });
+    this.root.addEventListener("dragover", (e) => { e.preventDefault(); this.root.classList.add("ns-drop"); });
+    this.root.addEventListener("dragleave", (e) => { if (!this.root.contains(e.relatedTarget)) this.root.classList.remove("ns-drop"); });
+    this.root.addEventListener("drop", (e) => {
+      e.preventDefault();
+      this.root.classList.remove("ns-drop");
+      if (e.dataTransfer.files.length) this.open(e.dataTransfer.files[0]);
+    });
+  }
+
+  async open(file) {
+    if (!file) return;
+    if (file.size > MAX_TRACE_BYTES) return this.trigger("open", {});
+    const address = new URL(`./trace?${new URLSearchParams({ name: file.name })}`, document.baseURI);
+    const answer = await answerTo(async () => {
+      const said = await fetch(address, { method: "POST", body: file });
+      return said.ok ? said.json() : { problem: (await said.json()).detail };
+    });
+    this.trigger("open", answer ?? { problem: "The server does not answer." });
   }
 }

@@ -119,23 +119,20 @@ document.addEventListener("click", async ({ target }) => {
   savePicture(window.Plotly, place, picture);
 });
 
-// A copy of a figure in which each text is replaced, and each number by its path's last two names.
-function mapped(value, text, number = (size) => size, ...path) {
-  if (typeof value === "string") return text(value);
-  if (typeof value === "number") return number(value, ...path);
-  if (Array.isArray(value)) return value.map((inner) => mapped(inner, text, number));
-  if (!value || typeof value !== "object") return value;
-  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, mapped(inner, text, number, name, path[0])]));
-}
+// A copy of a figure in which `change` replaces each value, given its name; inner values first.
+const copied = (figure, change) => JSON.parse(JSON.stringify(figure), (name, value) => change(value, name));
 
 // A figure with all its words in the page's language.
-const translated = (figure) => mapped(figure, (text) => text.split(EXTRA).map(inLanguage).join(EXTRA));
+const translated = (figure) =>
+  copied(figure, (value) => typeof value === "string" ? value.split(EXTRA).map(inLanguage).join(EXTRA) : value);
 
 // A figure with the theme's colours, and in lecture mode with larger type.
 function themed(figure) {
   const theme = getComputedStyle(document.body);
-  return mapped(figure, (text) => text.replace(COLOR, (_, name) => theme.getPropertyValue(name)),
-    (size, name, outer = "") => name === "size" && /font$/.test(outer) && lecturing() ? Math.max(size, LECTURE.type) : size);
+  return copied(figure, (value, name) => {
+    if (typeof value === "string") return value.replace(COLOR, (_, color) => theme.getPropertyValue(color));
+    return lecturing() && /font$/.test(name) && value.size ? { ...value, size: Math.max(value.size, LECTURE.type) } : value;
+  });
 }
 
 const widths = new ResizeObserver((entries) => {

@@ -1,41 +1,40 @@
-// The race: the target alone and the target with drafts, on one clock. A live run is shown as it is decoded, then the same
-// prompt without drafts; once both are known they are replayed together, at true speed or slower, and the result appears
-// between them.
+// Two pictures of a run: the race, and one step, enlarged.
 
-import { explain } from "./differ.js";
-import { finder, make, still, write } from "./dom.js";
-import { count } from "./format.js";
-import { Player } from "./player.js";
-import { OUTPUT } from "./tokens.js";
-import { isGreedy } from "./verdict_words.js";
-import { play as enlarge } from "./zoom.js";
+import { Channel, finder, make, still, write } from "./dom.js";
+import { count, isGreedy, nameOf, visible } from "./format.js";
+import { explain } from "./rooms.js";
+import { OUTPUT, VERDICT } from "./tokens.js";
 
 const FAST_SECONDS = 0.01;  // a replay with less time per token is slowed down …
 const SHOWN_SECONDS = 0.04; // … to this
 const DRAW = 0.05;          // less difference in speed is none
 const AFTER = 4;            // compared tokens after the texts part
-let view = null;
-let last = null;
+const MS = { draft: 220, pass: 700, verdict: 300 };
 
 // The stage's run: its `events` and whether it is `done`, `live` and `crowded`; the `plain` run's rows of [time, token id,
 // text], and whether that is `compared`, which means complete; or the `reason` why there is none.
-export function show(run) {
-  last = run;
-  view?.take(run);
-}
+export const raced = new Channel();
+export const enlarged = new Channel(); // a step's events so far, and the token that the reader looks at
+const played = new Channel(); // the serial of the run whose step is to be played once
 
 export function mount({ element }) {
-  view = new Race(element.querySelector(".ns-race"));
-  if (last) view.take(last);
+  const view = new Race(element.querySelector(".ns-race"));
+  raced.follow((run) => view.take(run));
 }
 
+export function mountZoom({ element }) {
+  const view = new Zoom(element.querySelector(".ns-zoom"));
+  enlarged.follow((step) => view.show(step));
+  played.follow((serial) => view.play(serial));
+}
+
+// The target alone and the target with drafts, on one clock. A live run is shown as it is decoded, then the same prompt without
+// drafts; once both are known they are replayed together, at true speed or slower, and the result appears between them.
 class Race {
   constructor(root) {
     this.root = root;
     this.find = finder(root);
-    this.now = 0;
-    this.lanes = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`), () => this.now));
-    [this.plain, this.drafts] = this.lanes;
+    [this.plain, this.drafts] = this.lanes = ["plain", "drafts"].map((name) => new Lane(this.find(`[data-lane="${name}"]`)));
     this.again = this.find(".ns-again");
     this.parted = this.find(".ns-parted");
     this.parted.addEventListener("click", () => this.explain());
@@ -46,12 +45,11 @@ class Race {
     if (run.serial !== this.run?.serial) this.begin();
     this.run = run;
     this.root.hidden = !run.live && !run.compared;
-    this.drafts.add(run.events.slice(this.drafts.player.length), run.done);
+    this.drafts.add(run.events.slice(this.drafts.events));
+    if (!run.plain.length) this.plain.clear(); // it has not begun, or was interrupted
     const rows = run.plain.slice(this.plain.tokens);
-    if (rows.length && !this.plain.player.length) this.plain.add([{ kind: "started", time: 0 }]);
-    this.plain.add(rows.flatMap(([time, token_id, text]) => [{ kind: "bonus", time, token_id, text }, { kind: "step", time }]), run.compared);
-    if (!run.plain.length && this.plain.player.length) this.plain.clear(); // the comparison was interrupted
-    if (!this.replaying) this.draw(performance.now());
+    this.plain.add(rows.flatMap(([time, token_id, text]) => [{ kind: "bonus", time, token_id, text }, { kind: "step", time }]));
+    if (!this.replaying) this.draw();
   }
 
   begin() {
@@ -63,37 +61,37 @@ class Race {
   replay() {
     this.replaying = true;
     this.over = false;
-    this.now = performance.now();
     const pace = this.plain.seconds / Math.max(1, this.plain.tokens);
     this.speed = pace < FAST_SECONDS ? pace / SHOWN_SECONDS : 1;
-    for (const lane of this.lanes) lane.replay(this.speed);
-    if (still()) this.end(); else this.draw(this.now);
+    this.began = performance.now();
+    this.skipped = false;
+    for (const lane of this.lanes) lane.wipe();
+    if (still()) this.end(); else this.draw();
   }
 
   end() {
-    for (const { player } of this.lanes) player.end();
-    this.draw(this.now);
+    this.skipped = true;
+    this.draw();
   }
 
-  draw(now) {
+  draw() {
     cancelAnimationFrame(this.frame);
-    this.now = Math.max(this.now, now);
-    const { run } = this;
-    const known = run.done && run.compared;
+    const { run, lanes } = this;
+    if (run.done && run.compared && !this.replaying && !this.over) return void this.replay();
     // The bars end at the longer text, which is not known before.
     const whole = run.done ? Math.max(this.drafts.tokens, this.plain.tokens) : run.settings.max_tokens;
     this.root.style.setProperty("--tokens", Math.max(1, whole || this.drafts.tokens));
-    for (const lane of this.lanes) lane.draw();
-    const moving = this.lanes.some(({ player }) => player.playing);
-    if (known && !moving && !this.replaying && !this.over) return void this.replay();
-    if (!moving && this.replaying) {
+    const clock = this.replaying && !this.skipped ? (performance.now() - this.began) / 1000 * this.speed : Infinity;
+    for (const lane of lanes) lane.draw(clock);
+    const moving = lanes.some(({ seconds }) => clock < seconds);
+    if (this.replaying && !moving) {
       this.replaying = false;
       this.over = true;
-      enlarge(run.serial);
+      played.tell(run.serial);
     }
-    if (run.done && (run.reason || this.root.hidden)) enlarge(run.serial); // there will be no replay
+    if (run.done && (run.reason || this.root.hidden)) played.tell(run.serial); // there will be no replay
     this.tell();
-    if (moving) this.frame = requestAnimationFrame((next) => this.draw(next));
+    if (moving) this.frame = requestAnimationFrame(() => this.draw());
   }
 
   tell() {
@@ -164,8 +162,7 @@ function partedAt(settings, plain, drafts) {
 }
 
 class Lane {
-  constructor(box, now) {
-    this.player = new Player(now);
+  constructor(box) {
     this.track = box.querySelector(".ns-track");
     this.text = box.querySelector(".ns-lane-text");
     this.numbers = box.querySelector(".ns-lane-head span");
@@ -179,56 +176,125 @@ class Lane {
   }
 
   clear() {
-    this.player.reset();
+    this.events = 0;   // their number
     this.ids = [];
     this.texts = [];
-    this.seconds = 0;
-    this.first = null;
+    this.ends = [];    // for every pass, its time and the number of tokens up to it
+    this.seconds = 0;  // the whole time
     this.wipe();
   }
 
   wipe() {
-    this.player.cursor = this.ofPass = this.passes = 0;
+    this.passes = 0;   // the number of shown ones
     this.track.replaceChildren();
     this.text.replaceChildren();
   }
 
-  add(events, done) {
-    const { player } = this;
-    player.add(events);
-    for (const event of events) {
-      if (OUTPUT.has(event.kind)) this.ids.push(event.token_id), this.texts.push(event.text || "");
-      this.seconds = event.time || this.seconds;
-      if (event.kind === "step") this.first ??= { seconds: this.seconds, tokens: this.tokens };
+  add(events) {
+    this.events += events.length;
+    for (const { kind, token_id, text, time } of events) {
+      if (OUTPUT.has(kind)) this.ids.push(token_id), this.texts.push(text || "");
+      this.seconds = time || this.seconds;
+      if (kind === "step") this.ends.push({ seconds: this.seconds, tokens: this.tokens });
     }
-    if (done) player.done = true;
   }
 
   get tokens() {
     return this.ids.length;
   }
 
-  replay(speed) {
-    this.wipe();
-    this.player.change(speed, false);
-    this.player.play();
+  get first() {
+    return this.ends[0];
   }
 
-  draw() {
-    const { player } = this;
-    for (const target = player.aim(); player.cursor < target; player.cursor += 1) {
-      const event = player.events[player.cursor];
-      if (OUTPUT.has(event.kind)) {
-        this.text.append((event.text || "").replaceAll("\n", " "));
-        this.ofPass += 1;
-      } else if (event.kind === "step") {
-        this.track.append(make("i", { style: `--n: ${this.ofPass}` }));
-        this.passes += 1;
-        this.ofPass = 0;
-      }
+  // Draws the passes up to a time.
+  draw(clock) {
+    for (; this.ends[this.passes]?.seconds <= clock; this.passes += 1) {
+      const [from, { tokens }] = [this.ends[this.passes - 1]?.tokens ?? 0, this.ends[this.passes]];
+      this.text.append(this.texts.slice(from, tokens).join("").replaceAll("\n", " "));
+      this.track.append(make("i", { style: `--n: ${tokens - from}` }));
     }
     this.end();
-    const time = player.playing ? player.clock : player.cursor ? this.seconds : 0;
-    write(this.numbers, player.length ? `${count(this.passes, "pass", "passes")} · ${time.toFixed(2)} s` : "");
+    const time = Math.min(clock, this.seconds);
+    write(this.numbers, this.events ? `${count(this.passes, "pass", "passes")} · ${time.toFixed(2)} s` : "");
   }
+}
+
+// One step: the draft tokens, the target pass over them, the verdicts, and the target's own token. It plays once per run, then
+// shows the step of whichever token the reader selects.
+class Zoom {
+  constructor(root) {
+    this.root = root;
+    this.find = finder(root);
+    this.list = root.querySelector("ol");
+    this.tree = root.querySelector(".ns-tree");
+  }
+
+  show(step) {
+    this.root.hidden = !step?.events.length;
+    if (this.root.hidden) return;
+    const { events, looked } = step;
+    const drafts = events.filter(({ kind }) => kind === "proposed");
+    const judged = ({ index }) => events.findLast((event) => VERDICT.has(event.kind) && event.index === index);
+    const own = events.filter(({ kind }) => kind === "resampled" || kind === "bonus");
+    const shown = [...drafts.map((draft) => judged(draft) ?? draft), ...own];
+    const end = events.find(({ kind }) => kind === "step");
+    const tree = end?.tree ?? [];
+    const key = JSON.stringify([tree.length, ...shown.map(({ step: number, index, kind }) => [number, index, kind])]);
+    if (key !== this.key) {
+      clearTimeout(this.timer); // the reader went on to another step
+      delete this.root.dataset.scene;
+      this.list.replaceChildren(...shown.map(card));
+      this.tree.replaceChildren(...branches(tree));
+    }
+    this.key = key;
+    const isLooked = ({ kind, index }) => kind === looked?.kind && index === looked.index;
+    for (const [n, node] of [...this.list.children].entries()) node.classList.toggle("ns-looked", isLooked(shown[n]));
+    this.find(".ns-zoom-drafted").textContent = drafts.length
+      ? `One step: ${count(tree.length || drafts.length, "draft token")}, then` : "One step: no draft tokens";
+    const tokens = events.filter(({ kind }) => OUTPUT.has(kind)).length;
+    this.find("figcaption").textContent = end ? `gives ${count(tokens, "token")}` : "";
+  }
+
+  async play(serial) {
+    if (this.played === serial || this.root.hidden) return;
+    this.played = serial;
+    if (still()) return;
+    clearTimeout(this.timer);
+    const pause = (ms) => new Promise((done) => { this.timer = setTimeout(done, ms); });
+    const cards = [...this.list.children];
+    const shown = async (nodes, stage, ms) => {
+      for (const node of nodes) {
+        node.dataset.shown = stage;
+        await pause(ms);
+      }
+    };
+    for (const node of cards) node.dataset.shown = "";
+    this.root.dataset.scene = "draft";
+    await pause(MS.draft);
+    await shown(cards.filter((node) => "drafted" in node.dataset), "drafted", MS.draft);
+    this.root.dataset.scene = "pass";
+    await pause(MS.pass);
+    await shown(cards, "judged", MS.verdict);
+    delete this.root.dataset.scene;
+  }
+}
+
+// All nodes of a step's tree, each with its children to the right. A node's parent comes before it.
+function branches(tree) {
+  const roots = [];
+  const below = [];
+  for (const [n, node] of tree.entries()) {
+    below[n] = make("div");
+    const looks = { class: "ns-branch", "data-kind": node.kind };
+    const branch = make("div", looks, make("span", "ns-zoom-word", visible(node)), below[n]);
+    if (node.parent < 0) roots.push(branch); else below[node.parent]?.append(branch);
+  }
+  return roots;
+}
+
+function card(event) {
+  const drafted = event.kind === "proposed" || VERDICT.has(event.kind) ? "" : undefined;
+  const contents = [make("span", "ns-zoom-word", visible(event)), make("span", "ns-zoom-fate", nameOf(event))];
+  return make("li", { "data-kind": event.kind, "data-drafted": drafted }, ...contents);
 }

@@ -2,8 +2,7 @@
 // draft token from q, then u, then a resampled token if rejected. The output follows p.
 
 import { make, still } from "./dom.js";
-import { number, sum, two, whole } from "./format.js";
-import { edge } from "./verdict_words.js";
+import { edge, number, sum, two, whole } from "./format.js";
 
 const AT_ONCE = 1000;
 const FILL_MS = 900;
@@ -25,22 +24,24 @@ function drawFrom(weights, random) {
   return found < 0 ? weights.findLastIndex((weight) => weight > 0) : found; // rounding
 }
 
-// One draw over bins of [text, p, q, Σ min(p, q)]: the drafted bin, the output bin, and whether the draft token was accepted.
-function rollOnce(bins, random) {
-  const draft = drawFrom(bins.map(([, , q]) => q), random);
-  const [, , q, shared] = bins[draft];
-  if (random() < shared / q) return { draft, out: draft, kept: true };
-  return { draft, out: drawFrom(bins.map(([, p, , both]) => Math.max(0, p - both)), random), kept: false };
-}
-
-// Many draws: how often each bin was drafted, accepted and resampled.
+// Many draws over bins of [text, p, q, Σ min(p, q)]: how often each bin was drafted, accepted and resampled.
 export function rollMany(bins, times, random, counts = bins.map(() => ({ drafted: 0, kept: 0, replaced: 0 }))) {
+  const drafts = bins.map(([, , q]) => q);
+  const residual = bins.map(([, p, , shared]) => Math.max(0, p - shared));
   for (let n = 0; n < times; n += 1) {
-    const { draft, out, kept } = rollOnce(bins, random);
+    const draft = drawFrom(drafts, random);
+    const [, , q, shared] = bins[draft];
     counts[draft].drafted += 1;
-    counts[out][kept ? "kept" : "replaced"] += 1;
+    if (random() < shared / q) counts[draft].kept += 1; else counts[drawFrom(residual, random)].replaced += 1;
   }
   return counts;
+}
+
+// Points the needle of a verdict's bar at the draw.
+export function point(bar, u) {
+  bar.style.setProperty("--die", u);
+  bar.classList.toggle("ns-die-right", u > 0.5);
+  bar.querySelector(".ns-die-u").textContent = `u = ${number(u)}`;
 }
 
 // The inspector's part for a token that the reader has chosen.
@@ -90,10 +91,8 @@ export class Redraw {
   }
 
   drag(u) {
-    this.die.style.setProperty("--die", u);
-    this.die.classList.toggle("ns-die-right", u > 0.5);
+    point(this.die, u);
     this.die.classList.add("ns-moved");
-    this.die.querySelector(".ns-die-u").textContent = `u = ${number(u)}`;
     const kept = u < this.odds.keep;
     this.verdict.hidden = false;
     this.verdict.dataset.kind = kept ? "accepted" : "rejected";

@@ -1,24 +1,16 @@
 // The stage: receives numbered events from the server, shows them as tokens and steps, and replays them.
 
-import { Controls } from "./controls.js";
-import { PlainText } from "./plain_text.js";
 import { answerTo, isLost, mount as watchConnection, say, whenBack } from "./connection.js";
-import { finder, onEscape } from "./dom.js";
-import { Drafter } from "./drafter.js";
-import { percent } from "./format.js";
-import { Guided } from "./guided.js";
-import { inspect } from "./inspector.js";
-import { ending } from "./verdict_words.js";
+import { Tip, finder, onEscape } from "./dom.js";
+import { Drafter, Guided } from "./drafter.js";
+import { chipText, describe, ending, percent, spoken } from "./format.js";
+import { inspected } from "./inspector.js";
 import { Link } from "./link.js";
-import { Player } from "./player.js";
-import { show as race } from "./race.js";
-import { Rounds } from "./rounds.js";
-import { mount as mountStats } from "./stats.js";
-import { Sums, tell } from "./summary.js";
+import { Controls, Player } from "./player.js";
+import { enlarged, raced } from "./race.js";
+import { Sums, mountHeadline, summaries } from "./summary.js";
 import { drawRound, offerFiles } from "./downloads.js";
-import { Tip, describe, spoken } from "./tip.js";
-import { Flow, OUTPUT, TOKEN, VERDICT, chipText, focusToken, hush, moveByKey, repaint } from "./tokens.js";
-import { show as enlarge } from "./zoom.js";
+import { Flow, OUTPUT, PlainText, Rounds, TOKEN, VERDICT, focusToken, hush, moveByKey, repaint } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work per frame; the rest belongs to the browser
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times per second
@@ -41,14 +33,14 @@ class Stage {
     this.flow = new Flow(this.find("#tokens"));
     this.rounds = new Rounds(this.find("#rounds"));
     this.tip = new Tip(this.find(".ns-tip"));
-    this.player = new Player(() => performance.now());
+    this.player = new Player();
     this.controls = new Controls(component, this.player, () => this.wake());
     this.plainText = new PlainText(this.root);
     this.drafter = new Drafter(this.find(".ns-drafter"));
     this.link = new Link(this);
     this.guided = new Guided(this);
     offerFiles(this);
-    mountStats({ element, measure: () => this.measure(true) });
+    mountHeadline({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
     this.told = { upto: -1, at: 0, event: -1 }; // the last summary sent, its time, and the event in the inspector
@@ -90,12 +82,12 @@ class Stage {
     this.pinned = null;        // the token that the reader chose
     this.asked = null;         // the number of an event whose token will be chosen once shown
     this.looked = null;        // the token in the inspector
-    inspect(null);
+    inspected.tell(null);
     this.resyncing = false;
     this.total = 0;            // the known number of the run's events
     this.told.upto = this.root.dataset.told = -1;
     this.find(".ns-title").textContent = title;
-    this.plain = { rows: [], compared: false, reason: "" };
+    this.comparison = { plain: [], compared: false, reason: "" }; // with the run without drafts
     Object.assign(this.root.dataset, { run, state: "running" });
     this.link.begin(run);
   }
@@ -110,7 +102,7 @@ class Stage {
     this.player.add(fresh);
     for (const event of fresh) this.sums.add(event);
     this.run.crowded = message.crowded;
-    if (message.plain?.length) this.plain = { rows: message.plain, compared: true, reason: "" };
+    if (message.plain?.length) this.comparison = { plain: message.plain, compared: true, reason: "" };
     if (message.done && !this.player.done) {
       this.player.done = true;
       this.root.dataset.state = "done";
@@ -127,8 +119,7 @@ class Stage {
 
   race() {
     const { events, done } = this.player;
-    const { rows: plain, ...comparison } = this.plain;
-    race({ ...this.run, settings: this.sums.started.settings || {}, events, done, plain, ...comparison });
+    raced.tell({ ...this.run, settings: this.sums.started.settings || {}, events, done, ...this.comparison });
   }
 
   // The server measures the speedup after the run, while nobody decodes.
@@ -141,7 +132,7 @@ class Stage {
       if (this.told.upto >= 0) this.tell();
     };
     know({ measuring: live });
-    const watched = live && !this.plain.compared ? setInterval(() => this.watchPlain(serial), PLAIN_MS) : 0;
+    const watched = live && !this.comparison.compared ? setInterval(() => this.watchPlain(serial), PLAIN_MS) : 0;
     const answer = await answerTo(() => this.server.speedup([id, asked]));
     clearInterval(watched);
     if (finished && answer?.speedup) finished.speedup = answer.speedup;
@@ -152,12 +143,12 @@ class Stage {
   // The run without drafts is decoded as the first part of the measurement, and followed meanwhile. With the measurement's
   // answer it is complete, unless it was interrupted.
   async watchPlain(serial, answer) {
-    const have = this.plain.rows.length;
-    const rows = await answerTo(() => this.server.plain([this.run.id, answer ? 0 : have])) ?? [];
-    if (serial !== this.run.serial || (!answer && have !== this.plain.rows.length)) return;
-    const compared = rows.length > 0;
-    if (answer) this.plain = { rows, compared, reason: compared ? "" : answer.reason ?? NO_ANSWER };
-    else this.plain.rows.push(...rows);
+    const have = this.comparison.plain.length;
+    const plain = await answerTo(() => this.server.plain([this.run.id, answer ? 0 : have])) ?? [];
+    if (serial !== this.run.serial || (!answer && have !== this.comparison.plain.length)) return;
+    const compared = plain.length > 0;
+    if (answer) this.comparison = { plain, compared, reason: compared ? "" : answer.reason ?? NO_ANSWER };
+    else this.comparison.plain.push(...plain);
     this.race();
   }
 
@@ -236,7 +227,7 @@ class Stage {
     this.timer = 0;
     Object.assign(this.told, { upto: this.player.cursor, at: performance.now() });
     const summary = this.summary(this.player.cursor);
-    tell(summary);
+    summaries.tell(summary);
     this.plainText.draw(this.sums.text(this.player.cursor), summary.started);
     this.guided.draw(summary);
     this.find(".ns-ending").textContent = ending(summary.finished, this.settings, summary.tokens);
@@ -261,8 +252,8 @@ class Stage {
     if (token.judged === n) {
       paint(token, on ? event : this.player.events[token.born]);
     } else {
-      token.flow.hidden = token.chip.hidden = !on;
-      rounds.count(event, on ? 1 : -1);
+      token.flow.hidden = !on;
+      rounds.show(token.chip, on);
     }
     if (on && OUTPUT.has(event.kind)) flow.split(token.flow), this.drafter.addOutput(event, token);
   }
@@ -306,13 +297,13 @@ class Stage {
     if (this.looked && this.looked !== token) mark(this.looked, "ns-pinned", false);
     this.looked = token;
     this.sources();
-    if (!token) return enlarge(null), inspect(null);
+    if (!token) return enlarged.tell(null), inspected.tell(null);
     mark(token, "ns-pinned", true);
     const number = this.told.event = this.telling(token);
     const [begin, upto] = this.player.stepOf(number); // later events add nothing about it
     const shown = events.slice(begin, upto).filter(({ kind }) => kind === "step" || TOKEN.has(kind));
-    enlarge({ events: shown, looked: events[number] });
-    inspect({
+    enlarged.tell({ events: shown, looked: events[number] });
+    inspected.tell({
       run: this.run.id, number, upto, event: events[number], settings: this.settings, chosen, pinned: Boolean(this.pinned),
       resting: chosen || (!busy && (done || !following)), choose: () => this.pin(token), draws: () => drawRound(this),
       ask: async (question) => (isLost() ? "" : this.server.explain(question)),

@@ -1,7 +1,9 @@
 // A run's sums after each of its steps, computed while events arrive, so that the numbers at any position are ready. They are
-// the metrics of naive_speculate/events/metrics.py. The stage sends its current summary to its followers.
+// the metrics of naive_speculate/events/metrics.py. The stage sends its current summary to its followers: the charts, and the
+// headline, which is a sentence and four numbers.
 
-import { mean, sum, two } from "./format.js";
+import { Channel, make } from "./dom.js";
+import { count, ending, mean, percent, sum, two, whole } from "./format.js";
 import { OUTPUT } from "./tokens.js";
 
 const MOST_DRAFTS = 64;
@@ -142,15 +144,97 @@ function noteOf({ alpha, deviation, whole }) {
 
 const spread = (alpha, deviation) => `${two(alpha)} ± ${deviation < 0.005 ? Math.max(0.001, deviation).toFixed(3) : two(deviation)}`;
 
-const followers = [];
-let last = null;
+export const summaries = new Channel();
 
-export function follow(follower) {
-  followers.push(follower);
-  if (last) follower(last);
+const DRAFTERS = new Map([
+  ["suffix", "Suffix decoding"],
+  ["prompt_lookup", "Prompt lookup"],
+  ["suffix+head", "Suffix decoding with a draft head"],
+  ["head", "A draft head on the target"],
+  ["block", "A block drafter on the target"],
+  ["mtp", "The target's own MTP layer"],
+]);
+
+const DISTURBED = "Other programs disturbed the measurement: it gave more than the tokens per target pass allow.";
+const OF_TREE = "Each node of a tree counts as one draft token: a step accepts at most one path, rejects the candidates compared on the way, and discards the rest.";
+
+export function mountHeadline({ element, measure }) {
+  const sentence = element.querySelector(".ns-sentence");
+  const tiles = [...element.querySelectorAll(".ns-tiles dd")];
+  const again = element.querySelector("[data-measure]");
+  again.addEventListener("click", measure);
+  summaries.follow((run) => {
+    sentence.replaceChildren(...said(run));
+    numbers(run).forEach(([value, note], n) => {
+      const [figure, range] = value.split(" (");
+      tiles[n].querySelector("b").replaceChildren(figure, ...(range ? [" ", make("small", "", `(${range}`)] : []));
+      tiles[n].querySelector("span").textContent = note;
+    });
+    element.querySelector("[data-rest]").hidden = !run.speedup || !run.sums.drafted;
+    again.hidden = Boolean(run.speedup) || !run.unmeasured?.again;
+  });
 }
 
-export function tell(summary) {
-  last = summary;
-  for (const follower of followers) follower(summary);
+export function numbers({ sums, rounds, started, speedup, unmeasured }) {
+  const rate = sums.time > 0 ? sums.tokens / sums.time : 0;
+  return [
+    sums.drafted
+      ? [percent(sums.accepted / sums.drafted), `${fates(sums)}. α = ${two(sums.accepted / sums.judged)} of ` +
+        `${count(sums.judged, "judged position")}. ${luckOf({ sums, started })?.note ?? ""}`.trim()]
+      : ["–", rounds.length ? "nothing was drafted" : "accepted ÷ drafted"],
+    [rounds.length ? tokensPerPass({ sums, rounds }).toFixed(2) : "–", `${rounds.length ? after(sums, rounds) : ""}plain decoding: 1`],
+    [rate ? perSecond(rate) : "–", "this run, including prompt processing"],
+    !speedup ? ["–", waiting(unmeasured, rounds)]
+      : speedup.num_draft_tokens && speedup.low > speedup.tokens_per_round ? ["–", DISTURBED]
+        : [`${speedup.value.toFixed(2)}× (${speedup.low.toFixed(2)} to ${speedup.high.toFixed(2)})`, measured(speedup)],
+  ];
 }
+
+// The measurement is another run than the one on the stage, so its numbers differ.
+function measured({ plain_rate, rate, tokens_per_round: pace, machine }) {
+  return `Measured again, without the prompt: ${perSecond(plain_rate)} tokens per second plain, ` +
+    `${perSecond(rate)} with drafts (${pace.toFixed(2)} tokens per target pass). ${machine}`;
+}
+
+function waiting(unmeasured, rounds) {
+  if (unmeasured?.measuring) return "being measured: the same prompt, plain and with drafts …";
+  return unmeasured?.reason || (rounds.length ? "measured after the run" : "against plain decoding");
+}
+
+// Pieces of the sentence: text, and nodes.
+export function said({ sums, rounds, started, finished, live }) {
+  if (!rounds.length) return finished ? ["Nothing was decoded.", cutShort(finished)] : ["Processing the prompt and drafting the first step."];
+  const [written, passes] = [count(sums.tokens, "token"), count(rounds.length, "pass", "passes")];
+  const opened = (text) => live ? text : `In this recorded run, ${text[0].toLowerCase()}${text.slice(1)}`;
+  const drafter = DRAFTERS.get(started.settings?.drafter) || "A small draft model";
+  if (!sums.drafted) {
+    const plain = started.settings?.num_draft_tokens ? `${drafter} proposed nothing` : "Plain decoding";
+    return [opened(`${plain}: the target model wrote ${written} in ${passes}, one token per pass.`), cutShort(finished)];
+  }
+  return [
+    opened(`${drafter} proposed ${count(sums.drafted, "draft token")}; the target model ${fates(sums)}: `),
+    make("strong", "", `${written} in ${passes}`),
+    ` of the target model instead of ${whole(sums.tokens)}.`,
+    started.settings?.tree ? ` ${OF_TREE}` : "",
+    cutShort(finished),
+  ];
+}
+
+// The draft tokens' verdicts, as in the legend. Tokens after the end of the text are discarded whatever their verdict; so is
+// the target's own token there.
+function fates({ drafted, judged, accepted, kept, discarded, siblings }) {
+  const rejected = judged - accepted + siblings; // siblings: other rejected candidates at the positions of a tree
+  const [cut, own] = [accepted - kept, kept + discarded + rejected - drafted];
+  const what = own > 0 ? `the target's own token${cut > 0 ? ` and ${count(cut, "accepted one")},` : ""}` : cut > 0 ? whole(cut) : "";
+  return `accepted ${whole(kept)}, rejected ${whole(rejected)} and discarded ${whole(discarded)}` +
+    (what ? ` (with ${what} after the end of the text)` : "");
+}
+
+// The verifier's tokens that are not part of the text.
+function after({ accepted, tokens }, rounds) {
+  const more = accepted + rounds.length - tokens;
+  return more > 0 ? `with ${count(more, "token")} after the end of the text; ` : "";
+}
+
+const perSecond = (rate) => rate.toFixed(rate < 10 ? 1 : 0);
+const cutShort = (finished) => (["cancelled", "error"].includes(finished?.finish_reason) ? ` ${ending(finished)}` : "");

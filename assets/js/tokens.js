@@ -1,13 +1,17 @@
-// The growing text: one element per token, appended once, in one block per paragraph, so that a new token lays out only its own
-// paragraph. Of the tokens of a box, one is in the tab order, and arrow keys move from there.
+// The three views of a run's tokens: the growing text, the steps, and the plain text. Of the tokens of a box, one is in the tab
+// order, and arrow keys move from there.
 
-import { Scroll, make, write } from "./dom.js";
+import { Scroll, copyBy, make, write } from "./dom.js";
+import { chipText, milliseconds } from "./format.js";
 
 export const OUTPUT = new Set(["accepted", "resampled", "bonus"]);
 export const VERDICT = new Set(["accepted", "rejected", "discarded"]);
 const GONE = new Set(["rejected", "discarded"]);
 export const TOKEN = new Set(["proposed", ...VERDICT, ...OUTPUT]);
+const SCALES = 1.2; // between two scales of the steps' times
 
+// The growing text: one element per token, appended once, in one block per paragraph, so that a new token lays out only its own
+// paragraph.
 export class Flow extends Scroll {
   constructor(box) {
     super(box);
@@ -70,8 +74,6 @@ function element(event, className, text) {
   }, text);
 }
 
-export const chipText = (event) => (event.text || event.token || "").replace(/\n/g, "⏎");
-
 export const chip = (event) => element(event, "ns-token ns-chip", chipText(event));
 
 // Updates a token's element for another of its events: its kind, and its text, whose end a stop string may have cut off. A
@@ -95,9 +97,6 @@ export function repaint(node, event, text) {
 export function hush(node, silent) {
   if (silent) node.setAttribute("aria-hidden", "true"); else node.removeAttribute("aria-hidden");
 }
-
-// A token's text with visible spaces and line breaks.
-export const visible = (event) => chipText(event).replace(/\t/g, "⇥").replace(/^ /, "␣") || "∅";
 
 export function focusToken(box, node) {
   for (const other of box.querySelectorAll("[tabindex='0']")) other.tabIndex = -1;
@@ -134,5 +133,96 @@ function neighbour(box, current, key) {
       return before.find((node) => node.dataset.step === before.at(-1).dataset.step) || null;
     }
     default: return undefined;
+  }
+}
+
+// One row per step: its draft tokens with verdicts, and the time of both models.
+export class Rounds extends Scroll {
+  rows = new Map();
+  seconds = []; // of the steps so far
+
+  clear() {
+    this.box.replaceChildren();
+    this.rows.clear();
+    this.seconds = [];
+    this.reset();
+  }
+
+  row(step) {
+    if (!this.rows.has(step)) {
+      const [chips, gain, time] = [make("div", "ns-chips"), make("span", "ns-gain"), make("div", "ns-time")];
+      const looks = { class: "ns-round", "data-round": step, role: "group", "aria-label": `Step ${step + 1}` };
+      const node = make("div", looks, make("span", "ns-round-no", step + 1), chips, gain, time);
+      this.rows.set(step, { node, chips, gain, time });
+      this.box.append(node);
+    }
+    return this.rows.get(step);
+  }
+
+  add(event) {
+    const node = chip(event);
+    this.row(event.step).chips.append(node);
+    return node;
+  }
+
+  // A row is visible while its first token is.
+  show(chip, on) {
+    chip.hidden = !on;
+    if (chip === chip.parentElement.firstChild) chip.closest(".ns-round").hidden = !on;
+  }
+
+  finish({ step, num_draft: drafted = 0, num_accepted: accepted = 0, draft_seconds: draft = 0, verify_seconds: verify = 0 }) {
+    const { node, gain, time } = this.row(step);
+    if (!time.firstChild) {
+      this.rescale(draft + verify);
+      const bar = make("span", "ns-bar", make("i", "ns-bar-draft"), make("i", "ns-bar-verify"));
+      const parts = [[bar, "--own", draft + verify], [bar.firstChild, "--ms", draft], [bar.lastChild, "--ms", verify]];
+      for (const [part, name, seconds] of parts) part.style.setProperty(name, (seconds * 1000).toFixed(3));
+      time.append(bar, make("span", "ns-ms", milliseconds(draft + verify)));
+      time.title = `draft ${milliseconds(draft)}, verify ${milliseconds(verify)}`;
+      gain.textContent = `${accepted}/${drafted}`;
+      node.setAttribute("aria-label", `Step ${step + 1}: ${accepted} of ${drafted} draft tokens accepted; ${time.title}`);
+    }
+    node.classList.add("ns-done");
+  }
+
+  // A full bar is twice the median step, so that one slow step does not flatten all others.
+  // The first step may include prompt processing, so it does not count unless it is the only one.
+  rescale(seconds) {
+    this.seconds.push(seconds);
+    const counted = this.seconds.slice(this.seconds.length > 1 ? 1 : 0).sort((a, b) => a - b);
+    const full = 1000 * Math.min(counted.at(-1), 2 * counted[counted.length >> 1]);
+    // It changes in coarse increments, because each change lays out every bar again.
+    const longest = full > 0 ? SCALES ** Math.ceil(Math.log(full) / Math.log(SCALES)) : 1;
+    if (longest !== this.longest) this.box.style.setProperty("--longest", longest.toFixed(3));
+    this.longest = longest;
+  }
+}
+
+// The text without rejected and discarded tokens: for screen readers, for the "Clean text" switch, and for the clipboard.
+export class PlainText {
+  constructor(root) {
+    this.box = root.querySelector(".ns-clean");
+    [this.prompt, this.text] = this.box.children;
+    const toggle = root.querySelector("[data-act='clean']");
+    toggle.addEventListener("click", () => {
+      const on = root.classList.toggle("ns-is-clean");
+      toggle.ariaChecked = on;
+      if (on) this.box.tabIndex = 0; else this.box.removeAttribute("tabindex");
+    });
+    const copier = root.querySelector("[data-act='copy']");
+    copier.addEventListener("click", () => copyBy(copier, this.prompt.textContent + this.text.textContent));
+  }
+
+  clear() {
+    this.prompt.textContent = this.text.textContent = "";
+  }
+
+  // After a chat template the answer starts on a new line.
+  draw(text, { prompt, prompt_texts: texts = [] }) {
+    const whole = texts.join(""), end = whole.lastIndexOf(prompt) + (prompt?.length ?? 0);
+    const templated = whole.includes(prompt) && end < whole.length;
+    write(this.prompt, !prompt ? whole : templated ? `${prompt}\n` : prompt);
+    write(this.text, text);
   }
 }

@@ -4,7 +4,7 @@
 import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./charts.js";
 import { plot } from "./plot.js";
 import { two } from "./format.js";
-import { follow, luckOf } from "./summary.js";
+import { luckOf, summaries } from "./summary.js";
 import { breakEven, breakdown, checkOf, expectedTokens, gain, windows } from "./theory.js";
 
 const UNMEASURED = "A run with drafts appears here once it is measured. Try the calculated machines meanwhile.";
@@ -47,7 +47,7 @@ export function mount({ element }) {
       draw();
     });
   }
-  follow((run) => {
+  summaries.follow((run) => {
     const here = measuredHere(run);
     if (JSON.stringify(here) === JSON.stringify(machines.here)) return;
     machines.here = here;

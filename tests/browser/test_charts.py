@@ -41,9 +41,9 @@ DEGENERATE = {
 COUNTS = {"tokens_per_round": 3.1, "num_draft_tokens": 3.6, "verify_cost": 1.36, "draft_cost": 0.08, "tokens": 60}
 MEASURED = MeasuredSpeedup(1.6, 1.45, 1.84, plain_rate=100.0, rate=160.0, machine="a machine", **COUNTS)
 SHOW = """async ([events, places, speedup, unmeasured, live]) => {
-    const [{ Player }, { Sums }, { CHARTS }, { numbers, said }] =
-        await Promise.all(["player", "summary", "charts", "stats"].map((name) => import(`/${name}.js`)));
-    const [player, sums] = [new Player(() => 0), new Sums()];
+    const [{ Player }, { Sums, numbers, said }, { CHARTS }] =
+        await Promise.all(["player", "summary", "charts"].map((name) => import(`/${name}.js`)));
+    const [player, sums] = [new Player(), new Sums()];
     player.add(events);
     for (const event of events) sums.add(event);
     return places.map((upto) => {
@@ -301,7 +301,7 @@ def test_the_headline_is_that_of_the_run_so_far_and_says_why_there_is_no_speedup
 
 def test_a_token_of_plain_decoding_is_no_bonus(scripts):
     names = """async () => {
-        const { nameOf } = await import("/verdict_words.js");
+        const { nameOf } = await import("/format.js");
         return [["proposed", 1], ["resampled", 1], ["bonus", 1], ["bonus", 0]].map(([kind, index]) => nameOf({ kind, index }));
     }"""
     assert scripts.evaluate(names) == ["drafted", "resampled", "bonus", "from the target"]

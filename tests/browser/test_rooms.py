@@ -75,8 +75,8 @@ DIFFERENCE = "#differ .ns-findings"
 PARTED = """async (module) => {
     const started = { kind: "started", time: 0, prompt: "Once upon a time", prompt_texts: ["Once upon a time"] };
     const word = (token_id, text) => [{ kind: "bonus", time: 0.01, token_id, text }, { kind: "step", time: 0.01 }];
-    const { show } = await import(new URL(module, document.baseURI));
-    show({
+    const { raced } = await import(new URL(module, document.baseURI));
+    raced.tell({
         serial: "parted", done: true, live: true, compared: true, settings: { temperature: 0, verify_strategy: "greedy_match" },
         events: [
             started, ...word(5, " there was"), ...word(6, " a fox"),

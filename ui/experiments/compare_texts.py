@@ -26,7 +26,8 @@ _loading = Lock()
 def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
     """Build the room inside the current Blocks context; the controls name the pair."""
     limits = {name: most for name, (_, most) in FIELDS.items()}
-    view = component("differ", room("differ", "differ", limits=limits), events=["compare"], label="Why do two texts differ?")
+    markup, names = room("differ", "differ", limits=limits), {"label": "Why do two texts differ?", "elem_id": "differ"}
+    view = component("rooms", markup, mount="mountDiffer", events=["compare"], **names)
     # With the timed experiments: one after another, across all visitors.
     queue: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1}
     answer_form(view.compare, view, partial(findings, catalog), TITLE, controls["pair"], **queue)

@@ -32,7 +32,8 @@ FIELDS = {
 
 def build_doctor() -> None:
     markup = room("doctor", "doctor", examples=EXAMPLES, charts=CHARTS)
-    view = component("doctor", markup, events=["examine"], server_functions=[example], label="Doctor")
+    names = {"label": "Doctor", "elem_id": "doctor"}
+    view = component("rooms", markup, mount="mountDoctor", events=["examine"], server_functions=[example], **names)
     answer_form(view.examine, view, findings, TITLE, concurrency_limit=2)
 
 

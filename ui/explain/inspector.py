@@ -112,7 +112,7 @@ def _details(case: Case) -> list[tuple[str, str]]:
 
 
 def distributions(trace: Trace, number: int) -> dict[str, Any]:
-    """The most probable tokens of draft, target and residual, for the table of `assets/js/distributions.js`; see `case_of`.
+    """The most probable tokens of draft, target and residual, for the table of `assets/js/inspector.js`; see `case_of`.
 
     `series` names the known distributions. Each of the `tokens` has a short `text`, a longer `name`, whether it is `chosen`,
     and its `probs` per distribution, None if not recorded (not zero). `rest` is what they leave of 1, empty if nothing.

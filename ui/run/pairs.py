@@ -24,12 +24,13 @@ FILTERED = "Words unsuitable for a classroom are blocked{}: tokens that would co
 
 
 def build_notice(catalog: Catalog) -> gr.HTML:
-    """A line per pair that is not ready. `assets/js/loading.js` polls until none is loading, then triggers `settled`."""
+    """A line per pair that is not ready. `assets/js/page.js` polls until none is loading, then triggers `settled`."""
 
     def loading(_: object) -> bool:
         return bool(catalog.loading)
 
-    return component("loading", value=_notice(catalog), events=["settled"], server_functions=[loading])
+    calls: dict[str, Any] = {"events": ["settled"], "server_functions": [loading]}
+    return component("page", value=_notice(catalog), mount="mountNotice", elem_id="loading", **calls)
 
 
 def choices(catalog: Catalog) -> list[tuple[str, str]]:

@@ -36,7 +36,7 @@ TILES = {
     "Tokens per second": "token",
     "Speedup": "speedup",
 }
-"""The run's numbers (`assets/js/stats.js` fills them), each with its glossary term."""
+"""The run's numbers (`assets/js/summary.js` fills them), each with its glossary term."""
 GOES_ON = "The run is not finished."
 NONE_SAVED = "This trace was saved without a measured speedup."
 STOPPED = "The run was stopped."

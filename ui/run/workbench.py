@@ -55,7 +55,7 @@ class Workbench:
                     with gr.Column(elem_classes="ns-main"):
                         self.stage = build_stage(runs, first)
                     with gr.Column(elem_classes="ns-aside"):
-                        component("zoom", render("zoom"))
+                        component("race", render("zoom"), mount="mountZoom", elem_id="zoom")
                         with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
                             build_panel(first.id, first.trace)
                 build_board()
@@ -84,7 +84,7 @@ class Workbench:
             line = gr.HTML(models_in_short(catalog), apply_default_css=False)
             # Gradio shows the length of its queue here.
             self._waiting = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
-            component("sheet", value=SETTINGS, elem_id="settings")
+            component("page", value=SETTINGS, mount="mountSettings", elem_id="settings")
             with gr.Column(elem_classes="ns-settings"):
                 with gr.Row(elem_classes="ns-dials"):
                     dials = parts.build_dials(start)

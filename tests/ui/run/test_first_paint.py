@@ -86,7 +86,7 @@ def test_whatever_the_first_tab_mounts_is_fetched_meanwhile(bundled_engine):
         Workbench(Catalog({"bundled": ServedPair(bundled_engine)}), Runs(), recorded_run())
     scripts = "".join(getattr(block, "js_on_load", None) or "" for block in page.blocks.values())
     mounted = set(re.findall(r"return import\(new URL\(\".*?/([\w-]+)\.js\"", scripts))
-    assert {"stage", "race", "zoom", "strategies"} <= mounted <= set(FIRST_NEEDED)
+    assert {"stage", "race", "strategies"} <= mounted <= set(FIRST_NEEDED)
 
 
 def test_a_link_to_something_else_than_the_front_door_is_the_same_everywhere():

@@ -1,10 +1,13 @@
 // The page as a whole: dark or light; the tab and the other views that its address names; lecture mode, with large type, a
-// fixed bar and arrow keys; and a part of the page embedded in another page.
+// fixed bar and arrow keys; a part of the page embedded in another page; its language, and its settings on a phone.
 
-import { lecturing, make, readdress, storage } from "./dom.js";
-import { LINKED } from "./room.js";
+import { answerTo } from "./connection.js";
+import { lecturing, make, onEscape, readdress, storage } from "./dom.js";
+import { LINKED } from "./rooms.js";
 
 const THEME = "naive-speculate-theme";
+const LANGUAGE = "naive-speculate-language";
+const EVERY_MS = 1000; // between requests whether a pair is still loading
 const USUAL = "run";
 const KEYS = { ArrowLeft: "back", ArrowRight: "forward", " ": "play", Home: "start", End: "end" };
 const OWN_KEYS = "input, textarea, select, [role=tab], [role=listbox], dialog[open] *, .ns-token";
@@ -96,4 +99,43 @@ function embed() {
   whole.searchParams.delete("embed");
   const looks = { class: "ns-whole", href: whole.href, target: "_blank", rel: "noopener" };
   document.body.append(make("a", looks, "Open the whole page"));
+}
+
+// Polls until all pairs are loaded, then triggers an update of the page.
+export function mountNotice({ element, server, trigger }) {
+  const look = async () => {
+    if (!element.querySelector("[data-loading]")) return;
+    if (await answerTo(() => server.loading()) === false) return void trigger("settled", {});
+    setTimeout(look, EVERY_MS);
+  };
+  look();
+}
+
+// On a phone this button opens the settings as a sheet. Run folds them away, and brings the run to the top.
+export function mountSettings({ element }) {
+  const button = element.querySelector("button");
+  const sheet = document.querySelector(".ns-settings");
+  const turn = (on) => {
+    sheet.classList.toggle("ns-open", on);
+    button.ariaExpanded = on;
+    button.textContent = on ? "Close settings" : "Settings";
+  };
+  button.addEventListener("click", () => turn(!sheet.classList.contains("ns-open")));
+  document.addEventListener("click", ({ target }) => {
+    if (!target.closest("#run, .ns-example")) return;
+    turn(false);
+    if (button.checkVisibility()) document.querySelector(".ns-show").scrollIntoView();
+  });
+  onEscape(() => turn(false));
+}
+
+// The menu of languages; the choice is stored for the next visit.
+export function mountLanguages({ element }) {
+  const menu = element.querySelector("select");
+  menu.value = document.documentElement.lang;
+  menu.addEventListener("change", () => {
+    const stored = storage(() => (localStorage.setItem(LANGUAGE, menu.value), true));
+    readdress((query) => { if (stored) query.delete("lang"); else query.set("lang", menu.value); });
+    location.reload(); // translations replace the English texts
+  });
 }
