@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ui.experiments.lessons.course import LESSONS, content, titles
+
 from ui.experiments.lessons.lesson import Lesson
 from ui.experiments.recordings import recorded_lesson
 
