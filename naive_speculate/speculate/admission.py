@@ -70,7 +70,8 @@ class Admission:
         token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
         self._checked("stop_token_ids", params.stop_token_ids or ())
         given, tree = self._given(request, token_ids, verifier.greedy), self._tree(request, drafter, verifier)
-        size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens) if tree is None else len(tree)
+        size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)  # drafts per step
+        size = size if tree is None else len(tree)
         drafting = drafter_for(drafter, self.pair) if size != 0 else None
         max_length = self._max_length(len(token_ids), params.max_tokens)
         ends = frozenset(() if params.ignore_eos else self.eos_token_ids)

@@ -158,6 +158,14 @@ def test_plain_decoding_ignores_a_tree(small_decoder):
     assert small_decoder.generate(TEXT, params, num_draft_tokens=0, tree="2x1").metrics.num_draft_tokens == 0
 
 
+@pytest.mark.parametrize("num_draft_tokens", [5, "auto"])
+def test_a_tree_replaces_the_number_of_draft_tokens(num_draft_tokens):
+    params = SamplingParams(max_tokens=6, temperature=0)
+    trace = SpeculativeDecoder(noisy_pair()).generate([5, 9], params, tree="2x1", num_draft_tokens=num_draft_tokens).trace
+    assert trace[0].settings["num_draft_tokens"] == 2
+    assert trace[0].cost_table is None
+
+
 def test_near_a_model_s_last_position_windows_are_drafted():
     decoder, params = SpeculativeDecoder(noisy_pair()), SamplingParams(max_tokens=None, temperature=0)
     prompt = [number % 90 for number in range(170)]
