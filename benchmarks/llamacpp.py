@@ -36,9 +36,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.tables import numbers, output  # noqa: E402
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair  # noqa: E402
-from naive_speculate.bench.measure import forward_timer  # noqa: E402
+from naive_speculate.bench.measure import forward_timer, our_way  # noqa: E402
 from naive_speculate.bench.suite import encode, read_suite  # noqa: E402
-from naive_speculate.bench.ways import our_way  # noqa: E402
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to, num_threads  # noqa: E402
 from naive_speculate.known import KNOWN  # noqa: E402
 from ui.host.measuring import machine_name  # noqa: E402
