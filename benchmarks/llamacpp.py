@@ -32,9 +32,8 @@ from transformers import LlamaForCausalLM
 
 from benchmarks.tables import numbers, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.bench.measure import forward_timer
+from naive_speculate.bench.measure import forward_timer, our_way
 from naive_speculate.bench.suite import encode, read_suite
-from naive_speculate.bench.ways import our_way
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to, num_threads
 from naive_speculate.known import KNOWN
 from ui.host.measuring import machine_name

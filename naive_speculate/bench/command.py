@@ -16,9 +16,9 @@ from rich.progress import Progress
 
 from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, windows
 from naive_speculate.bench.comparison import Comparison
+from naive_speculate.bench.measure import Transformers
 from naive_speculate.bench.report import save_plots, show, show_suite, suite_svg
 from naive_speculate.bench.suite import answers_of, drafters_of, encode, figures, read_suite, ways_of
-from naive_speculate.bench.ways import Transformers
 from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads

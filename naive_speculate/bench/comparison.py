@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle, islice, product
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from rich.progress import Progress
 
-from naive_speculate.bench.measure import decode_all, fastest_drafter, forward_costs, lines_of, memory_mib
-from naive_speculate.bench.ways import Transformers, Way, our_way
+from naive_speculate.bench.measure import Line, Transformers, Way, decode_all, forward_costs, lines_of, memory_mib, our_way
 from naive_speculate.costs import CostTable
 from naive_speculate.events import EventKind
 from naive_speculate.sampling.params import SamplingParams
@@ -182,3 +181,11 @@ class Comparison:
             detail: median(run.seconds / base.seconds - 1 for run, base in zip(runs, none, strict=True))
             for detail, runs in zip(details[1:], others, strict=True)
         }
+
+
+def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
+    """The fastest of the trained drafters with this window, on average over all modes."""
+    every = [line for found in lines.values() for line in found]
+    names = {"model": f"k = {window}", "head": f"head, k = {window}", "suffix+head": f"suffix+head, k = {window}"}
+    speeds = {drafter: fmean(line.over_plain for line in every if line.name == name) for drafter, name in names.items()}
+    return max(speeds, key=speeds.__getitem__)

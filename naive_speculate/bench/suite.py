@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from naive_speculate.bench.measure import decode_all, lines_of
-from naive_speculate.bench.ways import Run, Transformers, Way, our_way
+from naive_speculate.bench.measure import Run, Transformers, Way, decode_all, lines_of, our_way
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS

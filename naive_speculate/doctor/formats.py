@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from naive_speculate.doctor import benchmark, counts, llamacpp, sglang, vllm
+from naive_speculate.doctor import llamacpp, sglang, totals, vllm
 from naive_speculate.doctor.prometheus import read_prometheus
 from naive_speculate.doctor.reading import Reading
 from naive_speculate.doctor.suspects import experts
@@ -18,7 +18,7 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
     vllm.read_log,
     vllm.read_v0_log,
     vllm.read_request,
-    benchmark.read_summary,
+    totals.read_summary,
     sglang.read_meta_info,
     sglang.read_log,
     sglang.read_gauges,
@@ -28,8 +28,8 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
     llamacpp.read_timings,
     llamacpp.read_example,
     llamacpp.read_mtp_bench,
-    counts.read_counts,
-    counts.read_benchmark,
+    totals.read_counts,
+    totals.read_benchmark,
 )
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are impossible."""
 KNOWN = (

@@ -65,12 +65,11 @@ _REPLAYED = (
 
 def read_timings(text: str) -> Reading | None:
     """`timings` of all responses together; None if there are none. Of a streamed response the last report counts."""
-    found = [timings for timings, _ in last_reports(text, ("draft_n", "draft_n_accepted", "predicted_ms"), _response)]
-    drafting = [timings for timings in found if "draft_n" in timings or "draft_n_accepted" in timings]
-    if not drafting:
+    found = last_reports(text, ("draft_n", "draft_n_accepted"), _response)
+    if not found:
         return None
     parts, rounds = [], []
-    for timings in drafting:
+    for timings, _ in found:
         drafted, accepted = (whole_number(timings.get(name), name) for name in ("draft_n", "draft_n_accepted"))
         names = (name for name, value in timings.items() if _ROUND_NAMES.fullmatch(name) and value is not None)
         rounds.append(name := next(names, None))
@@ -80,12 +79,12 @@ def read_timings(text: str) -> Reading | None:
         parts.append(Part(accepted, drafted, steps))
     times = [
         (bool(timings.get("draft_n")), timings["predicted_ms"], timings["predicted_n"])
-        for timings in found
-        if isinstance(timings.get("predicted_ms"), int | float) and isinstance(timings.get("predicted_n"), int)
+        for timings, _ in last_reports(text, ("predicted_ms",), _response)
+        if isinstance(timings["predicted_ms"], int | float) and isinstance(timings.get("predicted_n"), int)
     ]
     if None in rounds:
         return _TIMINGS.of_tokens(parts, _NO_RATES, _P_MIN, **_per_second(times))
-    named = _ROUNDS if any("draft_kind" in timings for timings in drafting) else _ROUNDS._replace(engine="llama.cpp")
+    named = _ROUNDS if any("draft_kind" in timings for timings, _ in found) else _ROUNDS._replace(engine="llama.cpp")
     return named.total(parts, unknown=("These timings have no rates per index.",), **_per_second(times))
 
 

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from naive_speculate.bench.command import main
-from naive_speculate.bench.measure import interval, lines_of
+from naive_speculate.bench.measure import Run, Way, interval, lines_of, prompt_seconds
 from naive_speculate.bench.suite import Question, answers_of, figures, read_suite, ways_of
-from naive_speculate.bench.ways import Run, Way, prompt_seconds
 from naive_speculate.costs import CostTable
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
