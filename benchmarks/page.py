@@ -124,6 +124,7 @@ def open_browser(url: str) -> Page:
     playwright = sync_playwright().start()
     chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
     page = chromium.new_page(viewport={"width": 1440, "height": 900})
+    page.set_default_timeout(180_000)
     page.goto(url)
     page.locator("#tokens [data-step]").first.wait_for()
     page.locator(".ns-stage[data-state=done]").wait_for()
@@ -135,7 +136,7 @@ def open_browser(url: str) -> Page:
 def browser(url: str, tokens: int, seed: int, *, to_the_end: bool = False) -> dict[str, Any]:
     """The figures of one run on the page; with `to_the_end` it continues after the end of the text."""
     page = open_browser(url)
-    page.get_by_label("Go on after the end").set_checked(to_the_end)
+    page.get_by_label("Ignore the end token").set_checked(to_the_end)
     for name, value in (("max-tokens", tokens), ("seed", seed)):
         field = page.locator(f"#{name} input").first
         field.fill(str(value))

@@ -3,22 +3,23 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers import LlamaConfig
+from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
 
 from naive_speculate import ModelPair, load_pair
 from naive_speculate.arguments import Parser, positive, whole_number
 from train.batches import Data, PartData
-from train.block import BlockModel, block_shape
+from train.block import BlockModel
 from train.data import Source, chat_template, collect, load_whole, open_work, read_passages, save_whole, source_of
 from train.export import check_out, export_block, export_head, export_model
 from train.head import HeadModel, shape_of
-from train.loop import Loss, Recipe, Training
+from train.loop import Training
 from train.model import DraftModel
 from train.report import report
 from train.stream import stream
@@ -50,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
     add("--depth", type=positive, default=3, help="layers of block drafter or draft model (default: %(default)s)")
     add("--steps", type=positive, help="draft steps in training (default: 3 of a head, 7 of a block drafter)")
-    add("--batch-tokens", type=positive, default=Recipe.batch_tokens, help="tokens per update (default: %(default)s)")
+    add("--batch-tokens", type=positive, default=1_024, help="tokens per update (default: %(default)s)")
     add("--seed", type=whole_number, default=0)
     add("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     return found
@@ -81,26 +82,27 @@ def train_drafter(given: argparse.Namespace) -> None:
         raise ValueError("--layers 0: a block drafter reads states after a layer, and 0 are the embeddings")
     source = source_of(pair, given.target, layers)
     data = _data(pair, source, given)
-    steps = given.steps or (7 if given.kind == "block" else Recipe.num_steps)
-    recipe = replace(Recipe(), num_steps=steps, batch_tokens=given.batch_tokens, seed=given.seed)
     torch.manual_seed(given.seed)
     embeddings = model.input_embeddings.detach().float().cpu()
-    if given.kind == "head":
-        shape = shape_of(source.hidden_size, source.vocab_size, 2_048, given.mlp)
-        head = HeadModel(shape, embeddings, len(source.layers), _known(source, data, given))
-        head.begin(model.output_embeddings.detach().float().cpu())
-        _train("head", head, lambda batch: head.loss(batch, recipe.num_steps, recipe.variation), recipe, data, source, given)
-        export_head(head, source, given.out)
-    elif given.kind == "block":
-        config = block_shape(source.hidden_size, source.vocab_size, given.mlp, given.depth)
-        block = BlockModel(config, embeddings, len(source.layers), _known(source, data, given), steps + 1)
-        block.begin(model.output_embeddings.detach().float().cpu())
-        _train("block", block, lambda batch: block.loss(batch, recipe.variation), recipe, data, source, given)
-        export_block(block, source, depth, given.out)
-    else:
+    if given.kind == "model":
         draft = DraftModel(embeddings, given.width, given.depth, model.eos_token_ids, model.max_positions)
-        _train("model", draft, lambda batch: draft.loss(batch, recipe.variation), recipe, data, source, given)
+        _train(draft, data, source, given)
         export_model(draft.llama, pair.tokenizer, given.out)
+    else:
+        sizes, known = (source.hidden_size, source.vocab_size), _known(source, data, given)
+        drafter: HeadModel | BlockModel
+        if given.kind == "head":
+            shape = shape_of(LlamaConfig, *sizes, given.mlp, depth=1)
+            drafter = HeadModel(shape, embeddings, len(layers), known, given.steps or 3)
+        else:
+            blocks = shape_of(Qwen3Config, *sizes, given.mlp, given.depth)
+            drafter = BlockModel(blocks, embeddings, len(layers), known, (given.steps or 7) + 1)
+        drafter.begin(model.output_embeddings.detach().float().cpu())
+        _train(drafter, data, source, given)
+        if isinstance(drafter, HeadModel):
+            export_head(drafter, source, given.out)
+        else:
+            export_block(drafter, source, depth, given.out)
     report(given.target, given.kind, given.out, data.prompts(), given.device)
 
 
@@ -132,16 +134,14 @@ def _known(source: Source, data: Data, given: argparse.Namespace) -> Tensor:
     return load_whole(path)["known"]
 
 
-def _train(name: str, model: Any, loss: Loss, recipe: Recipe, data: Data, source: Source, given: argparse.Namespace) -> None:
+def _train(model: torch.nn.Module, data: Data, source: Source, given: argparse.Namespace) -> None:
     """Stage 2, on the requested device."""
-    device = torch.device(
-        "cuda" if given.device == "auto" and torch.cuda.is_available() else given.device.replace("auto", "cpu")
-    )
+    found = "cuda" if given.device == "auto" and torch.cuda.is_available() else given.device.replace("auto", "cpu")
     shape: dict[str, Any] = {key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")}
     shape["streamed"] = given.stream is not None or None  # None as in older checkpoints
-    Training(name, model.to(device), loss, recipe, data, given.work, source._asdict() | shape, device).run(
-        60 * given.minutes, given.updates
-    )
+    settings = source._asdict() | shape
+    training = Training(given.kind, model.to(found), data, given.work, settings, given.batch_tokens, given.seed)
+    training.run(60 * given.minutes, given.updates)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3MLP, Qwen3RMSNorm, Qwen3RotaryEmbedding, rotate_half
 
-from train.batches import Batch
-from train.head import STEP_DECAY, KeysValues, ReadsTarget, shape_of
-from train.losses import token_loss
+from train.batches import Batch, token_loss
+from train.head import STEP_DECAY, KeysValues, ReadsTarget
 
 BLOCK_SHARE = 4  # one of so many answer tokens begins a block
 
@@ -79,8 +78,8 @@ class BlockModel(ReadsTarget):
         self.layers = nn.ModuleList(BlockLayer(config, index) for index in range(config.num_hidden_layers))
         self.rotary = Qwen3RotaryEmbedding(config)
 
-    def loss(self, batch: Batch, variation: float) -> tuple[Tensor, list[Tensor]]:
-        """As `HeadModel.loss`, of random blocks; a draft step is a position of the block."""
+    def forward(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
+        """As `HeadModel.forward`, of random blocks; a draft step is a position of the block."""
         firsts, indices = self._blocks(batch)
         size, device = self.block_size, firsts.device
         offsets = torch.arange(firsts.shape[1] * size, device=device)
@@ -103,7 +102,7 @@ class BlockModel(ReadsTarget):
                 accepted.append(hidden.new_zeros(2))
                 continue
             logits, chosen = self.lm_head(hidden[:, :, step + 1][known]), index[known]
-            loss, share = token_loss(logits, batch.at(chosen), self.index_of, variation)
+            loss, share = token_loss(logits, batch.at(chosen), self.index_of)
             total, weights = total + STEP_DECAY**step * loss, weights + STEP_DECAY**step
             accepted.append(share)
         return total / weights, accepted
@@ -118,13 +117,3 @@ class BlockModel(ReadsTarget):
         steps = torch.arange(self.block_size - 1, device=counts.device)
         indices = torch.where(within[..., None] + steps < counts[:, None, None], chosen[..., None] + steps, -1)
         return batch.positions[chosen] + 1, indices  # at position i the batch has the prediction of token i + 2
-
-
-def block_shape(hidden_size: int, vocab_size: int, mlp: int | None, depth: int) -> Qwen3Config:
-    """The shape of a block drafter: layers as of a head."""
-    shape = shape_of(hidden_size, vocab_size, None, mlp)
-    names = (
-        "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
-        "max_position_embeddings", "rms_norm_eps", "rope_parameters", "tie_word_embeddings",
-    )  # fmt: skip
-    return Qwen3Config(**{name: getattr(shape, name) for name in names}, num_hidden_layers=depth)

@@ -14,8 +14,9 @@ import io
 import json
 import lzma
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,6 +64,10 @@ class Conversation:
     states: list[torch.Tensor] = field(default_factory=list)
     # for each token fed so far, token ids and log-probabilities of the likeliest next tokens
     likeliest: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+
+    @property
+    def num_answer_tokens(self) -> int:
+        return len(self.states) - (self.answer_start or 0)
 
 
 class Template(NamedTuple):
@@ -119,13 +124,10 @@ def parts(work: Path) -> list[Path]:
     return sorted(work.glob("part-[0-9]*.safetensors"))
 
 
-def answer_tokens(paths: Iterable[Path]) -> int:
-    """Number of answer tokens in some parts."""
-    total = 0
-    for path in paths:
-        part = load_whole(path)
-        total += int((part["lengths"] - part["answer_starts"]).sum())
-    return total
+def answer_tokens(path: Path) -> int:
+    """Number of answer tokens in a part."""
+    part = load_whole(path)
+    return int((part["lengths"] - part["answer_starts"]).sum())
 
 
 def save_whole(tensors: dict[str, torch.Tensor], path: Path) -> None:
@@ -147,37 +149,20 @@ def load_whole(path: Path) -> dict[str, torch.Tensor]:
         raise ValueError(f"{path} is damaged, or was not copied in full: {error}") from None
 
 
-class Writer:
-    """Collects finished conversations into parts."""
-
-    def __init__(self, work: Path) -> None:
-        self.work, self.kept = work, list[Conversation]()
-        self.next = len(parts(work))
-
-    def add(self, done: Conversation) -> None:
-        """Keep a conversation; every `PART_SIZE` of them become a part."""
-        self.kept.append(done)
-        if len(self.kept) == PART_SIZE:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what was kept, whole or not at all."""
-        if not self.kept:
-            return
-        starts = [c.answer_start or 0 for c in self.kept]
-        # The state at the answer's first token predicts its second one, so the tops start one token before the answer.
-        tops = [top for c, start in zip(self.kept, starts, strict=True) for top in c.likeliest[start - 1 : len(c.states)]]
-        tensors = {
-            "tokens": torch.tensor([t for c in self.kept for t in c.tokens[: len(c.states)]], dtype=torch.int32),
-            "lengths": torch.tensor([len(c.states) for c in self.kept], dtype=torch.int32),
-            "answer_starts": torch.tensor(starts, dtype=torch.int32),
-            "states": torch.stack([state for c in self.kept for state in c.states]),
-            "top_ids": torch.stack([ids for ids, _ in tops]),
-            "top_log_probs": torch.stack([log_probs for _, log_probs in tops]),
-        }
-        path = self.work / f"part-{self.next:05d}.safetensors"
-        save_whole(tensors, path)
-        self.kept, self.next = [], self.next + 1
+def write_part(work: Path, kept: Sequence[Conversation]) -> None:
+    """Write finished conversations as the next part, whole or not at all."""
+    starts = [c.answer_start or 0 for c in kept]
+    # The state at the answer's first token predicts its second one, so the tops start one token before the answer.
+    tops = [top for c, start in zip(kept, starts, strict=True) for top in c.likeliest[start - 1 : len(c.states)]]
+    tensors = {
+        "tokens": torch.tensor([t for c in kept for t in c.tokens[: len(c.states)]], dtype=torch.int32),
+        "lengths": torch.tensor([len(c.states) for c in kept], dtype=torch.int32),
+        "answer_starts": torch.tensor(starts, dtype=torch.int32),
+        "states": torch.stack([state for c in kept for state in c.states]),
+        "top_ids": torch.stack([ids for ids, _ in tops]),
+        "top_log_probs": torch.stack([log_probs for _, log_probs in tops]),
+    }
+    save_whole(tensors, work / f"part-{len(parts(work)):05d}.safetensors")
 
 
 class Collector:
@@ -201,7 +186,7 @@ class Collector:
             self._step(rows, cache)
             for index, row in enumerate(rows):
                 if self._finished(row):
-                    if row.answer_start is not None and len(row.states) - row.answer_start >= 8:
+                    if row.num_answer_tokens >= 8:
                         yield row
                     rows[index] = self._begin(passages)
                     cache.clear_row(index)
@@ -342,37 +327,34 @@ def collect(
     With texts, every sixth part of an instruction-tuned target is about passages of them.
     """
     open_work(work, source)
-    writer = Writer(work)
-    progress = Progress("data", wanted, "answer tokens", answer_tokens(parts(work)))
+    progress = Progress("data", wanted, "answer tokens", sum(map(answer_tokens, parts(work))))
     if given is not None:
-        _score_given(pair, source, writer, read_given(given, source.vocab_size), progress)
-    collector = Collector(pair, source, seed + writer.next)
+        _score_given(pair, source, work, read_given(given, source.vocab_size), progress)
+    seed += len(parts(work))
+    collector = Collector(pair, source, seed)
     if collector.template is None and not texts:
         raise ValueError("--text is needed: the target has no chat template, so it continues given text")
-    passages = read_passages(texts, pair.tokenizer, seed + writer.next) if texts else []
+    passages = read_passages(texts, pair.tokenizer, seed) if texts else []
     own = collector.write([] if collector.template else passages, 320)
     about = collector.write(passages, 640) if passages and collector.template else own
     while progress.done < wanted:
-        stream = about if writer.next % 6 == 5 else own
-        for _ in range(PART_SIZE):
-            row = next(stream)
-            progress.add(len(row.states) - (row.answer_start or 0))
-            writer.add(row)
+        written = []
+        for row in islice(about if len(parts(work)) % 6 == 5 else own, PART_SIZE):
+            progress.add(row.num_answer_tokens)
+            written.append(row)
+        write_part(work, written)
     progress.print()
 
 
-def _score_given(pair: ModelPair, source: Source, writer: Writer, found: list[Any], progress: Progress) -> None:
+def _score_given(pair: ModelPair, source: Source, work: Path, found: list[Any], progress: Progress) -> None:
     """Score given conversations, in parts of similar lengths; those of earlier runs are skipped."""
-    order = sorted(range(len(found)), key=lambda index: len(found[index][0]) + len(found[index][1]))
+    lengths = [len(prompt) + len(answer) for prompt, answer in found]
+    order = sorted(range(len(found)), key=lengths.__getitem__)
     chunks = [order[at : at + PART_SIZE] for at in range(0, len(order), PART_SIZE)]
     random.Random(0).shuffle(chunks)
-    for chunk in chunks[writer.next :]:
-        at = 0
-        while at < len(chunk):
-            longest = len(found[chunk[-1]][0]) + len(found[chunk[-1]][1])
-            size = max(1, GIVEN_BATCH_TOKENS // longest)
-            for row in score(pair.target, source.layers, [found[index] for index in chunk[at : at + size]]):
-                progress.add(len(row.states) - (row.answer_start or 0))
-                writer.add(row)
-            at += size
-        writer.flush()
+    for chunk in chunks[len(parts(work)) :]:
+        size, rows = max(1, GIVEN_BATCH_TOKENS // lengths[chunk[-1]]), list[Conversation]()
+        for at in range(0, len(chunk), size):
+            rows += score(pair.target, source.layers, [found[index] for index in chunk[at : at + size]])
+            progress.add(sum(row.num_answer_tokens for row in rows[at:]))
+        write_part(work, rows)

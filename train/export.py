@@ -23,23 +23,22 @@ def check_out(folder: Path, *others: Path) -> None:
     """Raise a `ValueError` if a drafter cannot be written, or would replace other files than a model's, or a folder with the
     current one or one of the others in it."""
     kept = [path for path in (Path.cwd(), *others) if path.exists() and path.resolve().is_relative_to(folder.resolve())]
-    try:
+    with _beside(folder):
         names = [path.name for path in folder.iterdir()] if folder.exists() else []
-        with _beside(folder) as partial:
-            partial.mkdir(parents=True)
-    except OSError as error:
-        raise ValueError(f"--out {folder}: cannot be written: {error}") from None
     if kept or (names and "config.json" not in names) or not all(name.endswith(OF_A_MODEL) for name in names):
         raise ValueError(f"--out {folder}: the drafter would replace this folder and all in it; give a new one")
 
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """The folder that is written first; what is left of it is removed."""
+    """An empty folder next to this one, which is removed at the end."""
     partial = folder.resolve().with_name(folder.resolve().name + ".partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
         yield partial
+    except OSError as error:
+        raise ValueError(f"--out {folder}: cannot be written: {error}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -47,14 +46,10 @@ def _beside(folder: Path) -> Iterator[Path]:
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into; it replaces `folder` once everything is written."""
-    try:
-        with _beside(folder) as partial:
-            partial.mkdir(parents=True)
-            yield partial
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
-    except OSError as error:
-        raise ValueError(f"--out {folder}: cannot be written: {error}") from None
+    with _beside(folder) as partial:
+        yield partial
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
 
 
 def export_head(head: HeadModel, source: Source, folder: Path) -> None:

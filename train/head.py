@@ -7,19 +7,19 @@ j position i reads the head's output of step j - 1 at position i - 1, and attend
 head drafts the most frequent tokens only, which keeps its largest matrix small.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import LlamaConfig
+from transformers import LlamaConfig, PretrainedConfig
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from train.batches import Batch
-from train.losses import token_loss
+from train.batches import Batch, token_loss
 
 STEP_DECAY = 0.8  # weight of a simulated step's loss, relative to the step before
 KeysValues = tuple[Tensor, Tensor]
+ConfigT = TypeVar("ConfigT", bound=PretrainedConfig)
 
 
 class HeadAttention(nn.Module):
@@ -119,29 +119,24 @@ class ReadsTarget(nn.Module):
 
 
 class HeadModel(ReadsTarget):
-    """A draft head; see `ReadsTarget`."""
+    """A draft head; see `ReadsTarget`. `num_steps`: the draft steps that training simulates."""
 
-    def __init__(self, config: LlamaConfig, embeddings: Tensor, num_layers: int, known: Tensor) -> None:
+    def __init__(self, config: LlamaConfig, embeddings: Tensor, num_layers: int, known: Tensor, num_steps: int) -> None:
         super().__init__(config, embeddings, num_layers, known)
+        self.num_steps = num_steps
         self.midlayer = HeadLayer(config)
         self.rotary = LlamaRotaryEmbedding(config)
 
-    def loss(self, batch: Batch, num_steps: int, variation: float) -> tuple[Tensor, list[Tensor]]:
-        """The mean loss over simulated steps, and for each step the accepted share at temperature 1 and at 0.
-
-        Args:
-            batch: Conversations.
-            num_steps: Simulated steps.
-            variation: Weight of the total variation; see `token_loss`.
-        """
+    def forward(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
+        """The mean loss over simulated steps, and for each step the accepted share at temperature 1 and at 0, shape `[2]`."""
         states, embedded = self.fc(batch.states[:, :-1]), F.embedding(batch.tokens[:, 1:], self.embeddings)
         rotation = self.rotary(embedded, torch.arange(embedded.shape[1], device=embedded.device)[None])
         steps: list[KeysValues] = []
         total, weights, accepted = states.new_zeros(()), 0.0, []
-        for step in range(num_steps):
+        for step in range(self.num_steps):
             states = self.midlayer(embedded, states, rotation, steps)
             logits = self.lm_head(self.norm(states[batch.rows, batch.positions]))
-            loss, share = token_loss(logits, batch, self.index_of, variation)
+            loss, share = token_loss(logits, batch, self.index_of)
             total, weights = total + STEP_DECAY**step * loss, weights + STEP_DECAY**step
             accepted.append(share)
             states = later(states, 1, 1)
@@ -156,19 +151,19 @@ def later(states: Tensor, count: int, dim: int) -> Tensor:
     return F.pad(states, padding).narrow(dim, 0, states.shape[dim])
 
 
-def shape_of(hidden_size: int, vocab_size: int, max_positions: int | None, mlp: int | None) -> LlamaConfig:
-    """The shape of a head: one layer as wide as the target, heads of 64, up to four queries per key, an MLP of its own."""
+def shape_of(kind: type[ConfigT], hidden_size: int, vocab_size: int, mlp: int | None, depth: int) -> ConfigT:
+    """The shape of a drafter: layers as wide as the target, heads of 64, up to four queries per key, an MLP of its own."""
     head_dim = next(width for width in (64, 32, 16, 8, 4, 2, 1) if hidden_size % width == 0)
     heads = hidden_size // head_dim
-    return LlamaConfig(
+    return kind(
         hidden_size=hidden_size,
         intermediate_size=mlp or 2 * hidden_size,
-        num_hidden_layers=1,
+        num_hidden_layers=depth,
         num_attention_heads=heads,
         num_key_value_heads=heads // max(groups for groups in (1, 2, 3, 4) if heads % groups == 0),
         head_dim=head_dim,
         vocab_size=vocab_size,
-        max_position_embeddings=max_positions or 2_048,
+        max_position_embeddings=2_048,
         rms_norm_eps=1e-5,
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
         tie_word_embeddings=False,

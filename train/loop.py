@@ -3,34 +3,19 @@
 import csv
 import os
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from train.batches import Batch, Data
 from train.progress import Progress
 
 CHECKPOINT_SECONDS = 600.0
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a drafter is trained."""
-
-    rate: float = 0.001  # adamW's learning rate
-    warmup: int = 30  # updates during which the rate rises
-    decay: float = 0.5  # last share of the training, in which the rate falls to zero
-    batch_tokens: int = 1_024  # tokens per update, prompts and padding included
-    num_steps: int = 3  # draft steps simulated in training
-    variation: float = 0.5  # weight of the total variation in the loss
-    seed: int = 0  # of the order of conversations and of new weights
-
-
-Loss = Callable[[Batch], tuple[Tensor, list[Tensor]]]
+RATE = 0.001  # adamW's learning rate
+WARMUP = 30  # updates during which the rate rises
+DECAY = 0.5  # last share of the training, in which the rate falls to zero
 
 
 class Training:
@@ -38,31 +23,23 @@ class Training:
 
     Args:
         name: Of its checkpoint and its CSV file.
-        model: What is trained.
-        loss: The loss of a batch, and per draft step the accepted shares at temperatures 1 and 0.
-        recipe: How.
+        model: What is trained, on its device. Of a batch it returns the loss, and the accepted shares per draft step at
+            temperatures 1 and 0.
         data: The conversations.
         work: Folder of the checkpoint.
         settings: What a checkpoint must agree with.
-        device: Where the model is.
+        batch_tokens: Tokens per update, prompts and padding included.
+        seed: Of the order of conversations.
     """
 
     def __init__(
-        self,
-        name: str,
-        model: nn.Module,
-        loss: Loss,
-        recipe: Recipe,
-        data: Data,
-        work: Path,
-        settings: dict[str, Any],
-        device: torch.device | str = "cpu",
+        self, name: str, model: nn.Module, data: Data, work: Path, settings: dict[str, Any], batch_tokens: int, seed: int
     ) -> None:
-        self.device = torch.device(device)
-        self.name, self.model, self.loss, self.recipe, self.data, self.work = name, model, loss, recipe, data, work
-        self.settings = settings | {"recipe": asdict(recipe)}
+        self.name, self.model, self.data, self.work, self.settings = name, model, data, work, settings
+        self.batch_tokens, self.seed = batch_tokens, seed
         learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.AdamW(learned, lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+        self.device = learned[0].device
+        self.optimizer = torch.optim.AdamW(learned, lr=RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
         able = {"cpu": torch.cpu._is_avx512_bf16_supported, "cuda": torch.cuda.is_bf16_supported}
         self.mixed = able.get(self.device.type, lambda: False)()  # products in bfloat16
         self.updates, self.epoch, self.tokens, self.seconds = 0, 0, 0, 0.0
@@ -75,7 +52,7 @@ class Training:
         saved = time.monotonic()
         while self.share(seconds, updates) < 1:
             before, began = self.updates, time.monotonic()
-            for batch in self.data.training(self.recipe.batch_tokens, self.recipe.seed + self.epoch):
+            for batch in self.data.training(self.batch_tokens, self.seed + self.epoch):
                 loss = self.update(batch, self.share(seconds, updates))
                 took = time.monotonic() - began
                 self.seconds += took
@@ -101,11 +78,11 @@ class Training:
 
     def update(self, batch: Batch, spent: float) -> float:
         """One update; `spent` is the share of the training that is done."""
-        warm = min(1.0, (self.updates + 1) / self.recipe.warmup)
+        warm = min(1.0, (self.updates + 1) / WARMUP)
         group = self.optimizer.param_groups[0]
-        group["lr"] = self.recipe.rate * warm * min(1.0, max(0.0, 1 - spent) / self.recipe.decay)
+        group["lr"] = RATE * warm * min(1.0, max(0.0, 1 - spent) / DECAY)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
-            loss, _ = self.loss(batch.to(self.device))
+            loss, _ = self.model(batch.to(self.device))
         if not torch.isfinite(loss):
             raise ValueError(f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try a lower rate")
         loss.backward()
@@ -120,8 +97,8 @@ class Training:
     def measure(self, loss: float) -> dict[str, Any]:
         """Accepted shares per draft step on held-out conversations, and the tokens per step that they promise."""
         shares, weight = [], 0
-        for batch in self.data.held_out(self.recipe.batch_tokens):
-            shares.append(torch.stack(self.loss(batch.to(self.device))[1]) * len(batch.rows))
+        for batch in self.data.held_out(self.batch_tokens):
+            shares.append(torch.stack(self.model(batch.to(self.device))[1]) * len(batch.rows))
             weight += len(batch.rows)
         mean = torch.stack(shares).sum(0) / weight
         promised = 1 + mean.cumprod(0).sum(0)
@@ -165,7 +142,7 @@ class Training:
         if not state.keys() >= {"optimizer", "settings", "model", "updates", "epoch", "tokens", "seconds"}:
             raise ValueError(f"{self.path} was written by an earlier version; remove it to train from the beginning")
         for name, wanted in self.settings.items():
-            if state["settings"].get(name) != wanted and name != "recipe":
+            if state["settings"].get(name) != wanted:
                 raise ValueError(f"{self.path} was trained with {name} {state['settings'].get(name)}, not {wanted}")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from train.batches import Batch
-from train.losses import token_loss
+from train.batches import Batch, token_loss
 
 
 class DraftModel(nn.Module):
@@ -54,10 +53,10 @@ class DraftModel(nn.Module):
 
     index_of: Tensor
 
-    def loss(self, batch: Batch, variation: float) -> tuple[Tensor, list[Tensor]]:
-        """As `HeadModel.loss`, of one step: the model drafts any position from the tokens before it."""
+    def forward(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
+        """As `HeadModel.forward`, of one step: the model drafts any position from the tokens before it."""
         hidden = self.llama.model(input_ids=batch.tokens).last_hidden_state
         # The batch's positions are a head's, which reads the next token as well.
         logits = self.llama.lm_head(hidden[batch.rows, batch.positions + 1])
-        loss, share = token_loss(logits, batch, self.index_of, variation)
+        loss, share = token_loss(logits, batch, self.index_of)
         return loss, [share]

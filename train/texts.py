@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from train.batches import HELD_OUT, HELD_OUT_BATCHES, Batch, grouped
+from train.batches import HELD_OUT, HELD_OUT_BATCHES, Batch, Data, grouped
 from train.data import likeliest
 
 MIN_ANSWER = 8  # fewest answer tokens of a conversation
@@ -64,8 +64,8 @@ def joined(texts: Sequence[Texts]) -> Texts:
     return Texts(parts[0], parts[1], starts, parts[2])
 
 
-class TextData:
-    """Data of texts; see `Data`. `layers`: the states of the target that are read."""
+class TextData(Data):
+    """Data of texts. `layers`: the states of the target that are read."""
 
     def __init__(self, texts: Texts, target: Any, layers: Sequence[int]) -> None:
         self.texts, self.target, self.layers = texts, target, list(layers)
@@ -79,7 +79,6 @@ class TextData:
         self.for_training, self.kept_out = numbers[~held_out], numbers[held_out]
 
     def training(self, batch_tokens: int, seed: int) -> Iterator[Batch]:
-        """See `Data`."""
         generator = torch.Generator().manual_seed(seed)
         order = self.for_training[torch.randperm(len(self.for_training), generator=generator)]
         groups = [group for pool in order.split(POOL) for group in self._groups(pool, batch_tokens)]
@@ -87,19 +86,16 @@ class TextData:
             yield self._batch(groups[index])
 
     def held_out(self, batch_tokens: int) -> Iterator[Batch]:
-        """See `Data`."""
         groups = self._groups(self.kept_out, batch_tokens)
         order = torch.randperm(len(groups), generator=torch.Generator().manual_seed(0))
         yield from (self._batch(groups[index]) for index in order[:HELD_OUT_BATCHES].tolist())
 
     def frequencies(self, vocab_size: int) -> Tensor:
-        """See `Data`."""
         of_training = torch.ones(len(self.texts.lengths), dtype=torch.bool).index_fill_(0, self.kept_out, False)
         counted = self.texts.answers & of_training.repeat_interleave(self.texts.lengths)
         return torch.bincount(self.texts.tokens[counted].long(), minlength=vocab_size).float()
 
     def prompts(self) -> list[list[int]]:
-        """See `Data`."""
         return [self._prompt(number) for number in self.kept_out.tolist()]
 
     def _prompt(self, number: int) -> list[int]:
