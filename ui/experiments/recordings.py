@@ -1,10 +1,11 @@
 """The recordings with which the tabs Explore and Learn open (see `ui.record_examples`)."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pandas
 
 from ui.experiments.batches import BatchSample
 from ui.experiments.sweep import Sample
@@ -48,7 +49,7 @@ class Exploration:
 
     def save(self, folder: Path) -> None:
         """Write it to a file in this folder, by columns, which takes a fraction of the space."""
-        columns = {"samples": _columns(self.samples), "batches": _columns(self.batches)}
+        columns = {name: rounded(pandas.DataFrame(getattr(self, name)).to_dict("list")) for name in ("samples", "batches")}
         text = json.dumps(vars(self) | columns, separators=(",", ":")).replace('],"', '],\n"')
         (folder / EXPLORE).write_text(text + "\n", encoding="utf-8")
 
@@ -66,11 +67,6 @@ def recorded_lesson(number: int, folder: Path = FOLDER) -> dict[str, Any]:
     """A lesson's recording in this folder, as data for `Lesson`."""
     data: dict[str, Any] = json.loads((folder / LESSONS_FILE).read_text(encoding="utf-8"))[str(number)]
     return data
-
-
-def _columns(samples: Sequence[Sample] | Sequence[BatchSample]) -> dict[str, list[Any]]:
-    rows = [asdict(sample) for sample in samples]
-    return {name: [rounded(row[name]) for row in rows] for name in (rows[0] if rows else ())}
 
 
 def rounded(value: Any) -> Any:

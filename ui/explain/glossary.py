@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ui.assets import ROOT, render
 
@@ -24,13 +23,6 @@ class Term:
     source: str = ""
 
 
-class Piece(NamedTuple):
-    """A piece of a sentence, and the key of its term."""
-
-    text: str
-    term: str | None = None
-
-
 TERMS = tuple(
     Term(key, **fields | {"meaning": fields["meaning"].replace("\n", " ")})
     for key, fields in tomllib.loads((ROOT / "glossary.toml").read_text(encoding="utf-8")).items()
@@ -42,9 +34,9 @@ _PATTERN = re.compile("|".join(f"(?P<{name}>(?<!\\w)(?:{'|'.join(term.forms)})(?
 _QUOTED = re.compile("(“.*?”)", re.DOTALL)
 
 
-def linked(sentence: str) -> list[Piece]:
-    """The sentence in pieces, with the first mention of each term linked."""
-    pieces: list[Piece] = []
+def linked(sentence: str) -> list[tuple[str, str | None]]:
+    """The sentence in pieces, each with the key of its term; the first mention of each term has one."""
+    pieces: list[tuple[str, str | None]] = []
     seen: set[str] = set()
     for part in _QUOTED.split(sentence):
         at = 0
@@ -53,10 +45,10 @@ def linked(sentence: str) -> list[Piece]:
             if term.key in seen:
                 continue
             seen.add(term.key)
-            pieces += [Piece(part[at : found.start()]), Piece(found[0], term.key)]
+            pieces += [(part[at : found.start()], None), (found[0], term.key)]
             at = found.end()
-        pieces.append(Piece(part[at:]))
-    return [piece for piece in pieces if piece.text]
+        pieces.append((part[at:], None))
+    return [piece for piece in pieces if piece[0]]
 
 
 def glossary() -> str:

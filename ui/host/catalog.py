@@ -92,7 +92,7 @@ class Catalog:
     settled: Callable[[], None] = lambda: None  # called when `load_later` is done
 
     def __post_init__(self) -> None:
-        self._measurer = Measuring(lambda: (load := self.load()).running + load.waiting == 0)
+        self._measurer = Measuring(self._quiet)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -203,6 +203,10 @@ class Catalog:
     def _load_of(self, served: ServedPair) -> Load:
         load = served.engine.load()
         return load if served.unobserved is None else self._measurer.without(served.unobserved, load)
+
+    def _quiet(self) -> bool:
+        load = self.load()
+        return load.running + load.waiting == 0
 
     def close(self) -> None:
         self._measurer.interrupt()

@@ -76,11 +76,9 @@ class Counters:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"{_PREFIX}:{name}", text, labels, registry=self.registry)
 
-        def histogram(name: str, text: str) -> Histogram:
-            return Histogram(f"{_PREFIX}:{name}", text, buckets=_SECONDS, registry=self.registry)
-
+        into: dict[str, Any] = {"buckets": _SECONDS, "registry": self.registry}
         self._counted = [(counter(name, text), value) for name, text, value in _COUNTED]
-        self._timed = [(histogram(name, text), value) for name, text, value in _TIMED]
+        self._timed = [(Histogram(f"{_PREFIX}:{name}", text, **into), value) for name, text, value in _TIMED]
         self._ended = counter("request_success", "Runs that ended, by reason.", "finished_reason")
         by_place = "spec_decode_num_accepted_tokens_per_pos"
         self._accepted_at = counter(by_place, "Drafted tokens accepted, by index in the window.", "position")

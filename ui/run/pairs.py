@@ -46,12 +46,8 @@ def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> No
     """Update the page when another pair is chosen, and when loading ends: the components `notice`, `pair`, `line`, `models`,
     `drafter`, `chat`, `questions` and `stories`. Pages opened later show the pairs as they are then."""
     pair, notice = parts["pair"], parts["notice"]
-    choice: dict[str, Any] = {
-        "inputs": [pair, parts["drafter"]],
-        "preprocess": False,
-        "queue": False,
-        **QUIET,
-    }  # see `_of_choice`
+    # Without preprocessing: see `_of_choice`.
+    choice: dict[str, Any] = {"inputs": [pair, parts["drafter"]], "preprocess": False, "queue": False, **QUIET}
 
     def update(looks: Looks) -> dict[Block, Any]:
         return {parts[name]: gr.update(**attributes) for name, attributes in looks.items()}

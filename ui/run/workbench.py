@@ -185,7 +185,7 @@ class Workbench:
         self._runs.cancel(request.session_hash or "")
 
     def _open(self, event: gr.EventData, request: gr.Request) -> Any:
-        """Replay an uploaded trace file (see `ui.run.replay.traces`), and set the controls to its settings.
+        """Replay an uploaded trace file (see `ui.run.recorded.traces`), and set the controls to its settings.
 
         The event contains the server's answer: the `run`, or the `problem`; neither if the file was too large to send.
         """

@@ -38,7 +38,7 @@ def refused(**changes) -> Trace:
 
 def told(trace: Trace, number: int) -> str:
     """The explanation of an event, in a line."""
-    return " ".join("".join(piece.text for piece in sentence) for sentence in words(trace, number)["sentences"])
+    return " ".join("".join(text for text, _ in sentence) for sentence in words(trace, number)["sentences"])
 
 
 def said(trace: Trace, kind: EventKind) -> str:
@@ -154,7 +154,7 @@ def test_a_draft_that_playback_has_not_seen_judged_hides_what_the_target_thinks(
 
 
 def test_details_are_the_events_own_numbers():
-    details = {"".join(piece.text for piece in name): value for name, value in words(refused(), 3)["details"]}
+    details = {"".join(text for text, _ in name): value for name, value in words(refused(), 3)["details"]}
     own = {"target probability p": "0.12", "acceptance probability": f"{0.12 / 0.55:.6g}", "draw u": "0.64", "step": "1"}
     assert details | own | {"target entropy, nats": "2"} == details
 
