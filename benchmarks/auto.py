@@ -22,7 +22,7 @@ from rich.table import Column, Table
 
 from benchmarks.tables import numbers, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.bench.ways import our_way
+from naive_speculate.bench.measure import our_way
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.speculate.draft import DRAFTERS
 from ui.host.measuring import machine_name
