@@ -51,7 +51,7 @@ class Card {
     on("keydown", (event) => {
       if (event.key !== "Escape" || !this.link) return;
       event.preventDefault();
-      event.stopPropagation(); // lecture mode and dialogs stay
+      event.stopImmediatePropagation(); // lecture mode and dialogs stay
       this.hide();
     });
   }
