@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from naive_speculate.infer.ragged_cache import TreeRows
 from naive_speculate.infer.slots import Slot
-from naive_speculate.infer.tree_rows import TreeRows
 from naive_speculate.sampling.distributions import batch_probabilities, in_float
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.verify.tree import without
