@@ -9,14 +9,13 @@ import torch
 from transformers import PreTrainedTokenizerFast
 
 from naive_speculate.costs import read_costs
+from naive_speculate.infer.files import is_gguf, load_error
 from naive_speculate.infer.gguf.library import is_installed as has_llama_cpp
-from naive_speculate.infer.gguf.metadata import is_gguf
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.head.files import is_head
 from naive_speculate.infer.llama.model import choose_executor
 from naive_speculate.infer.llama.stored import stored_dtype
 from naive_speculate.infer.load import EXECUTORS, LoadOptions, check_executor, device_of, dtype_of, load_model, wrap
-from naive_speculate.infer.load_errors import load_error
 from naive_speculate.infer.memory import free_memory
 from naive_speculate.known import DRAFTERS, KNOWN
 from naive_speculate.pair import BUNDLED_PAIR, ModelPair
@@ -109,31 +108,27 @@ def _draft_or_head(draft: str | Path | None, head: str | Path | None) -> tuple[s
 
 
 def _sources(target: str | Path | None, draft: str | Path | None, head: str | Path | None, device: str) -> _Sources:
+    """The models to load: those given, and for the bundled and known pairs our drafters with their measured costs."""
     if target is None:
-        return _bundled(draft, head, device)
-    known = KNOWN.get(str(target))
-    if known is None:
+        if draft is not None:
+            raise ValueError(f"draft={str(draft)!r} was given without a target")
+        folder, sources = BUNDLED_PAIR, _Sources(BUNDLED_PAIR / "target")
+    elif (known := KNOWN.get(str(target))) is None:
         return _Sources(target, draft, head)
-    try:
-        path, weights = known.find()
-    except ValueError as error:
-        raise ValueError(f"target={str(target)!r} {error}") from None
-    ours = known.drafter("head")
-    sources = _Sources(path, draft or known.drafter("draft"), head or ours, name=known.target, weights=weights)
-    if draft is None and (head is None or head == ours):
-        sources.measured = {"fastest_drafter": "suffix" if sources.head is None else "suffix+head"}
+    else:
+        try:
+            path, weights = known.find()
+        except ValueError as error:
+            raise ValueError(f"target={str(target)!r} {error}") from None
+        folder, sources = DRAFTERS / known.drafters, _Sources(path, name=known.target, weights=weights)
+    ours = {kind: folder / kind for kind in ("draft", "head") if (folder / kind / "config.json").is_file()}
+    sources.draft, sources.head = draft or ours.get("draft"), head or ours.get("head")
+    has_our_head = sources.head is not None and sources.head == ours.get("head")
+    if target is None or (draft is None and head in (None, ours.get("head"))):
+        if target is not None:
+            sources.measured = {"fastest_drafter": "suffix+head" if has_our_head else "suffix"}
         if device_of(device).type == "cpu":
-            sources.measured |= read_costs(DRAFTERS / known.drafters / COSTS_FILE, sources.head is not None)
-    return sources
-
-
-def _bundled(draft: str | Path | None, head: str | Path | None, device: str) -> _Sources:
-    if draft is not None:
-        raise ValueError(f"draft={str(draft)!r} was given without a target")
-    own_head = BUNDLED_PAIR / "head"
-    sources = _Sources(BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft", head or (own_head if own_head.is_dir() else None))
-    if device_of(device).type == "cpu":
-        sources.measured = read_costs(BUNDLED_PAIR / COSTS_FILE, sources.head == own_head)
+            sources.measured |= read_costs(folder / COSTS_FILE, has_our_head)
     return sources
 
 

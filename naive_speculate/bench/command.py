@@ -20,7 +20,7 @@ from naive_speculate.bench.measure import Transformers
 from naive_speculate.bench.report import save_plots, show, show_suite, suite_svg
 from naive_speculate.bench.suite import answers_of, drafters_of, encode, figures, read_suite, ways_of
 from naive_speculate.infer.device import is_installed
-from naive_speculate.infer.gguf.metadata import is_gguf
+from naive_speculate.infer.files import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
 from naive_speculate.models import BUNDLED_PAIR, load_pair
 from naive_speculate.pair import ModelPair

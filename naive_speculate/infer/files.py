@@ -1,23 +1,31 @@
-"""Finds the files of a model, in a local folder or on the Hub, and the damaged one, for messages."""
+"""Finds the files of a model, in a local folder or on the Hub, and says in one line what kept it from loading."""
 
 import json
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from transformers.utils.hub import cached_file
 
 _TOKENIZER, _TEMPLATE, _INDEX = "tokenizer.json", "chat_template.jinja", "model.safetensors.index.json"
+_NO_MEMORY = re.compile("[Cc]annot allocate memory|can't allocate memory|bad_alloc")  # of mmap, torch and ONNX Runtime
 _SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", _INDEX)
 
 
 def is_path(name: str) -> bool:
     """Whether a model is named by a local folder."""
     return name.startswith((".", "/", "~")) or Path(name).exists()
+
+
+def is_gguf(source: str | Path) -> bool:
+    """Whether a model is named by a GGUF file."""
+    return Path(source).suffix.lower() == ".gguf"
 
 
 def model_file(name: str, file: str, fetch: bool = True) -> Path | None:
@@ -81,3 +89,27 @@ def damaged_file(source: str | Path) -> str | None:
             copied = ", or was not copied in full" if isinstance(error, SafetensorError) else ""
             return f"{path.name} is damaged{copied} ({' '.join(str(error).split())[:160]})"
     return None
+
+
+def load_error(argument: str, name: str, error: Exception, files: str = "config.json") -> ValueError:
+    """The error of a model that cannot be loaded, in one line. `files`: those whose values can cause an error of any kind."""
+    if name.startswith((".", "/", "~")) and not Path(name).exists():
+        return ValueError(f"{argument}={name!r}: there is no such {'file' if is_gguf(name) else 'folder'}")
+    reason = one_line(error)
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or _NO_MEMORY.search(reason):
+        return ValueError(f"{argument}={name!r} does not fit in memory: {reason}")
+    if not is_gguf(name):
+        if not isinstance(error, (OSError, ValueError, ImportError, RuntimeError, SafetensorError)):
+            shown = repr(error) if isinstance(error, KeyError) else reason  # transformers looks values up
+            reason = f"a value in its {files} is wrong ({shown})"
+        elif "custom code" in reason:
+            reason = "it needs code of its own, which is not run"
+        reason = damaged_file(name) or reason
+    return ValueError(f"{argument}={name!r} cannot be loaded: {reason}")
+
+
+def one_line(error: Exception) -> str:
+    """An error's message in one line."""
+    if isinstance(error, KeyError):
+        return f"{error.args[0]} is missing"
+    return " ".join(str(error).split())[:300] or type(error).__name__

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from naive_speculate.infer.files import is_path, tensor_files
-from naive_speculate.infer.gguf.metadata import is_gguf, read_metadata
+from naive_speculate.infer.files import is_gguf, is_path, load_error, one_line, tensor_files
+from naive_speculate.infer.gguf.metadata import read_metadata
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
 from naive_speculate.infer.llama.weights import is_supported
-from naive_speculate.infer.load_errors import load_error, one_line
 from naive_speculate.infer.protocols import LanguageModel
 
 if TYPE_CHECKING:

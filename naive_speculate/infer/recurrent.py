@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from naive_speculate.infer.hidden_states import hidden_states
 from naive_speculate.infer.plain import PlainCache
 from naive_speculate.infer.rows import Rows
-from naive_speculate.infer.transformers_model import TransformersLanguageModel, probe_tokens, tolerance
+from naive_speculate.infer.transformers_model import TransformersLanguageModel, hidden_states, probe_tokens, tolerance
 
 _MOST_REPLAYED = 16  # replayed tokens beyond which they get a forward of their own, after which they need no more replay
 

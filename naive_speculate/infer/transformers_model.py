@@ -1,18 +1,20 @@
 """Any causal language model of transformers with rollback-able attention caches, as a `BatchLanguageModel`."""
 
 import logging
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, cast
 
 import torch
+from torch import nn
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import Cache, LinearAttentionCacheLayerMixin
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from naive_speculate.infer.end_tokens import HasEndTokens, end_tokens
-from naive_speculate.infer.forward import check_query
-from naive_speculate.infer.hidden_states import hidden_states
+from naive_speculate.infer.forward import check_layers, check_query
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, as_rows
 from naive_speculate.infer.rows import forward_each_row
 
@@ -293,3 +295,42 @@ class RaggedStore(Cache):
 
     def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
         return self.get_seq_length(layer_idx) + query_length, 0
+
+
+@contextmanager
+def hidden_states(model: PreTrainedModel, layers: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
+    """A context in which this thread's forward of a decoder-only model stores the residual stream after so many decoder layers,
+    0 for the embeddings, in a dictionary. Raises `ValueError` if a layer does not exist, or the layers cannot be found.
+
+    Hooks are needed: transformers' `output_hidden_states` returns the last one only after the final norm.
+    """
+    found: dict[int, torch.Tensor] = {}
+    if not layers:
+        yield found
+        return
+    modules = _decoder_layers(model)
+    check_layers(layers, len(modules))
+    thread = threading.get_ident()  # other threads may use the model at the same time
+
+    def store(layer: int, states: Any) -> None:
+        if threading.get_ident() == thread:
+            found[layer] = states[0] if isinstance(states, tuple) else states
+
+    def store_input(_module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+        store(0, inputs or options.get("hidden_states"))
+
+    with ExitStack() as hooks:
+        for layer in set(layers):
+            if layer == 0:
+                hook = modules[0].register_forward_pre_hook(store_input, with_kwargs=True)
+            else:
+                hook = modules[layer - 1].register_forward_hook(lambda _, _inputs, output, layer=layer: store(layer, output))
+            hooks.callback(hook.remove)
+        yield found
+
+
+def _decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
+    for module in model.get_decoder().modules():
+        if isinstance(module, nn.ModuleList) and all(isinstance(layer, GradientCheckpointingLayer) for layer in module):
+            return list(module)
+    raise ValueError(f"layers: {type(model).__name__} has no list of decoder layers")

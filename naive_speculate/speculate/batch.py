@@ -11,9 +11,9 @@ from naive_speculate.events.event import FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer import slots
 from naive_speculate.infer.device import on_device, to_lists
+from naive_speculate.infer.ragged_cache import TreeRows
 from naive_speculate.infer.slots import Slot, SlotPool
 from naive_speculate.infer.threads import computes_beside_torch, one_torch_thread
-from naive_speculate.infer.tree_rows import TreeRows
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft import OWN_DRAFTERS, BatchDrafter, Proposal, check_proposal, drafter_for, merge
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs

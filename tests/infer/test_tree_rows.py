@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import MistralConfig, MistralForCausalLM
 
-from naive_speculate.infer.tree_rows import TreeRows
+from naive_speculate.infer.ragged_cache import TreeRows
 from tests.infer.llamas import made
 from tests.tiny import shape, tiny_llama
 

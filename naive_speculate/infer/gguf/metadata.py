@@ -9,17 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-SUFFIX = ".gguf"
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _ALIGNMENT, _MAX_DIMS = 32, 4
-
-
-def is_gguf(source: str | Path) -> bool:
-    """Whether a model is named by a GGUF file."""
-    return Path(source).suffix.lower() == SUFFIX
 
 
 class StoredTensor(NamedTuple):

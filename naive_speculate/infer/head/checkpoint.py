@@ -27,10 +27,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from naive_speculate.infer.files import load_error
 from naive_speculate.infer.head.block import BlockHead
-from naive_speculate.infer.head.files import declares_block, declares_head, read_config, read_tensors
+from naive_speculate.infer.head.files import (
+    block_layers,
+    declares_block,
+    declares_head,
+    option,
+    read_config,
+    read_tensors,
+    target_layers,
+)
 from naive_speculate.infer.head.model import DraftHead
-from naive_speculate.infer.head.target_layers import block_layers, option, target_layers
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.stored import LazyTensors, full_config
 from naive_speculate.infer.llama.weights import (
@@ -42,7 +50,6 @@ from naive_speculate.infer.llama.weights import (
     layer_shapes,
     shape_in,
 )
-from naive_speculate.infer.load_errors import load_error
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

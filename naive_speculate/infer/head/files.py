@@ -1,9 +1,12 @@
 """Finds and reads the files of a draft head: `config.json` and safetensors, in a local folder or on the Hub.
 
 Tensor names are those of vLLM's speculators: `layers.0.*`, where the EAGLE authors write `midlayer.*`.
+`eagle_aux_hidden_state_layer_ids` lists the target's hidden states that a head reads; without it they are those after 2, n / 2
+and n - 3 of n layers.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from naive_speculate.infer.files import is_path, model_file, tensor_files
+from naive_speculate.infer.head.weights import HeadWeights
+
+_IDS = "eagle_aux_hidden_state_layer_ids"
+_BLOCK_IDS = "target_layer_ids"
+_log = logging.getLogger(__name__)
 
 
 def is_head(source: str | Path) -> bool:
@@ -72,3 +80,70 @@ def _tensor_names(name: str) -> set[str]:
 
 def _as_speculators(key: str) -> str:
     return key.removeprefix("model.").replace("midlayer.", "layers.0.")
+
+
+def option(config: Mapping[str, Any], name: str, section: str = "eagle_config") -> Any:
+    """An option at the top level of a configuration, else in this section of it."""
+    own, nested = config.get(name), config.get(section) or {}
+    return nested.get(name) if own is None else own
+
+
+def target_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> list[int]:
+    """The hidden states that a head reads, each as the number of target layers before it. Raises `ValueError` if they are
+    neither given nor implied, or the weights do not fit them."""
+    depth: int | None = getattr(target, "num_layers", None)
+    found = _given_layers(config, depth)
+    if found is None:
+        if depth is None:
+            raise ValueError(f"{_IDS} is missing, and {type(target).__name__} has no num_layers")
+        found = [2, depth // 2, depth - 3]
+        if min(found) < 0:
+            raise ValueError(f"{_IDS} is missing, and a target of {depth} layers has no layer {min(found)}")
+    width, norm, norms = weights.fuse.shape[1], weights.input_norm, weights.layer_norms
+    if width % len(found) or (norm is not None and len(norm) != width):
+        raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(found)} layers")
+    if norms is not None and norms.shape != (len(found), width // len(found)):
+        raise ValueError(f"fc_norm has {len(norms)} weights of {norms.shape[1]}, which do not fit {len(found)} layers")
+    return found
+
+
+def block_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> list[int]:
+    """The hidden states that a block drafter reads, each as the number of target layers before it.
+
+    `target_layer_ids` i is the output of layer i (z-lab/dflash, `extract_context_feature`). Without it they are spread evenly
+    from the second layer to the third-last (`build_target_layer_ids` there). Raises `ValueError` as `target_layers`.
+    """
+    given, depth = option(config, _BLOCK_IDS, "dflash_config"), getattr(target, "num_layers", None)
+    if given is None:
+        if depth is None:
+            raise ValueError(f"{_BLOCK_IDS} is missing, and {type(target).__name__} has no num_layers")
+        last = len(weights.layers) - 1
+        given = [round(1 + index * (depth - 4) / last) for index in range(last + 1)] if last else [depth // 2]
+    _check_numbers(_BLOCK_IDS, given)
+    if weights.fuse.shape[1] % len(given):
+        raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(given)} layers")
+    return [layer + 1 for layer in given]
+
+
+def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | None:
+    """The configured layer numbers, each as the number of layers before its hidden state; None where there are none."""
+    nested = (config.get("eagle_config") or {}).get(_IDS)
+    given = config.get(_IDS) or nested
+    if not given:
+        return None
+    _check_numbers(_IDS, given)
+    if depth is not None and max(given) + 1 > depth:
+        outputs, why = False, f"the target has {depth} layers"
+    elif depth is not None and given == [1, depth // 2 - 1, depth - 4]:
+        outputs, why = True, "they are SpecForge's default"
+    elif config.get(_IDS):
+        outputs, why = False, "they are at the top level"
+    else:
+        outputs, why = given[0] == 1, f"the first is {given[0]}"
+    _log.info("%s %s are read as layer %s: %s", _IDS, given, "outputs" if outputs else "inputs", why)
+    return [layer + outputs for layer in given]
+
+
+def _check_numbers(name: str, given: Any) -> None:
+    if not isinstance(given, list) or not given or any(type(layer) is not int or layer < 0 for layer in given):
+        raise ValueError(f"{name} must be a list of layer numbers, got {given!r:.80}")

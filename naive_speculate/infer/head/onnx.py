@@ -29,15 +29,7 @@ def rounded(weight: torch.Tensor, bits: int = 8) -> tuple[torch.Tensor, torch.Te
 
 
 class HeadGraph(GraphBuilder):
-    """The graph of a head: a `LlamaGraph` with these differences.
-
-    Inputs:
-        features: float32 `[b, s, layers * t]`, the target's hidden states of the tokens; or of no token, `s` = 0.
-        own_states: float32 `[b, s, d]`, the head's own states of the tokens, if the target's are of none.
-        at: int64 `[b, n, 1]`, the token indices of each row's logits, one but in trees, instead of `logits_from`.
-
-    Outputs: `logits` float32 `[b, n, draft_vocab_size]`, the state for the next draft token (`state_name`) `[b, n, d]`, and the
-    cache's.
+    """The graph of a head, with the state for the next draft token (`state_name`) `[b, n, d]` as an output.
 
     `in_8_bits`: whether the matrices, and what they are multiplied with, are rounded to 8 bits. Reading them takes most of a
     forward's time.
@@ -56,16 +48,14 @@ class HeadGraph(GraphBuilder):
         else:
             stream = states_normed if weights.norm_before_residual else states
             normed = self._add("Concat", [self._norm(embedded, first_norm), states_normed], axis=-1)
-        norms = [*(layer.attention_norm for layer in weights.layers[1:]), weights.norm]
-        for index, (layer, next_norm) in enumerate(zip(weights.layers, norms, strict=True)):
-            last = index + 1 == len(weights.layers)
-            stream, normed = self._layer(index, layer, stream, normed, next_norm, "at" if last else None)
+        (*_, stream), normed = self._layers(weights, stream, normed, "at")
         # the state for the next draft token: the last layer's output, before or after the final norm
         self.state_name = normed if weights.norm_output else stream
         value = helper.make_tensor_value_info
-        inputs = [
+        inputs = [  # the target's hidden states of the tokens, or the head's own: the others are of no token
             value("features", TensorProto.FLOAT, ["b", "s_target", weights.fuse.shape[1]]),
             value("own_states", TensorProto.FLOAT, ["b", "s_own", shape.hidden_size]),
+            # the token indices of each row's logits, one but in trees, instead of `logits_from`
             value("at", TensorProto.INT64, ["b", "n", 1]),
         ]
         self._finish(inputs, self._linear(normed, weights.head), [self.state_name])

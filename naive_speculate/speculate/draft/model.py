@@ -7,7 +7,7 @@ import torch
 
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.device import on_device, to_lists
-from naive_speculate.infer.tree_rows import TreeRows
+from naive_speculate.infer.ragged_cache import TreeRows
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.pipeline import batch_probabilities, batch_scores
 from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
