@@ -14,11 +14,10 @@ from naive_speculate.events.record import Outcome
 from naive_speculate.infer.device import to_lists
 from naive_speculate.speculate.draft.proposal import Proposal
 from naive_speculate.speculate.rules import entropy, overlap, pick
-from naive_speculate.speculate.samplers import TypicalAcceptanceSampler
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.step import Step, by_verifier
 from naive_speculate.speculate.tree_step import tree_nodes
-from naive_speculate.speculate.verify import VERIFIERS, VerifyStrategy
+from naive_speculate.speculate.verify import VERIFIERS, TypicalAcceptanceSampler, VerifyStrategy
 from naive_speculate.text import Vocabulary
 
 TOP_TOKENS = 8

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.speculate.draft.copying import NOTHING, PromptLookupDrafter
+from naive_speculate.speculate.draft.copying import NOTHING
+from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.samplers import RejectionSampler
 from naive_speculate.speculate.verify import VERIFIERS, BlockVerifier, VerifyStrategy

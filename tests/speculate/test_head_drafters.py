@@ -17,7 +17,8 @@ from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.llama.cuda_graphs import Graphs
 from naive_speculate.speculate.batch import PartialStepError
 from naive_speculate.speculate.draft import DRAFTERS, BlockDrafter, HeadDrafter
-from naive_speculate.speculate.draft.copying import MIN_MATCH, SuffixDrafter
+from naive_speculate.speculate.draft.suffix import SuffixDrafter
+from naive_speculate.speculate.draft.suffix_head import MIN_MATCH
 from naive_speculate.speculate.request import Request
 from naive_speculate.testing import prove_lossless
 from naive_speculate.testing.toys import pair_with_head

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from naive_speculate.speculate.draft.copying import MAX_NGRAM, MIN_PROB, NgramIndex, SuffixDrafter, SuffixIndex
+from naive_speculate.speculate.draft.prompt_lookup import MAX_NGRAM, NgramIndex
+from naive_speculate.speculate.draft.suffix import MIN_PROB, SuffixDrafter, SuffixIndex
 from naive_speculate.speculate.draft.suffix_trie import MAX_DEPTH, EarlierOutputs, Node, SuffixTrie
 
 TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=40) | st.lists(st.integers(0, 7), min_size=1, max_size=60)

@@ -14,7 +14,7 @@ SILENT = re.compile(r"ui/(assets|checks|gradio_gaps|record_examples|host/(config
 """Modules without texts of the page."""
 ENGINE = [
     *("palette.py", "doctor/suspects.py", "differing/compare.py"),
-    *(f"speculate/draft/{name}.py" for name in ("head", "model", "copying")),
+    *(f"speculate/draft/{name}.py" for name in ("block", "head", "model", "prompt_lookup", "suffix", "suffix_head")),
 ]
 """Modules of the engine whose texts the page shows."""
 OPTIONS = re.compile(r" \(?(?:--[a-z-]+(?:, )?)+\)?")

@@ -1,11 +1,14 @@
-"""Where a step's draft tokens come from, and the registry of drafters."""
+"""Where a step's draft tokens come from: one file per drafter, and their registry."""
 
 from naive_speculate.pair import ModelPair
-from naive_speculate.speculate.draft.copying import PromptLookupDrafter, SuffixDrafter, SuffixHeadDrafter
+from naive_speculate.speculate.draft.block import BlockDrafter
 from naive_speculate.speculate.draft.given import GIVEN, GivenDrafter, TranslatedGivenDrafter
-from naive_speculate.speculate.draft.head import BlockDrafter, HeadDrafter, MtpDrafter
+from naive_speculate.speculate.draft.head import HeadDrafter, MtpDrafter
 from naive_speculate.speculate.draft.model import ModelDrafter
+from naive_speculate.speculate.draft.prompt_lookup import PromptLookupDrafter
 from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal, check_proposal, merge
+from naive_speculate.speculate.draft.suffix import SuffixDrafter
+from naive_speculate.speculate.draft.suffix_head import SuffixHeadDrafter
 from naive_speculate.speculate.draft.translated import TranslatedDrafter
 
 DRAFTERS: dict[str, type[BatchDrafter]] = {

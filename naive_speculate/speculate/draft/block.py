@@ -1,0 +1,67 @@
+"""Drafts whole windows with a block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.head.block import BlockHead
+from naive_speculate.pair import ModelPair
+from naive_speculate.speculate.draft.head import hidden_states_obstacle
+from naive_speculate.speculate.draft.model import DrawnWindow
+from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
+from naive_speculate.speculate.sequence import SequenceState
+
+
+class BlockDrafter(SlotDrafter):
+    """Drafts a window with one forward of the pair's block drafter; see `BatchDrafter` for the methods.
+
+    Each draft token is drawn from a distribution of its own, so that verification is as for any other drafter. The cache holds
+    the target's state of every token but the last.
+    """
+
+    title = "Block drafter"
+    about = "Drafts a whole window in one pass from the target's hidden states. For long windows, if one was trained for it."
+
+    @staticmethod
+    def head_of(pair: ModelPair) -> Any:
+        return pair.head
+
+    @classmethod
+    def obstacle(cls, pair: ModelPair) -> str | None:
+        if not isinstance(pair.head, BlockHead):
+            return "this pair has no block drafter"
+        return hidden_states_obstacle(pair)
+
+    def room(self, row: SequenceState) -> int:
+        """See `BatchDrafter.room`; a window ends with the block, and nothing can be drafted without a state of the target."""
+        return min(row.room, self.head.block_size) - 1 if self.slots[row].num_tokens else 0
+
+    def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
+        window = DrawnWindow(rows, limits, self.vocab_size)
+        for logits in self.head.draft([row.token_ids[-1] for row in rows], self.view(rows)).unbind(1):
+            window.draw(logits)
+            if window.full:
+                break
+        return window.proposal()
+
+    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+        assert features is not None
+        kept = [record.outcome.num_accepted + 1 for record in records]
+        going = [index for index, row in enumerate(rows) if not row.ended]  # the others may have kept less
+        starts = [len(rows[index].token_ids) - 1 - kept[index] for index in going]
+        self.observe([rows[index] for index in going], starts, [features[index, : kept[index]] for index in going])
+
+    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
+        """Read the target's states from these positions on."""
+        slots = [self.slots[row] for row in rows]
+        for slot, start in zip(slots, starts, strict=True):
+            if slot.num_tokens < start:
+                raise ValueError(f"hidden states from position {start} on do not follow the first {slot.num_tokens}")
+            slot.keep(start)
+        if slots:
+            self.head.read(pad_sequence(list(features), batch_first=True), self.view(rows))
+        for slot, start, states in zip(slots, starts, features, strict=True):
+            slot.keep(start + len(states))  # without the padding
