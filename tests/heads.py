@@ -1,4 +1,5 @@
-"""Random draft heads as checkpoints in both layouts, and what they compute, written down once more without cache or batch.
+"""Random draft heads as checkpoints in both layouts, block drafters in that of z-lab/dflash, and what they compute, once more
+without cache or batch.
 
 Tensors have their layouts' names, but for `layer.` before those of the first layer."""
 
@@ -112,7 +113,6 @@ def _layer(index: int) -> str:
 
 def save_head(folder: Path, layout: str, config: dict[str, Any], tensors: Tensors, **more: Any) -> Path:
     """As the EAGLE authors have it, or vLLM's speculators."""
-    folder.mkdir(parents=True, exist_ok=True)
     layer = "midlayer." if layout == "eagle" else "layers.0."
     named = {name.replace("layer.", layer, 1) if name.startswith("layer.") else name: t for name, t in tensors.items()}
     sizes = {"draft_vocab_size": len(tensors["lm_head.weight"])}
@@ -121,8 +121,14 @@ def save_head(folder: Path, layout: str, config: dict[str, Any], tensors: Tensor
     else:
         layer_config = {"transformer_layer_config": config, "speculators_model_type": "eagle3"}
         whole = {"architectures": ["Eagle3Speculator"], **layer_config, **sizes, **more}
-    (folder / "config.json").write_text(json.dumps(whole))
-    save_file({name: tensor.contiguous() for name, tensor in named.items()}, folder / "model.safetensors")
+    return save_tensors(folder, named, whole)
+
+
+def save_tensors(folder: Path, tensors: Tensors, config: dict[str, Any]) -> Path:
+    """A checkpoint of these tensors."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors")
     return folder
 
 
@@ -255,3 +261,63 @@ def eager_window(
         found.append(eager_logits(tensors, config, out[0]))
         states, read = torch.cat([states, eager_fed_back(tensors, config, out, **options)]), [*read, draft]
     return torch.stack(found)
+
+
+# Block drafters
+
+
+BLOCK_SIZE = 5
+BLOCK_CONFIG: dict[str, Any] = {
+    "architectures": ["DFlashDraftModel"],
+    "model_type": "qwen3",
+    "attention_bias": False,
+    "block_size": BLOCK_SIZE,
+    "dflash_config": {"mask_token_id": 96, "target_layer_ids": [0, 1, 3]},
+    "head_dim": 8,
+    "hidden_act": "silu",
+    "hidden_size": TARGET_WIDTH,
+    "intermediate_size": 40,
+    "layer_types": ["full_attention", "full_attention"],
+    "max_position_embeddings": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "num_target_layers": 4,
+    "rms_norm_eps": 1e-6,
+    "rope_scaling": None,
+    "rope_theta": 5000.0,
+    "sliding_window": None,
+    "tie_word_embeddings": False,
+    "use_sliding_window": False,
+    "vocab_size": VOCAB,
+}
+
+
+def block_tensors(config: dict[str, Any] = BLOCK_CONFIG, known: int | None = None, num_layers: int = 3) -> Tensors:
+    """Random weights that read `num_layers` layers; with `known`, an output matrix for so many of the target's tokens."""
+    random, generator = randomly(7)
+    d, head_dim = config["hidden_size"], config["head_dim"]
+    tensors = {"fc.weight": random(d, num_layers * TARGET_WIDTH), "hidden_norm.weight": random(d), "norm.weight": random(d)}
+    for index in range(config["num_hidden_layers"]):
+        at = f"layers.{index}."
+        tensors |= layer_tensors(config, at, d, random)
+        tensors |= {f"{at}self_attn.{part}_norm.weight": random(head_dim) for part in "qk"}
+    if known is not None:
+        tokens = torch.randperm(VOCAB, generator=generator)[:known].sort().values
+        tensors |= {"lm_head.weight": random(known, d), "d2t": tokens - torch.arange(known)}
+    return tensors
+
+
+def eager_block(
+    tensors: Tensors, config: dict[str, Any], embedding: torch.Tensor, output: torch.Tensor, token: int, features: torch.Tensor
+) -> torch.Tensor:
+    """Logits of the draft tokens after `token`, `[block_size - 1, vocab_size]`; `features` are the target's before it."""
+    masks = [config["dflash_config"]["mask_token_id"]] * (config["block_size"] - 1)
+    stream = embedding[[token, *masks]]
+    context = rms(features @ tensors["fc.weight"].T, tensors["hidden_norm.weight"], config["rms_norm_eps"])
+    for index, kind in enumerate(config["layer_types"]):
+        at, window = f"layers.{index}.", config["sliding_window"] if kind == "sliding_attention" else torch.inf
+        read = rms(stream, tensors[f"{at}input_layernorm.weight"], config["rms_norm_eps"])
+        seen = torch.cat([context, read])
+        stream = eager_layer(tensors, config, at, stream, seen, lambda back, window=window: back.abs() >= window)
+    return eager_logits({"lm_head.weight": output} | tensors, config, stream[1:])

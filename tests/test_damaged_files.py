@@ -2,10 +2,11 @@
 
 import json
 import shutil
+from itertools import cycle
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load, load_file, save, save_file
 
 from naive_speculate import load_pair
 from naive_speculate.infer.files import load_error
@@ -13,7 +14,8 @@ from tests.heads import head_config, head_tensors, save_head
 from tests.programs import refusal
 from tests.tiny import save_model, tiny_llama
 
-WEIGHTS = "model.safetensors"
+WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
+INDEX = f"{WEIGHTS}.index.json"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n"
 
 
@@ -29,11 +31,15 @@ def loaded(whole, role, folder):
     return load_pair(**{"target": whole / "model", "device": "cpu"} | {role: folder})
 
 
-def spoiled(whole, role, folder, file, content):
-    """A copy with one file that holds other bytes, or what a function makes of its own."""
+def spoiled(whole, role, folder, changes):
+    """A copy with files that hold other bytes, or what a function makes of their own, or that are missing (None)."""
     shutil.copytree(whole / ("head" if role == "head" else "model"), folder)
-    path = folder / file
-    path.write_bytes(content if isinstance(content, bytes) else content(path.read_bytes()))
+    for file, content in changes.items():
+        path = folder / file
+        if content is None:
+            path.unlink()
+        else:
+            path.write_bytes(content if isinstance(content, bytes) else content(path.read_bytes()))
     return folder
 
 
@@ -42,94 +48,108 @@ def changed(**values):
     return lambda own: json.dumps(json.loads(own) | values).encode()
 
 
-@pytest.mark.parametrize("role", ["target", "draft", "head"])
-@pytest.mark.parametrize(
-    "content",
-    [lambda own: own[:1000], lambda own: own[:5], lambda own: own[:-100], b"", POINTER, bytes(range(256)) * 50],
-    ids=["cut in its header", "cut in its length", "cut at its end", "empty", "a pointer", "noise"],
-)
-def test_a_damaged_weight_file_is_named_in_one_line(tmp_path, whole, role, content):
-    folder = spoiled(whole, role, tmp_path / "x", WEIGHTS, content)
-    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: model.safetensors is damaged.*\)$") as caught:
-        loaded(whole, role, folder)
-    assert "\n" not in str(caught.value)
+def tensors(change):
+    """What changes the tensors of a file."""
+    return lambda own: save(change(load(own)))
 
 
-@pytest.mark.parametrize("role", ["target", "draft"])
+def shards(weight_map):
+    return {WEIGHTS: None, INDEX: json.dumps({"weight_map": weight_map}).encode()}
+
+
+VALUE = r"a value in its config.json .*is wrong \(.*"
+ROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": "x"}}
+OF_ALL = [  # files of a model or a head, and the message
+    ({WEIGHTS: lambda own: own[:1000]}, f"{WEIGHTS} is damaged.*\\)"),
+    ({WEIGHTS: lambda own: own[:5]}, f"{WEIGHTS} is damaged.*\\)"),
+    ({WEIGHTS: lambda own: own[:-100]}, f"{WEIGHTS} is damaged.*\\)"),
+    *(({WEIGHTS: content}, f"{WEIGHTS} is damaged.*\\)") for content in (b"", POINTER, bytes(range(256)) * 50)),
+    *(({WEIGHTS: None, INDEX: content}, f"{INDEX} is damaged \\(.*\\)") for content in (b"[", b"[]", b"{}")),
+    *((shards(names), f"{INDEX} is damaged \\(.*\\)") for names in ([], {}, {"fc.weight": 3}, {"a": "/x"})),
+    ({WEIGHTS: None}, f"it has no {WEIGHTS}"),
+    ({WEIGHTS: None, "pytorch_model.bin": b""}, f"it has no {WEIGHTS} \\(pytorch_model.bin is not read, .*\\)"),
+    ({CONFIG: changed(num_attention_heads=0)}, VALUE),
+    ({CONFIG: changed(rms_norm_eps=[1])}, VALUE),
+    ({CONFIG: changed(head_dim={"a": 1})}, VALUE),
+    ({CONFIG: changed(hidden_size="x")}, VALUE),
+]
+OF_MODELS = [
+    *(({TOKENIZER: content}, f"{TOKENIZER} is damaged \\(.*\\)") for content in (b"", b"{}", b"[]", b"\0\xff" * 9)),
+    ({TOKENIZER: b'{"added_tokens": null, "model": 3}'}, f"{TOKENIZER} is damaged \\(.*\\)"),
+    ({TOKENIZER: lambda own: own[:200]}, f"{TOKENIZER} is damaged \\(.*\\)"),
+    ({TOKENIZER: b'{"version":"1.0","added_tokens":[],"model":{"type":"Nope"}}'}, f"{TOKENIZER} is damaged \\(.*\\)"),
+    *(({"tokenizer_config.json": content}, r"tokenizer_config.json is damaged \(.*\)") for content in (b"{", b"[]")),
+    *(({CONFIG: content}, r"config.json is damaged \(.*\)") for content in (b"{", b"[]", b"\xff\xfe\0", b"[" * 100_000)),
+    ({"generation_config.json": b"[]"}, r"generation_config.json is damaged \(.*\)"),
+    ({"chat_template.jinja": b"\xff\xfe\0"}, r"chat_template.jinja is damaged \(.*\)"),
+    *(
+        ({"tokenizer_config.json": changed(**values)}, r"a value in its .*tokenizer_config.json is wrong \(.*")
+        for values in ({"model_max_length": "x"}, {"tokenizer_class": 3}, {"eos_token": 3})
+    ),
+    ({CONFIG: changed(**ROPE)}, VALUE),
+    (  # transformers makes up what is missing
+        {WEIGHTS: tensors(lambda own: {name: each for name, each in own.items() if "layers.3.mlp" not in name})},
+        "its safetensors files lack model.layers.3.mlp.down_proj.weight and 2 more",
+    ),
+    (
+        {WEIGHTS: tensors(lambda own: own | {"lm_head.weight": torch.ones(97, 8)})},
+        r"lm_head.weight is \[97, 8\], its configuration requires \[97, 32\]",
+    ),
+    (  # for some classes transformers makes a tokenizer of the special tokens alone
+        {CONFIG: lambda own: own.replace(b'"llama"', b'"qwen2"'), TOKENIZER: None, "tokenizer_config.json": None},
+        f"it has no {TOKENIZER}.*",
+    ),
+]
+OTHERS = [
+    ("target", {CONFIG: changed(hidden_act="nope")}, r"a value in its config.json is wrong \(KeyError\('nope'\)\)"),
+    (
+        "target",
+        {CONFIG: changed(tie_word_embeddings="false")},
+        r"a value in its config.json is wrong \(.*tie_word_embeddings.*\)",
+    ),
+    (
+        "target",
+        {CONFIG: changed(model_type="qwen2_5_vl")},
+        "transformers has no causal language model of model_type 'qwen2_5_vl'",
+    ),
+    (
+        "target",
+        {CONFIG: changed(model_type="own", auto_map={"AutoConfig": "own.Own"})},
+        "it needs code of its own, which is not run",
+    ),
+    ("target", shards({"a": "model-1.safetensors"}), ".*model-1.safetensors.*"),
+    ("head", shards({"fc.weight": "model-1.safetensors"}), "it has no model-1.safetensors, which model.saf.* names"),
+    ("head", {CONFIG: b"{"}, r"config.json is damaged.*"),
+    ("head", {CONFIG: None}, "it has no config.json"),
+    ("head", {CONFIG: changed(rope_theta="x")}, VALUE),
+    (
+        "head",
+        {WEIGHTS: tensors(lambda own: {name: each.to(torch.int8) for name, each in own.items()})},
+        ".* is torch.int8; quantised heads are not supported",
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("file", "content"),
+    ("role", "changes", "message"),  # targets and drafts are loaded by the same lines, heads by others
     [
-        *(("tokenizer.json", content) for content in (b"", b"{}", b"[]", b'{"added_tokens": null, "model": 3}', b"\0\xff" * 9)),
-        ("tokenizer.json", lambda own: own[:200]),
-        ("tokenizer.json", b'{"version":"1.0","added_tokens":[],"model":{"type":"Nope"}}'),
-        ("tokenizer_config.json", b"{"),
-        ("tokenizer_config.json", b"[]"),
-        ("config.json", b"{"),
-        ("config.json", b"[]"),
-        ("config.json", b"\xff\xfe\0"),
-        ("config.json", b"[" * 100_000),
-        ("generation_config.json", b"[]"),
-        ("chat_template.jinja", b"\xff\xfe\0"),
+        *(("head", *case) for case in OF_ALL),
+        *((role, *case) for role, case in zip(cycle(["target", "draft"]), [*OF_ALL, *OF_MODELS], strict=False)),
+        *OTHERS,
     ],
 )
-def test_a_damaged_tokenizer_or_configuration_is_named_in_one_line(tmp_path, whole, role, file, content):
-    folder = spoiled(whole, role, tmp_path / "x", file, content)
-    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: {file} is damaged \(.*\)$") as caught:
+def test_what_cannot_be_loaded_is_answered_in_one_line_that_names_the_file(tmp_path, whole, role, changes, message):
+    folder = spoiled(whole, role, tmp_path / "x", changes)
+    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: {message}$") as caught:
         loaded(whole, role, folder)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("role", ["target", "draft"])
-def test_weights_that_are_not_those_of_the_configuration_are_refused(tmp_path, whole, role):
-    """transformers makes up what is missing."""
-    folder = tmp_path / "x"
-    shutil.copytree(whole / "model", folder)
-    tensors = load_file(folder / WEIGHTS)
-    save_file({name: tensor for name, tensor in tensors.items() if "layers.3.mlp" not in name}, folder / WEIGHTS)
-    with pytest.raises(ValueError, match=r"its safetensors files lack model.layers.3.mlp.down_proj.weight and 2 more$"):
-        loaded(whole, role, folder)
-    save_file(tensors | {"lm_head.weight": torch.ones(97, 8)}, folder / WEIGHTS)
-    with pytest.raises(ValueError, match=r"lm_head.weight is \[97, 8\], its configuration requires \[97, 32\]$"):
-        loaded(whole, role, folder)
-
-
-@pytest.mark.parametrize("role", ["target", "draft", "head"])
-@pytest.mark.parametrize(
-    "values",
-    [{"num_attention_heads": 0}, {"rms_norm_eps": [1]}, {"head_dim": {"a": 1}}, {"hidden_size": "x"}, {"rope_theta": "x"}],
-    ids=str,
-)
-def test_a_wrong_value_of_a_configuration_is_answered_in_one_line_that_names_the_file(tmp_path, whole, role, values):
-    if role != "head" and "rope_theta" in values:
-        values = {"rope_parameters": {"rope_type": "default"} | values}
-    folder = spoiled(whole, role, tmp_path / "x", "config.json", changed(**values))
-    with pytest.raises(
-        ValueError, match=rf"^{role}='.*' cannot be loaded: a value in its config.json .*is wrong \(.*"
-    ) as caught:
-        loaded(whole, role, folder)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("values", "why"),
-    [
-        ({"hidden_act": "nope"}, r"a value in its config.json is wrong \(KeyError\('nope'\)\)"),
-        ({"tie_word_embeddings": "false"}, r"a value in its config.json is wrong \(.*tie_word_embeddings.*\)"),
-        ({"model_type": "qwen2_5_vl"}, "transformers has no causal language model of model_type 'qwen2_5_vl'"),
-        ({"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}}, "it needs code of its own, which is not run"),
-    ],
-)
-def test_a_configuration_that_transformers_cannot_use_is_answered_by_its_value(tmp_path, whole, values, why):
-    folder = spoiled(whole, "target", tmp_path / "x", "config.json", changed(**values))
-    with pytest.raises(ValueError, match=rf"^target='.*' cannot be loaded: {why}$"):
-        loaded(whole, "target", folder)
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_weights_in_fp8_are_computed_with_their_scales_or_refused(tmp_path, whole, known):
     """transformers dequantises them to the files' dtype, whatever is requested; scales of methods that it lacks it ignores."""
     method = {"quant_method": "fp8", "weight_block_size": [128, 128]} if known else {"quant_method": "modelopt"}
-    folder = spoiled(whole, "target", tmp_path / "x", "config.json", changed(quantization_config=method))
+    folder = spoiled(whole, "target", tmp_path / "x", {CONFIG: changed(quantization_config=method)})
     plain = shutil.copytree(whole / "model", tmp_path / "plain")
     tensors = {name: tensor.bfloat16() for name, tensor in load_file(folder / WEIGHTS).items()}
     numbers = {name: tensor.to(torch.float8_e4m3fn) for name, tensor in tensors.items() if "proj" in name}
@@ -147,76 +167,12 @@ def test_weights_in_fp8_are_computed_with_their_scales_or_refused(tmp_path, whol
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("role", ["target", "draft"])
-@pytest.mark.parametrize("values", [{"model_max_length": "x"}, {"tokenizer_class": 3}, {"eos_token": 3}], ids=str)
-def test_a_wrong_value_of_a_tokenizer_s_configuration_is_found_as_it_loads(tmp_path, whole, role, values):
-    folder = spoiled(whole, role, tmp_path / "x", "tokenizer_config.json", changed(**values))
-    with pytest.raises(
-        ValueError, match=rf"^{role}='.*' cannot be loaded: a value in its .*tokenizer_config.json is wrong \(.*"
-    ):
-        loaded(whole, role, folder)
-
-
-@pytest.mark.parametrize("role", ["target", "draft", "head"])
-@pytest.mark.parametrize("pickled", [True, False])
-def test_a_folder_without_weights_is_answered_by_the_file_that_it_lacks(tmp_path, whole, role, pickled):
-    folder = spoiled(whole, role, tmp_path / "x", WEIGHTS, b"")
-    (folder / WEIGHTS).rename(folder / ("pytorch_model.bin" if pickled else "other"))
-    why = r" \(pytorch_model.bin is not read, .*\)" if pickled else ""
-    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: it has no {WEIGHTS}{why}$"):
-        loaded(whole, role, folder)
-
-
-def test_a_quantised_head_is_refused_in_one_line(tmp_path, whole):
-    tensors = {name: tensor.to(torch.int8) for name, tensor in load_file(whole / "head" / WEIGHTS).items()}
-    folder = spoiled(whole, "head", tmp_path / "x", WEIGHTS, b"")
-    save_file(tensors, folder / WEIGHTS)
-    with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: .* is torch.int8; quantised heads are not supported$"):
-        loaded(whole, "head", folder)
-
-
-def test_a_shard_that_is_missing_is_named(tmp_path, whole):
-    shutil.copytree(whole / "model", folder := tmp_path / "x")
-    (folder / WEIGHTS).unlink()
-    (folder / f"{WEIGHTS}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a": "model-1.safetensors"}}))
-    with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: .*model-1.safetensors"):
-        loaded(whole, "target", folder)
-
-
-@pytest.mark.parametrize("role", ["target", "draft", "head"])
-@pytest.mark.parametrize(
-    "content",
-    ["[]", "{}", '{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {"fc.weight": 3}}', '{"weight_map": {"a": "/x"}}'],
-)
-def test_a_damaged_index_is_named_in_one_line(tmp_path, whole, role, content):
-    folder = spoiled(whole, role, tmp_path / "x", WEIGHTS, b"")
-    (folder / WEIGHTS).unlink()
-    (folder / f"{WEIGHTS}.index.json").write_text(content)
-    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: {WEIGHTS}.index.json is damaged \(.*\)$"):
-        loaded(whole, role, folder)
-
-
-@pytest.mark.parametrize("role", ["target", "draft"])
-def test_a_tokenizer_that_is_missing_is_not_made_up(tmp_path, whole, role):
-    """transformers makes one with the special tokens of some classes alone."""
-    folder = spoiled(whole, role, tmp_path / "x", "config.json", lambda own: own.replace(b'"llama"', b'"qwen2"'))
-    (folder / "tokenizer.json").unlink()
-    (folder / "tokenizer_config.json").unlink()
-    with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: it has no tokenizer.json"):
-        loaded(whole, role, folder)
-
-
 @pytest.mark.parametrize(
     ("role", "file", "content"),
-    [
-        ("target", WEIGHTS, lambda own: own[:1000]),
-        ("draft", WEIGHTS, POINTER),
-        ("head", WEIGHTS, lambda own: own[:-100]),
-        ("target", "tokenizer.json", b"{}"),
-    ],
+    [("draft", WEIGHTS, POINTER), ("head", WEIGHTS, lambda own: own[:-100]), ("target", TOKENIZER, b"{}")],
 )
 def test_the_command_line_prints_one_line_and_ends_with_status_2(tmp_path, whole, role, file, content):
-    folder = spoiled(whole, role, tmp_path / "x", file, content)
+    folder = spoiled(whole, role, tmp_path / "x", {file: content})
     models = {"--target": whole / "model"} | {f"--{role}": folder}
     given = ["generate", "w5", *(str(part) for pair in models.items() for part in pair)]
     assert f"cannot be loaded: {file} is damaged" in refusal("naive_speculate.__main__", given)

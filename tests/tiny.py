@@ -37,12 +37,16 @@ def noisy_pair(wrap: Callable[[LlamaForCausalLM], LanguageModel] | None = None) 
             transformers'.
     """
     wrap = wrap or (lambda model: LlamaLanguageModel.from_transformers(model, "torch"))
-    target, draft = tiny_llama(1, seed=0), tiny_llama(1, seed=0)
+    return ModelPair(wrap(tiny_llama(1, seed=0)), wrap(noised(tiny_llama(1, seed=0), 0.05)))
+
+
+@torch.no_grad()
+def noised(model: Any, amount: float) -> Any:
+    """The model, with so much noise added to every weight."""
     generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in draft.parameters():
-            parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
-    return ModelPair(wrap(target), wrap(draft))
+    for parameter in model.parameters():
+        parameter += amount * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+    return model
 
 
 def save_noisy(source: Path, folder: Path) -> None:

@@ -42,10 +42,12 @@ EXECUTORS = ("onnx", "torch", "graphs")
 WAYS = ("transformers", *EXECUTORS)
 
 
-def random_model(config: Any, seed: int = 0) -> PreTrainedModel:
+def random_model(
+    config: Any, seed: int = 0, attention: str | None = "eager", dtype: torch.dtype = torch.float32
+) -> PreTrainedModel:
     """A model whose every parameter matters: also norms and biases are random."""
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention).to(dtype).eval()
     for parameter in model.parameters():
         centre = 1.0 if parameter.dim() == 1 and parameter.mean() > 0.5 else 0.0
         torch.nn.init.normal_(parameter, centre, 0.2)
@@ -82,6 +84,20 @@ def direct_logits(source: PreTrainedModel, token_ids: Sequence[int]) -> torch.Te
     """transformers' logits at every position of a sequence, without any cache."""
     with torch.inference_mode():
         return source(torch.tensor([token_ids]), use_cache=False).logits[0]
+
+
+def own_features(source: PreTrainedModel, token_ids: torch.Tensor, layers: Sequence[int]) -> torch.Tensor:
+    """transformers' hidden states of these layers, 0 for the embeddings, `[rows, tokens, len(layers) * hidden_size]`. The last
+    layer's are those before the final norm, where the model has `layers`."""
+    kept: list[Any] = []
+    blocks = getattr(source.base_model, "layers", [])
+    hooks = [block.register_forward_hook(lambda _module, _input, output: kept.append(output)) for block in blocks[-1:]]
+    with torch.no_grad():
+        states = list(source(input_ids=token_ids, use_cache=False, output_hidden_states=True).hidden_states)
+    for hook in hooks:
+        hook.remove()
+        states[-1] = kept[0][0] if isinstance(kept[0], tuple) else kept[0]
+    return torch.cat([states[layer] for layer in layers], dim=-1)
 
 
 class Rows:

@@ -9,7 +9,8 @@ from transformers import PreTrainedModel
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import DynamicKVCache, TransformersLanguageModel
-from tests.tiny import shape
+from tests.infer.llamas import random_model
+from tests.tiny import noised, shape
 
 SHAPE = shape()
 SMALL: dict[str, Any] = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -53,13 +54,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any], str | None]] = {
 
 
 def built(architecture: str, config: dict[str, Any], attention: str | None = None) -> PreTrainedModel:
-    """A model whose every parameter matters."""
-    torch.manual_seed(0)
-    configuration = getattr(transformers, f"{architecture}Config")(**config)
-    model: PreTrainedModel = transformers.AutoModelForCausalLM.from_config(configuration, attn_implementation=attention).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, 1.0 if parameter.dim() == 1 and parameter.mean() > 0.5 else 0.0, 0.2)
-    return model
+    return random_model(getattr(transformers, f"{architecture}Config")(**config), attention=attention)
 
 
 def tokens(count: int, seed: int) -> torch.Tensor:
@@ -105,11 +100,8 @@ def test_a_row_with_a_longer_one_gets_the_models_own_logits(source: PreTrainedMo
 @pytest.mark.parametrize("name", ["Bart", "dynamic NTK", "GPTJ"])
 def test_a_batch_decodes_what_its_rows_decode_alone_up_to_the_last_position(name: str) -> None:
     architecture, config, attention = ARCHITECTURES[name]
-    target, draft = (TransformersLanguageModel(built(architecture, config, attention)) for _ in range(2))
-    with torch.no_grad():
-        for parameter in draft.model.parameters():
-            parameter += 0.02 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
-    decoder = SpeculativeDecoder(ModelPair(target, draft))
+    target, draft = (built(architecture, config, attention) for _ in range(2))
+    decoder = SpeculativeDecoder(ModelPair(*map(TransformersLanguageModel, (target, noised(draft, 0.02)))))
     prompts = [tokens(count, seed=count)[0].tolist() for count in (74, 9, 78)]
     params = SamplingParams(temperature=0, max_tokens=20, ignore_eos=True)
     together = [result.token_ids for result in decoder.generate(prompts, params, num_draft_tokens=4)]

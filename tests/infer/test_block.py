@@ -7,8 +7,7 @@ from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.block import BlockHead
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.head.files import is_head
-from tests.blocks import BLOCK, CONFIG, block_tensors, eager_block, save_block
-from tests.heads import TARGET_WIDTH, VOCAB
+from tests.heads import BLOCK_CONFIG, BLOCK_SIZE, TARGET_WIDTH, VOCAB, block_tensors, eager_block, save_tensors
 from tests.tiny import tiny_llama
 
 SLIDING = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 6, "use_sliding_window": True}
@@ -35,9 +34,9 @@ def loaded(folder, target):
 def test_a_block_drafter_computes_what_its_definition_says(tmp_path, target, kind):
     """Through a cache, rows of different lengths side by side, with padding and drafts in between."""
     changes, known = KINDS[kind]
-    config = CONFIG | changes
+    config = BLOCK_CONFIG | changes
     tensors = block_tensors(config, known)
-    block = loaded(save_block(tmp_path, tensors, config), target)
+    block = loaded(save_tensors(tmp_path, tensors, config), target)
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(0, VOCAB, (2, 40), generator=generator)
     features = torch.randn(2, 40, 3 * TARGET_WIDTH, generator=generator)
@@ -50,7 +49,7 @@ def test_a_block_drafter_computes_what_its_definition_says(tmp_path, target, kin
         for row, end in enumerate(ends):
             cache.keep(row, end)
         logits = block.draft([int(tokens[row, end]) for row, end in enumerate(ends)], cache.all_rows())
-        assert logits.shape == (2, BLOCK - 1, VOCAB)
+        assert logits.shape == (2, BLOCK_SIZE - 1, VOCAB)
         assert cache.lengths == ends
         for row, end in enumerate(ends):
             wanted = eager_block(tensors, config, embedding, output, int(tokens[row, end]), features[row, :end])
@@ -59,7 +58,7 @@ def test_a_block_drafter_computes_what_its_definition_says(tmp_path, target, kin
 
 
 def dflash(**changes):
-    return {"dflash_config": CONFIG["dflash_config"] | changes}
+    return {"dflash_config": BLOCK_CONFIG["dflash_config"] | changes}
 
 
 @pytest.mark.parametrize(
@@ -71,8 +70,8 @@ def dflash(**changes):
     ],
 )
 def test_options_are_found_where_public_checkpoints_have_them(tmp_path, changes, layers):
-    config = CONFIG | changes
-    folder = save_block(tmp_path, block_tensors(config, num_layers=len(layers)), config)
+    config = BLOCK_CONFIG | changes
+    folder = save_tensors(tmp_path, block_tensors(config, num_layers=len(layers)), config)
     assert is_head(folder)
     assert loaded(folder, TransformersLanguageModel(tiny_llama(8, seed=0))).layers == layers
 
@@ -98,13 +97,13 @@ def test_options_are_found_where_public_checkpoints_have_them(tmp_path, changes,
 )
 def test_what_does_not_fit_is_refused_in_one_line(tmp_path, target, changes, spoiled, message):
     tensors = {name: tensor for name, tensor in (block_tensors() | spoiled).items() if tensor is not None}
-    folder = save_block(tmp_path, tensors, CONFIG | changes)
+    folder = save_tensors(tmp_path, tensors, BLOCK_CONFIG | changes)
     with pytest.raises(ValueError, match=rf"^head='.*' cannot be loaded: {message}") as caught:
         loaded(folder, target)
     assert "\n" not in str(caught.value)
 
 
 def test_a_target_without_matrices_to_share_is_refused_in_one_line(tmp_path):
-    folder = save_block(tmp_path, block_tensors())
+    folder = save_tensors(tmp_path, block_tensors(), BLOCK_CONFIG)
     with pytest.raises(ValueError, match=r"^head='.*' cannot be loaded: it has no input embeddings of its own, and object"):
         loaded(folder, object())

@@ -220,12 +220,6 @@ def test_decode_stops_at_an_end_of_sequence_token(inferencer, monkeypatch, other
     assert [*first[0].tolist(), *out.token_ids[0].tolist()] == expected[: expected.index(expected[3]) + 1]
 
 
-@pytest.mark.parametrize("limit", [0, -3])
-def test_decode_without_a_positive_limit_is_refused(inferencer, limit):
-    with pytest.raises(ValueError, match=f"max_new_tokens must be positive, got {limit}"):
-        inferencer.decode(tokens(1, 1), DynamicKVCache(), limit, SampleStrategy.GREEDY)
-
-
 def test_random_sampling_draws_from_the_softmax(inferencer):
     torch.manual_seed(0)
     query = tokens(1, 1).expand(4000, 1)
@@ -233,11 +227,6 @@ def test_random_sampling_draws_from_the_softmax(inferencer):
     probs = torch.softmax(out.token_logits[0, -1], -1)
     seen = torch.bincount(out.token_ids[:, 0], minlength=97) / 4000
     assert (seen - probs).abs().sum() / 2 < 0.1
-
-
-def test_an_unknown_strategy_is_refused(inferencer):
-    with pytest.raises(ValueError, match="sample_strategy"):
-        inferencer.prefill(tokens(1, 2), DynamicKVCache(), "luck")
 
 
 @pytest.mark.parametrize("num_query_tokens", [1, 4])
@@ -254,13 +243,16 @@ def test_the_drafter_drafts_what_greedy_decoding_gives(inferencer, num_query_tok
 
 
 @pytest.mark.parametrize(
-    ("query", "count", "message"),
+    ("method", "query", "options", "message"),
     [
-        (tokens(1, 2), 0, "num_draft_tokens must be positive, got 0"),
-        (tokens(1, 2), -2, "num_draft_tokens must be positive, got -2"),
-        (tokens(1, 0), 3, "query_token_ids must have shape"),
+        ("decode", tokens(1, 1), (0, "greedy"), "max_new_tokens must be positive, got 0"),
+        ("decode", tokens(1, 1), (-3, "greedy"), "max_new_tokens must be positive, got -3"),
+        ("prefill", tokens(1, 2), ("luck",), "sample_strategy"),
+        ("draft", tokens(1, 2), (0, "greedy"), "num_draft_tokens must be positive, got 0"),
+        ("draft", tokens(1, 2), (-2, "greedy"), "num_draft_tokens must be positive, got -2"),
+        ("draft", tokens(1, 0), (3, "greedy"), "query_token_ids must have shape"),
     ],
 )
-def test_the_drafter_refuses_bad_arguments(inferencer, query, count, message):
+def test_bad_arguments_are_refused_by_name(inferencer, method, query, options, message):
     with pytest.raises(ValueError, match=message):
-        Drafter(inferencer).draft(query, DynamicKVCache(), count, SampleStrategy.GREEDY)
+        getattr(Drafter(inferencer) if method == "draft" else inferencer, method)(query, DynamicKVCache(), *options)

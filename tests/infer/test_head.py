@@ -232,7 +232,7 @@ def test_whether_something_is_a_head_is_read_from_its_configuration(tmp_path):
 
 
 MISFITS = [  # a tensor, what becomes of it, and the message
-    ("fc.weight", None, "fc.weight is missing"),
+    ("fc.weight", lambda t: None, "fc.weight is missing"),
     ("fc.weight", lambda t: t[:, :-1], r"fc.weight is \[32, 95\], which does not fit 3 layers"),
     ("norm.weight", lambda t: t[:-1], r"norm.weight is \[31\], its configuration requires \[32\]"),
     ("layer.mlp.up_proj.weight", lambda t: t.T, r"layers.0.mlp.up_proj.weight is \[32, 40\]"),
@@ -240,13 +240,14 @@ MISFITS = [  # a tensor, what becomes of it, and the message
     ("d2t", lambda t: t * 0, "t2d and d2t do not agree"),
     ("d2t", lambda t: t - torch.arange(60), "d2t leads to a token twice|d2t leads to token"),
     ("d2t", lambda t: t[:5], r"d2t is \[5\], lm_head.weight has 60 tokens"),
-    ("d2t", None, "d2t is missing"),
+    ("d2t", lambda t: None, "d2t is missing"),
     ("extra.weight", torch.ones(2), "it holds extra.weight, which is not supported"),
     ("fc_norm.0.weight", torch.ones(32), "fc_norm has 1 weights of 32, which do not fit 3 layers"),
     ("fc_norm.1.weight", torch.ones(32), "fc_norm.0.weight is missing"),
     ("hidden_norm.weight", torch.ones(32), "it holds hidden_norm.weight, which is not supported"),
     ("state_proj.weight", torch.ones(32, 32), "hidden_norm.weight is missing"),
 ]
+NORMS = {f"fc_norm.{index}.weight": torch.ones(31 + index) for index in range(3)}
 WORDS = {"rope_parameters": {"rope_type": "default", "rope_theta": "ten"}, "dtype": "float32", "eos_token_id": 0, "head_dim": 8}
 NO_LAYERS = "eagle_aux_hidden_state_layer_ids must be a list of layer"
 OTHER_KINDS = [  # changes of the configuration, more options, arguments of `head_tensors`, and the message
@@ -266,46 +267,21 @@ def refused(folder, target, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "change", "message"), MISFITS)
-def test_a_checkpoint_that_does_not_fit_together_is_reported_in_one_line(tmp_path, target, name, change, message):
-    tensors = head_tensors(head_config())
-    own = tensors.pop(name, None)
-    if change is not None:
-        tensors[name] = change if own is None else change(own)
-    refused(save_head(tmp_path, "speculators", head_config(), tensors), target, message)
-
-
-def test_norms_of_several_widths_are_reported_in_one_line(tmp_path, target):
-    tensors = head_tensors(head_config()) | {f"fc_norm.{index}.weight": torch.ones(31 + index) for index in range(3)}
-    folder = save_head(tmp_path, "speculators", head_config(), tensors)
-    refused(folder, target, r"fc_norm has weights of shapes \[31\], \[32\], \[33\]")
-
-
-@pytest.mark.parametrize(("changes", "more", "how", "message"), OTHER_KINDS)
-def test_a_head_of_another_kind_is_reported_in_one_line(tmp_path, target, changes, more, how, message):
+@pytest.mark.parametrize(
+    ("changes", "more", "how", "spoil", "message"),
+    [
+        *(({}, {}, {}, {name: change}, message) for name, change, message in MISFITS),
+        ({}, {}, {}, NORMS, r"fc_norm has weights of shapes \[31\], \[32\], \[33\]"),
+        *((*kind[:3], {}, kind[3]) for kind in OTHER_KINDS),
+    ],
+)
+def test_a_head_that_does_not_fit_together_or_of_another_kind_is_reported_in_one_line(
+    tmp_path, target, changes, more, how, spoil, message
+):
     tensors = head_tensors(head_config(), **how)
+    tensors |= {name: change(tensors[name]) if callable(change) else change for name, change in spoil.items()}
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     refused(save_head(tmp_path, "speculators", head_config(**changes), tensors, **more), target, message)
-
-
-def test_broken_files_are_reported_in_one_line(tmp_path, target):
-    config = head_config()
-    folder = save_head(tmp_path, "eagle", config, head_tensors(config))
-    weights = (folder / "model.safetensors").read_bytes()
-    (folder / "model.safetensors").write_bytes(weights[:300])
-    index, missing = folder / "model.safetensors.index.json", {"weight_map": {"fc.weight": "model-1.safetensors"}}
-    for change, message in (
-        (lambda: None, "model.safetensors is damaged"),
-        ((folder / "model.safetensors").unlink, "it has no model.safetensors$"),
-        (lambda: torch.save({}, folder / "pytorch_model.bin"), r"it has no model.safetensors \(pytorch_model.bin is not read"),
-        (lambda: index.write_text(json.dumps(missing)), "it has no model-1.safetensors, which model.saf.* names$"),
-        (lambda: index.write_text("["), "model.safetensors.index.json is damaged"),
-        (lambda: (folder / "config.json").write_text("{"), "config.json is damaged"),
-    ):
-        change()
-        with pytest.raises(ValueError, match=f"^head='.*' cannot be loaded: {message}"):
-            loaded(folder, target)
-    with pytest.raises(ValueError, match=r"^head='/no/such': there is no such folder"):
-        loaded("/no/such", target)
 
 
 def test_a_head_without_embeddings_needs_a_target_with_some_of_its_width(tmp_path):

@@ -1,19 +1,22 @@
-"""Hidden states of chosen layers, in every executor: those of transformers, with the same logits as without them."""
+"""Hidden states of chosen layers, in every executor: those of transformers, with the same logits as without; also of trees."""
 
 import threading
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
-from transformers import PreTrainedModel
+from naive_speculate.infer.ragged_cache import TreeRows
+from transformers import MistralConfig, MistralForCausalLM, PreTrainedModel
 
 from naive_speculate.infer import DynamicKVCache, TransformersLanguageModel
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.slots import SlotPool
-from tests.infer.llamas import FAMILIES, WAYS, made, random_model
+from tests.infer.llamas import FAMILIES, WAYS, made, own_features, random_model
 from tests.infer.test_architectures import ARCHITECTURES, built
 from tests.speculate.toys import ToyModel
+from tests.tiny import shape, tiny_llama
 
 MODELS = [(family, way) for family in ("llama", "qwen3", "mistral window") for way in WAYS]
 MODELS += [(name, "transformers") for name in ARCHITECTURES]
@@ -35,12 +38,6 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 def tokens(rows: int, count: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(2, 97, (rows, count), generator=torch.Generator().manual_seed(seed))
-
-
-def own_features(source: PreTrainedModel, token_ids: torch.Tensor, layers: tuple[int, ...]) -> torch.Tensor:
-    with torch.no_grad():
-        states = source(input_ids=token_ids, use_cache=False, output_hidden_states=True).hidden_states
-    return torch.cat([states[layer] for layer in layers], dim=-1)
 
 
 def close(found: torch.Tensor, expected: torch.Tensor) -> None:
@@ -177,3 +174,53 @@ def test_a_model_that_returns_none_where_they_are_wanted_is_refused():
     message = r"Silent.forward must return logits and hidden states .* \[1, 3, 2 \* hidden_size\], got None"
     with pytest.raises(ValueError, match=message):
         pool.compute(view, tokens(1, 3), [0, 1])
+
+
+# One forward over a tree gives every node the logits and hidden states of its own continuation
+
+
+TRUNK = [5, 9, 3, 8, 1]
+TOKENS = [7, 2, 6, 4, 4, 1, 9]
+PARENTS = [-1, -1, 0, 0, 1, 2, 4]
+PATHS = {0: [7], 1: [2], 2: [7, 6], 3: [7, 4], 4: [2, 4], 5: [7, 6, 1], 6: [2, 4, 9]}
+LAYERS = (0, 1, 2)
+
+
+def sliding(window: int) -> MistralForCausalLM:
+    """Layers whose tokens attend to the last few only."""
+    torch.manual_seed(0)
+    config = MistralConfig(**shape(num_hidden_layers=2), sliding_window=window, initializer_range=0.3)
+    return MistralForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module", params=product(["torch", "onnx", "transformers"], [False, True]))
+def tree_model(request):
+    executor, slides = request.param
+    return made(sliding(4) if slides else tiny_llama(2, seed=0), executor)
+
+
+def alone(tree_model, tokens):
+    logits, features = tree_model.forward(torch.tensor([tokens]), tree_model.new_cache(1).rows([0]), layers=LAYERS)
+    return torch.cat([logits[0], features[0]], dim=-1)
+
+
+@pytest.mark.parametrize("levels", [[7], [2, 3, 2]])
+def test_a_node_sees_its_own_path_only(tree_model, levels):
+    """All nodes at once, as the target does, or level by level, as a drafter does; in the second of two rows."""
+    assert tree_model.takes_trees
+    cache = tree_model.new_cache(2)
+    for row in (0, 1):
+        tree_model.forward(torch.tensor([TRUNK]), cache.rows([row]))
+    tree, found = TreeRows(cache, 1, len(TRUNK), PARENTS), []
+    for first, count in zip([sum(levels[:n]) for n in range(len(levels))], levels, strict=True):
+        logits, features = tree_model.forward(torch.tensor([TOKENS[first : first + count]]), tree, layers=LAYERS)
+        found.append(torch.cat([logits[0], features[0]], dim=-1))
+    for node, path in PATHS.items():
+        torch.testing.assert_close(torch.cat(found)[node], alone(tree_model, TRUNK + path)[-1], atol=2e-4, rtol=1e-4)
+
+    cache.keep_path(1, len(TRUNK), [len(TRUNK) + node for node in (1, 4, 6)])
+    assert cache.lengths == [len(TRUNK), len(TRUNK) + 3]
+    after = tree_model.forward(torch.tensor([[8]]), cache.rows([1]), layers=LAYERS)
+    torch.testing.assert_close(
+        torch.cat([after[0][0, 0], after[1][0, 0]]), alone(tree_model, [*TRUNK, 2, 4, 9, 8])[-1], atol=2e-4, rtol=1e-4
+    )

@@ -1,6 +1,8 @@
-"""The fast models of the Llama family give transformers' logits, whatever the cache holds."""
+"""The fast models of the Llama family give transformers' logits, whatever the cache holds, also where windows are captured."""
 
-from collections.abc import Sequence
+import gc
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from tests.infer.llamas import (
     TOLERANCE,
     VOCAB,
     Rows,
+    compute_again,
     direct_logits,
     halved,
     made,
@@ -196,30 +199,23 @@ class Elsewhere:
 
 def test_bad_input_is_refused_by_the_name_of_the_argument(llama: LlamaLanguageModel) -> None:
     cache = llama.new_cache(2)
-    with pytest.raises(ValueError, match=r"query_token_ids must have shape"):
-        llama.forward(tokens(2, 0), cache)
-    with pytest.raises(ValueError, match=r"query_token_ids must have shape"):
-        llama.forward(torch.zeros(3, dtype=torch.int64), cache)
-    with pytest.raises(ValueError, match=r"query_token_ids has 3 rows, kv_cache has 2"):
-        llama.forward(tokens(3, 1), cache)
-    with pytest.raises(ValueError, match=r"query_token_ids has 1 rows, kv_cache has 2"):
-        llama.forward(tokens(1, 1), Elsewhere())
-    with pytest.raises(ValueError, match=r"num_logits must be between 1 and"):
-        llama.forward(tokens(2, 2), cache, num_logits=3)
-    with pytest.raises(ValueError, match=r"query_token_ids must be in \[0, 97\)"):
-        llama.forward(torch.tensor([[1], [VOCAB]]), cache)
+    two = LlamaLanguageModel.from_transformers(random_model(LlamaConfig(**SHAPE | {"num_hidden_layers": 2})))
+    of_another: KVCache = two.new_cache(1)
+    two.forward(tokens(1, 2), of_another)
     not_a_cache: Any = {}
-    with pytest.raises(ValueError, match=r"kv_cache must be a KVCache, got dict"):
-        llama.forward(tokens(2, 1), not_a_cache)
+    for query, given, options, message in (
+        (tokens(2, 0), cache, {}, r"query_token_ids must have shape"),
+        (torch.zeros(3, dtype=torch.int64), cache, {}, r"query_token_ids must have shape"),
+        (tokens(3, 1), cache, {}, r"query_token_ids has 3 rows, kv_cache has 2"),
+        (tokens(1, 1), Elsewhere(), {}, r"query_token_ids has 1 rows, kv_cache has 2"),
+        (tokens(2, 2), cache, {"num_logits": 3}, r"num_logits must be between 1 and"),
+        (torch.tensor([[1], [VOCAB]]), cache, {}, r"query_token_ids must be in \[0, 97\)"),
+        (tokens(2, 1), not_a_cache, {}, r"kv_cache must be a KVCache, got dict"),
+        (tokens(1, 1), of_another, {}, "kv_cache belongs to another model"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            llama.forward(query, given, **options)
     assert cache.lengths == [0, 0]
-
-
-def test_a_cache_of_a_model_of_another_shape_is_refused(llama: LlamaLanguageModel) -> None:
-    other = LlamaLanguageModel.from_transformers(random_model(LlamaConfig(**SHAPE | {"num_hidden_layers": 2})))
-    cache: KVCache = other.new_cache(1)
-    other.forward(tokens(1, 2), cache)
-    with pytest.raises(ValueError, match="kv_cache belongs to another model"):
-        llama.forward(tokens(1, 1), cache)
 
 
 def test_an_executor_that_cannot_run_the_model_is_refused() -> None:
@@ -229,3 +225,107 @@ def test_an_executor_that_cannot_run_the_model_is_refused() -> None:
         LlamaLanguageModel.from_transformers(source, unknown)
     with pytest.raises(ValueError, match='executor "onnx" runs float32 on the CPU'):
         LlamaLanguageModel.from_transformers(halved(source), "onnx")
+
+
+# Windows captured once for a cache and played again give the same, and hold no memory longer than their cache
+
+
+SOURCE = random_model(FAMILIES["llama"]())
+
+
+class Captures:
+    """A model whose windows are captured; `tried` counts the captures, which raise `error` if there is one."""
+
+    def __init__(self) -> None:
+        self.model = made(SOURCE, "graphs")
+        self.error: Exception | None = None
+        self.tried = 0
+        self.model._forward.graphs._capture = self._capture
+
+    def _capture(self, compute: Callable[[], torch.Tensor]) -> Any:
+        self.tried += 1
+        if self.error is not None:
+            raise self.error
+        return compute_again(compute)
+
+    def rows(self, count: int = 1) -> Rows:
+        return Rows(self.model, SOURCE, count)
+
+    def held(self, cache: Any) -> bool:
+        """Whether something is captured for a cache."""
+        return bool(self.model._forward.graphs._caches[cache].captured)
+
+
+@pytest.fixture
+def graphs() -> Captures:
+    return Captures()
+
+
+def test_captured_windows_follow_a_cache_that_grows_and_serves_again_clean(graphs: Captures) -> None:
+    rows = graphs.rows()
+    rows.forward(500, [0])  # the buffers hold 512
+    for _ in range(4):
+        rows.forward(5, [0], crop=[1])
+        rows.forward(1, [0])
+    assert graphs.tried == 4  # two widths, before and after it grew
+    graphs.model.recycle(rows.cache)
+    again = graphs.rows()
+    assert again.cache is rows.cache
+    assert again.cache.get_num_tokens() == 0
+    assert all(not state.keys.any() and not state.values.any() for state in again.cache.buffers())
+    again.forward(5, [0], crop=[5])
+    again.forward(1, [0])
+    assert graphs.tried == 4
+    assert graphs.rows().cache is not rows.cache
+
+
+def test_a_large_cache_is_not_kept_nor_what_was_captured_for_it(graphs: Captures) -> None:
+    rows = graphs.rows()
+    rows.cache.reserve(1500)
+    for _ in range(3):
+        rows.forward(1, [0])
+    assert graphs.held(rows.cache)
+    graphs.model.recycle(rows.cache)
+    buffer = weakref.ref(rows.cache.buffers()[0].keys)
+    del rows
+    gc.collect()
+    assert buffer() is None
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError(), RuntimeError("operation not permitted when stream is capturing")])
+def test_where_a_capture_fails_decoding_goes_on_without(graphs: Captures, error: Exception, caplog: Any) -> None:
+    """Where memory is short for this cache only, else for good, with a warning."""
+    graphs.error = error
+    rows = graphs.rows(2)
+    for _ in range(4):
+        rows.forward(3, [0, 1], crop=[1, 2])
+    assert graphs.tried == 1
+    graphs.error = None
+    others = graphs.rows()
+    for _ in range(3):
+        others.forward(3, [0], crop=[1])
+    lasting = "CUDA graphs are not used" in caplog.text
+    assert lasting == (not isinstance(error, torch.OutOfMemoryError))
+    assert lasting or graphs.held(others.cache)
+    assert graphs.tried == (1 if lasting else 2)
+
+
+def test_captured_windows_give_hidden_states_with_their_logits(graphs: Captures) -> None:
+    models = graphs.model, made(SOURCE, "torch")
+    caches = [model.new_cache(2) for model in models]
+    for number, layers in enumerate([(3, 1), (3, 1), (), (3, 1), (), (0,), (3, 1), (0,)]):
+        query = tokens(2, 4)
+        found, expected = (model.forward(query, cache, layers=layers) for model, cache in zip(models, caches, strict=True))
+        torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+        for cache in caches:
+            cache.crop([number % 4, 1])
+    assert graphs.tried == 3  # once for each choice of layers
+
+
+def test_where_not_all_logits_are_wanted_nothing_is_captured(graphs: Captures) -> None:
+    cache = graphs.model.new_cache(1)
+    for _ in range(3):
+        logits, features = graphs.model.forward(tokens(1, 5), cache, layers=(1,), num_logits=1)
+        assert logits.shape[1] == 1
+        assert features.shape == (1, 5, 64)
+    assert graphs.tried == 0

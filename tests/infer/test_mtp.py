@@ -11,12 +11,11 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, watch
-from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.infer.head.mtp import mtp_tensors
 from naive_speculate.models import wrap
 from naive_speculate.testing import prove_lossless
 from tests.heads import rms
-from tests.speculate.rows import same_alone, same_as_plain
+from tests.speculate.rows import same_alone, same_as_plain, windows
 from tests.tiny import shape, tiny_llama
 
 SIZES = shape(vocab_size=24, hidden_size=16, intermediate_size=24, num_attention_heads=2, max_position_embeddings=64)
@@ -110,15 +109,12 @@ def test_every_draft_is_drawn_as_an_eager_computation_says(made):
     params = SamplingParams(max_tokens=9, seed=5, ignore_eos=True)
     events = list(SpeculativeDecoder(pair).stream(prompt, params, drafter="mtp", num_draft_tokens=3))
     assert events[0].head_layers == [2]
-    for step in range(1 + max(event.step for event in events if event.step is not None)):
-        committed = prompt + [e.token_id for e in events if e.kind in OUTPUT_KINDS and e.step < step]
-        window = [event for event in events if event.kind == EventKind.PROPOSED and event.step == step]
-        if window:
-            drafts = [event.token_id for event in window]
-            expected = eager(pair, donor, extra, layout, committed, drafts)
-            wanted = expected[torch.arange(len(drafts)), drafts].tolist()
-            assert [event.draft_prob for event in window] == pytest.approx(wanted, abs=2e-4)
-            drafted += len(drafts)
+    for committed, window in windows(events, prompt):
+        drafts = [event.token_id for event in window]
+        expected = eager(pair, donor, extra, layout, committed, drafts)
+        wanted = expected[torch.arange(len(drafts)), drafts].tolist()
+        assert [event.draft_prob for event in window] == pytest.approx(wanted, abs=2e-4)
+        drafted += len(drafts)
     assert drafted > 8
 
 

@@ -9,26 +9,19 @@ from naive_speculate import SamplingParams
 from naive_speculate.infer import threads
 
 
-@pytest.mark.parametrize(("available", "expected"), [(1, 1), (2, 2), (3, 2), (4, 3), (64, 8)])
-def test_one_core_is_left_free_where_there_are_more_than_two(
-    available: int, expected: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("available", "alone", "shared"), [(1, 1, 1), (2, 2, 1), (3, 2, 1), (4, 3, 2), (64, 8, 32)])
+def test_one_core_of_more_than_two_is_left_free_and_sharing_halves_them_but_the_environment_decides(
+    available: int, alone: int, shared: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(threads.THREADS_VARIABLE, raising=False)
     monkeypatch.setattr(threads, "available_cores", lambda: available)
-    assert threads.num_threads() == expected
-
-
-@pytest.mark.parametrize(("available", "expected"), [(1, 1), (2, 1), (4, 2)])
-def test_sharing_halves_the_cores_but_the_environment_decides(
-    available: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(threads, "available_cores", lambda: available)
+    assert threads.num_threads() == alone
     monkeypatch.setenv(threads.THREADS_VARIABLE, "5")
     threads.share_cores()
     assert threads.num_threads() == 5
     monkeypatch.delenv(threads.THREADS_VARIABLE)
     threads.share_cores()
-    assert threads.num_threads() == expected
+    assert threads.num_threads() == shared
 
 
 @pytest.mark.parametrize("wrong", ["0", "-2", "many", ""])

@@ -49,7 +49,8 @@ def test_a_limit_changes_no_text(bounded, small_decoder, guide, k):
     assert bounded.generate(**given).token_ids == small_decoder.generate(**given).token_ids
 
 
-def test_a_grammar_whose_first_mask_takes_too_long_is_refused_by_name(bounded):
+def test_a_grammar_whose_first_mask_takes_too_long_is_refused_by_name(bounded, monkeypatch):
+    monkeypatch.setattr(bounded.admission._grammar(guided(ENDLESS)), "_seconds", 0.02)
     with pytest.raises(GuideTooCostly, match=r"^guided_decoding regex takes too much time or memory to follow, got '\(\(\[a-z"):
         bounded.generate("Once", guided(ENDLESS))
 
@@ -92,8 +93,9 @@ def test_a_limit_that_is_none_is_refused(small_decoder, seconds):
         SpeculativeDecoder(small_decoder.pair, mask_seconds=seconds)
 
 
-def test_the_largest_guides_that_are_taken_are_bounded_too(bounded):
+def test_the_largest_guides_that_are_taken_are_bounded_too(bounded, monkeypatch):
     """They end by themselves, or with the line; and another run follows."""
+    monkeypatch.setattr(bounded.admission._grammar(guided(ORDINARY[0])), "_seconds", 0.05)
     many = [f" {number:05d}" for number in range(1500)]
     schema = {"type": "object", "properties": {f"f{number}": {"type": "string", "maxLength": 9} for number in range(300)}}
     for guide in ({"choice": many}, {"json": json.dumps(schema)}, {"regex": "(a|aa|" * 90 + "b" + ")*" * 90}):

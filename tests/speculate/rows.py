@@ -1,8 +1,11 @@
-"""Rows of a batch, for tests that step it themselves, and runs that must be equal."""
+"""Rows of a batch, for tests that step it themselves, their windows, and runs that must be equal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
 
-from naive_speculate import GenerationResult, SamplingParams, SpeculativeDecoder
+from naive_speculate import EventKind, GenerationResult, SamplingParams, SpeculativeDecoder
+from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
@@ -26,6 +29,16 @@ def finish(batch: Batch, rows: Sequence[SequenceState]) -> None:
     """Steps the rows until all have ended."""
     while going_on := [row for row in rows if not row.ended]:
         batch.step(going_on)
+
+
+def windows(events: Iterable[Any], prompt: Sequence[int]) -> Iterator[tuple[list[int], list[Any]]]:
+    """All tokens before each window of a run, and the window's proposed events."""
+    text = list(prompt)
+    for _, step in groupby((event for event in events if event.step is not None), key=lambda event: event.step):
+        happened = list(step)
+        if proposed := [event for event in happened if event.kind == EventKind.PROPOSED]:
+            yield list(text), proposed
+        text += [event.token_id for event in happened if event.kind in OUTPUT_KINDS]
 
 
 def same_alone(

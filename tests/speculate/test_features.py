@@ -1,12 +1,14 @@
 """A drafter that names layers of the target is given their hidden states with every step."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
-from tests.infer.llamas import WAYS, made
+from tests.infer.llamas import WAYS, made, own_features
 from tests.speculate.rows import admitted, finish
 from tests.tiny import tiny_llama
 
@@ -33,10 +35,7 @@ class Recorder(BatchDrafter):
             generated = len(row.token_ids) - len(row.prompt_token_ids)
             draft = known[generated : generated + limit]
             drafts.append([*draft[:-1], (draft[-1] + 1) % self.vocab_size])
-        width = max(map(len, drafts))
-        token_ids = torch.tensor([draft + [0] * (width - len(draft)) for draft in drafts])
-        probs = torch.nn.functional.one_hot(token_ids, self.vocab_size).float()
-        return Proposal(token_ids, probs, [len(draft) for draft in drafts])
+        return Proposal.certain(rows, drafts, self.vocab_size, self.device)
 
     def commit(self, rows, records, features):
         self.given.append(features)
@@ -67,13 +66,6 @@ def register(monkeypatch):
     return registered
 
 
-def own_features(token_ids, layers):
-    """The hidden states of the whole text, by transformers and without a cache; those after all layers are left out."""
-    with torch.no_grad():
-        states = tiny_llama(4, seed=0)(torch.tensor([token_ids]), output_hidden_states=True).hidden_states
-    return torch.cat([states[layer][0] for layer in layers], dim=-1)
-
-
 def futures(decoder, params):
     results = [decoder.generate(prompt, one, num_draft_tokens=0) for prompt, one in zip(PROMPTS, params, strict=True)]
     return {tuple(prompt): result.token_ids + [0] * 8 for prompt, result in zip(PROMPTS, results, strict=True)}
@@ -82,37 +74,30 @@ def futures(decoder, params):
 def check(recorder, prompt, token_ids):
     """What it was given for a row is what the target thinks over its text, from the prompt's last token to the last but one."""
     found = torch.cat(recorder.features[tuple(prompt)])
-    expected = own_features(prompt + token_ids, recorder.layers)[len(prompt) - 1 : -1]
+    expected = own_features(tiny_llama(4, seed=0), torch.tensor([prompt + token_ids]), recorder.layers)[0, len(prompt) - 1 : -1]
     torch.testing.assert_close(found[: len(expected)], expected, atol=2e-4, rtol=2e-4)
     assert len(found) == len(expected)
 
 
-def test_a_drafter_sees_the_hidden_states_of_the_committed_text(pair, register):
-    decoder, params = SpeculativeDecoder(pair), [SamplingParams(max_tokens=count, temperature=0) for count in (15, 10)]
-    drafter = register("recorder", (3, 0, 2), futures(decoder, params))
-    results = decoder.generate(PROMPTS, params, drafter="recorder", num_draft_tokens=4)
-    (recorder,) = drafter.made
-    for prompt, result in zip(PROMPTS, results, strict=True):
-        assert result.metrics.num_accepted_draft_tokens > 3
-        check(recorder, prompt, result.token_ids)
-
-
-def test_each_drafter_of_a_batch_gets_its_own_rows_and_layers(pair, register):
+def test_each_drafter_of_a_batch_sees_the_hidden_states_of_its_own_rows_committed_text_in_its_own_layers(pair, register):
     decoder = SpeculativeDecoder(pair)
     params = SamplingParams(max_tokens=10, temperature=0)
-    future = futures(decoder, [params, params])
-    first, second = register("first", (1, 2), future), register("second", (3, 1), future)
+    future = futures(decoder, [replace(params, max_tokens=15), params])
+    first, second = register("first", (3, 0, 2), future), register("second", (3, 1), future)
     none = register("none", (), future)
     batch = decoder.new_batch()
     rows = [
         admitted(decoder, batch, PROMPTS[0], params, drafter="none", num_draft_tokens=3),
-        admitted(decoder, batch, PROMPTS[0], params, drafter="first", num_draft_tokens=4),
+        admitted(decoder, batch, PROMPTS[0], replace(params, max_tokens=15), drafter="first", num_draft_tokens=4),
         admitted(decoder, batch, PROMPTS[1], params, drafter="model", num_draft_tokens=2),
         admitted(decoder, batch, PROMPTS[1], params, drafter="second", num_draft_tokens=2),
         admitted(decoder, batch, PROMPTS[1], params, num_draft_tokens=0),
+        admitted(decoder, batch, PROMPTS[1], params, drafter="first", num_draft_tokens=4),
     ]
     finish(batch, rows)
     check(first.made[0], PROMPTS[0], rows[1].output_token_ids)
+    check(first.made[0], PROMPTS[1], rows[5].output_token_ids)
+    assert all(map(len, (first.made[0].features[tuple(prompt)] for prompt in PROMPTS)))
     check(second.made[0], PROMPTS[1], rows[3].output_token_ids)
     assert none.made[0].given
     assert all(features is None for features in none.made[0].given)

@@ -3,8 +3,6 @@
 from collections import Counter
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.events import OUTPUT_KINDS
@@ -12,7 +10,7 @@ from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParam
 from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, Proposal
 from naive_speculate.text import Vocabulary
 from tests.speculate.toys import ToyModel, check_lossless
-from tests.tokenizers_of_tests import unigram
+from tests.tokenizers_of_tests import letters, unigram
 
 SCHEMA = {
     "type": "object",
@@ -26,11 +24,7 @@ GUIDE = {"regex": "(abc|cab)(ab|c)"}  # after its first letter, "bc" or "ab" mus
 @pytest.fixture(scope="module")
 def toys():
     """Few tokens, some of which spell the same text."""
-    tokens = ["<|end|>", "a", "b", "c", "ab", "bc"]
-    bpe = Tokenizer(models.BPE(vocab={token: n for n, token in enumerate(tokens)}, merges=[("a", "b"), ("b", "c")]))
-    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>")
-    return ModelPair(ToyModel(6, 1), ToyModel(6, 2), tokenizer)
+    return ModelPair(ToyModel(6, 1), ToyModel(6, 2), letters("a", "b", "c", "ab", "bc"))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +49,7 @@ def test_forced_tokens_are_marked_and_need_no_drafter(toys, monkeypatch):
     drafts = [(event.token, event.forced, event.draft_prob) for event in events if event.kind == EventKind.PROPOSED]
     assert drafts[:2] == [("c", "token", 1.0), ("b", "text", 1.0)]  # only "c" begins with "c", "bc" too begins with "b"
     assert [] not in asked
-    ends = [event for event in events if event.kind in OUTPUT_KINDS and event.token == "<|end|>"]
+    ends = [event for event in events if event.kind in OUTPUT_KINDS and event.token == "<e>"]
     assert [event.forced for event in ends] == ["token"]
     assert all(event.argmax_accept is None for event in events if event.forced)  # no model drafted them
 

@@ -3,7 +3,7 @@
 import json
 import threading
 from functools import cache
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import pytest
 import torch
@@ -22,11 +22,20 @@ from naive_speculate.speculate.draft.suffix_head import MIN_MATCH
 from naive_speculate.speculate.request import Request
 from naive_speculate.testing import prove_lossless
 from naive_speculate.testing.toys import pair_with_head
-from tests import blocks
-from tests.heads import eager_window, head_config, head_tensors, save_head
-from tests.infer.llamas import WAYS, compute_again, made
-from tests.speculate.rows import admitted
-from tests.speculate.toys import ToyModel, enumerate_outputs
+from tests.heads import (
+    BLOCK_CONFIG,
+    BLOCK_SIZE,
+    block_tensors,
+    eager_block,
+    eager_window,
+    head_config,
+    head_tensors,
+    save_head,
+    save_tensors,
+)
+from tests.infer.llamas import WAYS, compute_again, made, own_features
+from tests.speculate.rows import admitted, finish, windows
+from tests.speculate.toys import ToyModel, check_lossless
 from tests.tiny import save_model, tiny_llama
 
 BOTH = "suffix+head"
@@ -36,8 +45,8 @@ PROMPTS = ([5, 17, 80, 3], [9] * 11 + [4, 33], REPEATING, [61], [2, 90, 14, 14, 
 DEPTH, LAYERS, BLOCK_LAYERS = 2, (0, 1, 2), (1, 2, 2)
 CONFIG = head_config()
 TENSORS = head_tensors(CONFIG)
-BLOCK_TENSORS = blocks.block_tensors(known=60)
-BLOCK_CONFIG = blocks.CONFIG | {"dflash_config": {"mask_token_id": 96, "target_layer_ids": [0, 1, 1]}}
+BLOCK_TENSORS = block_tensors(known=60)
+DFLASH = BLOCK_CONFIG | {"dflash_config": {"mask_token_id": 96, "target_layer_ids": [0, 1, 1]}}
 SAMPLED, BLOCK = VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION
 
 
@@ -45,7 +54,7 @@ SAMPLED, BLOCK = VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIF
 def folders(tmp_path_factory):
     layers = {"eagle_aux_hidden_state_layer_ids": list(LAYERS)}
     head = save_head(tmp_path_factory.mktemp("head"), "speculators", CONFIG, TENSORS, **layers)
-    block = blocks.save_block(tmp_path_factory.mktemp("block"), BLOCK_TENSORS, BLOCK_CONFIG)
+    block = save_tensors(tmp_path_factory.mktemp("block"), BLOCK_TENSORS, DFLASH)
     return {"head": head, BOTH: head, "block": block}
 
 
@@ -79,41 +88,19 @@ def source():
 def check(events, prompt, drafter="head", count=2, near=5e-3):
     """Every window was drawn from what the definition gives for the committed tokens; there were some windows. `near`: how much
     a draft's probability may differ, relatively."""
-    steps: dict[int, list] = {}
-    for event in events:
-        if event.step is not None:
-            steps.setdefault(event.step, []).append(event)
-    committed = [[event.token_id for event in steps[step] if event.kind in OUTPUT_KINDS] for step in sorted(steps)]
-    text, place, windows = [*prompt, *chain(*committed)], len(prompt), 0
-    every = features_of(text, BLOCK_LAYERS if drafter == "block" else LAYERS)
-    embedding = source().model.embed_tokens.weight.detach()
-    for step, new in zip(sorted(steps), committed, strict=True):
-        proposed = [event for event in steps[step] if event.kind == EventKind.PROPOSED and event.copied_from is None]
-        if proposed:
-            windows += 1
-            tokens, features = text[:place], every[: place - 1]
-            drafts = [event.token_id for event in proposed]
-            if drafter == "block":
-                output = source().lm_head.weight.detach()
-                logits = blocks.eager_block(BLOCK_TENSORS, BLOCK_CONFIG, embedding, output, tokens[-1], features)
-            else:
-                logits = eager_window(TENSORS, CONFIG, embedding, tokens, features, drafts)
-            expected = logits.softmax(-1)[torch.arange(len(drafts)), drafts]
-            assert [event.draft_prob for event in proposed] == pytest.approx(expected.tolist(), rel=near, abs=1e-5)
-        place += len(new)
-    assert windows >= count
-
-
-def features_of(tokens, layers):
-    """The hidden states that the head reads, a row for each token; each depends on the tokens up to its own."""
-    kept = []
-    hook = source().model.layers[-1].register_forward_hook(lambda _module, _input, output: kept.append(output))
-    with torch.no_grad():
-        states = source()(torch.tensor([tokens]), output_hidden_states=True).hidden_states
-    hook.remove()
-    last = kept[0][0] if isinstance(kept[0], tuple) else kept[0]
-    found = [last if layer == DEPTH else states[layer] for layer in layers]
-    return torch.cat([one.reshape(-1, one.shape[-1]) for one in found], dim=-1)
+    text = [*prompt, *(event.token_id for event in events if event.kind in OUTPUT_KINDS)]
+    every = own_features(source(), torch.tensor([text]), BLOCK_LAYERS if drafter == "block" else LAYERS)[0]
+    embedding, output = source().model.embed_tokens.weight.detach(), source().lm_head.weight.detach()
+    own = [(tokens, new) for tokens, window in windows(events, prompt) if (new := [e for e in window if e.copied_from is None])]
+    for tokens, proposed in own:
+        features, drafts = every[: len(tokens) - 1], [event.token_id for event in proposed]
+        if drafter == "block":
+            logits = eager_block(BLOCK_TENSORS, DFLASH, embedding, output, tokens[-1], features)
+        else:
+            logits = eager_window(TENSORS, CONFIG, embedding, tokens, features, drafts)
+        expected = logits.softmax(-1)[torch.arange(len(drafts)), drafts]
+        assert [event.draft_prob for event in proposed] == pytest.approx(expected.tolist(), rel=near, abs=1e-5)
+    assert len(own) >= count
 
 
 def params(**more):
@@ -124,6 +111,7 @@ PLAIN = SamplingParams(max_tokens=3)
 # One token more, so that there is a second window, and two tokens at a time, so that paths stay few.
 WARPED = params(max_tokens=4, temperature=1.6, top_k=2, top_p=0.95, presence_penalty=0.7)
 SHORT = params(max_tokens=3, temperature=1.6, top_k=2, presence_penalty=0.7)
+GREEDY = params(max_tokens=8, temperature=0)
 
 
 @pytest.mark.parametrize(
@@ -137,19 +125,19 @@ SHORT = params(max_tokens=3, temperature=1.6, top_k=2, presence_penalty=0.7)
         ("block", {"block": True}, [1, 2, 1], SHORT, BLOCK),
         (BOTH, {}, [1, 2, 1, 2, 1], PLAIN, BLOCK),
         (BOTH, {}, [1, 2, 1, 2, 1], WARPED, SAMPLED),
+        *(("head", {}, [1, 2], GREEDY, strategy) for strategy in VerifyStrategy),
+        ("block", {"block": True}, [1, 2], GREEDY, BLOCK),
     ],
 )
 def test_the_output_distribution_is_the_target_s(monkeypatch, drafter, kind, prompt, settings, strategy):
-    """The head has two of three tokens; after a prompt of one token, the first step has nothing to draft from."""
+    """The head has two of three tokens; after a prompt of one token, the first step has nothing to draft from. Greedy decoding
+    has one output."""
     calls = []
     for each, method in ((SuffixDrafter, "proposal"), (HeadDrafter, "propose")):
         before = getattr(each, method)
         monkeypatch.setattr(each, method, lambda *args, before=before, each=each: (calls.append(each), before(*args))[1])
-    given = {"pair": pair_with_head(3, 3, **kind), "prompt": prompt, "params": settings, "num_draft_tokens": 2}
-    proof = prove_lossless(drafter=drafter, verifier=strategy, **given)
-    assert proof.lossless, str(proof)
-    assert proof.max_difference < 1e-12
-    assert proof.num_paths > 20
+    found = check_lossless(pair_with_head(3, 3, **kind), settings, 2, prompt, drafter=drafter, verify_strategy=strategy)
+    assert (len(found) == 1) == settings.greedy
     assert drafter != BOTH or set(calls) == {SuffixDrafter, HeadDrafter}
 
 
@@ -157,20 +145,6 @@ def test_the_output_distribution_is_the_target_s(monkeypatch, drafter, kind, pro
 def test_it_can_be_proven_without_models_of_one_s_own(drafter):
     proof = prove_lossless(drafter=drafter, verifier="speculative_sampling", params=SamplingParams(max_tokens=2))
     assert proof.lossless, str(proof)
-
-
-@pytest.mark.parametrize(
-    ("drafter", "sampling", "strategy"),
-    [
-        *(("head", "sampled", strategy) for strategy in VerifyStrategy),
-        ("block", "sampled", BLOCK),
-        ("block", "argmax", SAMPLED),
-    ],
-)
-def test_greedy_decoding_has_one_output(drafter, sampling, strategy):
-    pair, greedy = pair_with_head(4, 5, block=drafter == "block"), params(max_tokens=8, temperature=0)
-    options = {"drafter": drafter, "verify_strategy": strategy, "draft_sampling": sampling, "num_draft_tokens": 3}
-    assert enumerate_outputs(pair, [1, 2], greedy, **options) == enumerate_outputs(pair, [1, 2], greedy, num_draft_tokens=0)
 
 
 @pytest.mark.parametrize(("drafter", "way"), EXECUTED)
@@ -183,7 +157,7 @@ def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(de
     assert sum(result.metrics.num_accepted_draft_tokens for result in together) > 0
     assert {place is None for found in together for place in copied(found)} == ({True, False} if drafter == BOTH else {True})
     windows = [event.num_draft for result in together for event in result.trace if event.kind == EventKind.STEP]
-    assert drafter != "block" or max(windows) == blocks.BLOCK - 1
+    assert drafter != "block" or max(windows) == BLOCK_SIZE - 1
     for prompt, own, result in zip(PROMPTS, settings, together, strict=False):
         near = 0.25 if own.greedy and way == "onnx" else 5e-3  # greedy rows that are left alone draft in 8 bits
         check(result.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2, near=near)
@@ -231,20 +205,22 @@ def test_greedy_output_is_that_of_plain_decoding_with_windows_that_adapt(decoder
     assert [result.token_ids for result in drafted] == plain
 
 
-@pytest.mark.parametrize(("size", "prompt"), [(1, PROMPTS[1]), (5, PROMPTS[1]), (5, [11, 12, 13, 14, 15])])
-def test_prompts_are_taken_in_chunk_by_chunk(one, monkeypatch, size, prompt):
-    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", size)
-    result = one.generate(prompt, params(max_tokens=12), drafter="head", num_draft_tokens=3, detail="probs")
-    check(result.trace.events, prompt)
-
-
 @pytest.mark.parametrize(
-    ("drafter", "way", "logprobs"),
-    [("head", "transformers", 2), ("head", "graphs", None), ("head", "onnx", 2), ("block", "torch", 2), (BOTH, "torch", None)],
+    ("drafter", "way", "prompt", "size", "logprobs"),
+    [
+        ("head", "transformers", PROMPTS[1], 4, 2),
+        ("head", "torch", PROMPTS[1], 1, None),
+        ("head", "graphs", PROMPTS[1], 5, None),
+        ("head", "onnx", [11, 12, 13, 14, 15], 5, 2),
+        ("block", "torch", PROMPTS[1], 4, 2),
+        (BOTH, "torch", REPEATING, 4, None),
+    ],
 )
-def test_siblings_share_a_prompt_taken_in_by_chunks_and_go_their_own_ways(decoder_of, monkeypatch, drafter, way, logprobs):
-    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
-    several, prompt = params(n=2, prompt_logprobs=logprobs, max_tokens=10), REPEATING if drafter == BOTH else PROMPTS[1]
+def test_siblings_share_a_prompt_taken_in_by_chunks_and_go_their_own_ways(
+    decoder_of, monkeypatch, drafter, way, prompt, size, logprobs
+):
+    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", size)
+    several = params(n=2, prompt_logprobs=logprobs, max_tokens=10)
     result = decoder_of(drafter, way).generate(prompt, several, drafter=drafter, num_draft_tokens=3, detail="probs")
     assert len({tuple(output.token_ids) for output in result.outputs}) == 2
     for output in result.outputs:
@@ -422,11 +398,8 @@ def test_prompts_come_to_every_drafter_that_wants_to_see_them(one, monkeypatch):
     batch = one.new_batch()
     watched = admitted(one, batch, PROMPTS[1], params(max_tokens=6), drafter="watching")
     other = admitted(one, batch, PROMPTS[1], params(max_tokens=6), drafter="head")
-    while not (watched.ended and other.ended):
-        batch.step([watched, other])
-    with torch.no_grad():
-        states = source()(torch.tensor([PROMPTS[1]]), output_hidden_states=True).hidden_states
-    expected = torch.cat([states[1][0], states[0][0]], dim=-1)[:-1]
+    finish(batch, [watched, other])
+    expected = own_features(source(), torch.tensor([PROMPTS[1]]), (1, 0))[0, :-1]
     assert [start for _, start, _ in seen] == [0, 4, 8]
     assert all(start + len(part) == following for (_, start, part), (_, following, _) in pairwise(seen))
     torch.testing.assert_close(torch.cat([states for _, _, states in seen]), expected, atol=2e-4, rtol=2e-4)
@@ -446,18 +419,6 @@ def test_the_command_line_drafts_with_a_block_drafter(folders, tmp_path, capsys)
     assert started["models"]["block"] == folder.name
     assert started["head_layers"] == list(BLOCK_LAYERS)
     assert any(event["kind"] == "proposed" for event in events)
-
-
-def test_copies_and_a_head_give_the_bundled_pair_s_greedy_output(bundled_decoder):
-    prompts = ["apples, pears, plums, apples, pears, plums, apples,", "Once upon a time"]
-    greedy = SamplingParams(temperature=0, max_tokens=8)
-    plain = bundled_decoder.generate(prompts, greedy, num_draft_tokens=0, detail="none")
-    found = bundled_decoder.generate(prompts, greedy, num_draft_tokens=8, drafter=BOTH, detail="none")
-    assert [result.token_ids for result in found] == [result.token_ids for result in plain]
-    first, second = map(copied, found)
-    assert first[0] is not None
-    assert second[0] is None
-    assert found[0].trace.started.head_layers == list(bundled_decoder.pair.head.layers)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

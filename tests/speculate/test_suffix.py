@@ -203,22 +203,15 @@ class Counted(list):
         return found
 
 
+@pytest.mark.parametrize("kind", [NgramIndex, SuffixIndex])
 @pytest.mark.parametrize("text", [list(range(600)), [1] * 600, [1, 2, 3, 4, 5] * 120])
-def test_prompt_lookup_reads_a_text_of_any_length_in_one_go(text):
-    row = Counted()
-    index = NgramIndex(row)
+def test_a_token_costs_no_more_steps_than_the_trie_is_deep_and_a_text_of_any_length_is_read_in_one_go(kind, text):
+    index = kind(row := Counted())
     for token in text:
         row.append(token)
         index.extend(len(row))
-        index.look_up(5)
-    assert row.asked <= 20 * len(text)
-
-
-def test_a_token_costs_no_more_steps_than_the_trie_is_deep():
-    row = Counted()
-    index = SuffixIndex(row)
-    for _ in range(600):
-        row.append(1)
-        index.extend(len(row))
-        assert len(index.matches) < MAX_DEPTH
+        if kind is NgramIndex:
+            index.look_up(5)
+        else:
+            assert len(index.matches) < MAX_DEPTH
     assert row.asked <= 20 * len(row)

@@ -1,6 +1,5 @@
 """Values that vLLM takes and that people paste: they hold in decoding, alone and in a batch."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -50,13 +49,3 @@ def test_minus_one_logprobs_are_the_whole_distribution(tiny_decoder, n):
 def test_a_top_k_of_0_keeps_all(tiny_decoder):
     every, none = (tiny_decoder.generate(PROMPTS[0], SamplingParams(seed=3, top_k=top_k)) for top_k in (-1, 0))
     assert none.token_ids == every.token_ids
-
-
-def test_numpys_scalars_decode_as_pythons_do(tiny_decoder):
-    usual = SamplingParams(max_tokens=12, seed=7, temperature=0.5, top_k=20, repetition_penalty=2.5, stop_token_ids=[3])
-    numbers = {"max_tokens": np.int64(12), "seed": np.uint32(7), "temperature": np.float32(0.5), "top_k": np.int16(20)}
-    numbers |= {"repetition_penalty": np.float64(2.5), "stop_token_ids": np.array([3])}
-    scalars = SamplingParams(**numbers, stop=None, bad_words=None, logits_processors=None)
-    results = tiny_decoder.generate([PROMPTS[0]] * 2, [usual, scalars])
-    assert results[0].token_ids == results[1].token_ids
-    assert results[1].trace.to_jsonl()

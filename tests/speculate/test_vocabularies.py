@@ -1,21 +1,23 @@
-"""Pairs whose models know different numbers of tokens: the target's distribution stays whole."""
+"""Pairs whose models know different numbers of tokens, and heads with few: the target's distribution stays whole."""
 
 import pytest
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
+from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.models import wrap
 from naive_speculate.sampling.guided import GuidedDecodingParams
 from naive_speculate.sampling.words import WordList
 from naive_speculate.speculate.request import GivenDraft
+from tests.heads import VOCAB, head_config, head_tensors, save_head
 from tests.speculate.rows import same_alone, same_as_plain
 from tests.speculate.toys import ToyModel, check_lossless
-from tests.tiny import tiny_llama
+from tests.tiny import save_model, tiny_llama
 from tests.tokenizers_of_tests import byte_level, llama, shuffled
 
 PROMPT = [1, 3]
@@ -168,3 +170,54 @@ def test_tokenizers_with_more_tokens_than_logits_are_translated():
     decoder, params = SpeculativeDecoder(pair), SamplingParams(temperature=0, max_tokens=16)
     known = [token for token in tokenizers[0]("The little fox").input_ids if token < pair.vocab_size]
     same_as_plain(decoder, known, params)
+
+
+# A head that has few tokens, where others are banned, padding, or missing in it
+
+
+TOKENS = [5, 17, 80, 3]
+
+
+@pytest.fixture(scope="module")
+def target():
+    return TransformersLanguageModel(tiny_llama(4, seed=0))
+
+
+def decoder_of(folder, target, known, tokenizer=None, draft=None):
+    """With a head that has only these tokens."""
+    config = head_config()
+    tensors = head_tensors(config, known=len(known))
+    tensors["d2t"] = torch.tensor(known) - torch.arange(len(known))
+    tensors["t2d"] = torch.zeros(VOCAB, dtype=torch.bool).index_fill_(0, torch.tensor(known), True)
+    head = load_head(save_head(folder, "eagle", config, tensors), target, target.device, torch.float32)
+    return SpeculativeDecoder(ModelPair(target, draft, tokenizer, head=head))
+
+
+def sampled_where_greedy_is_plain(decoder, **more):
+    params = SamplingParams(max_tokens=16, temperature=0, ignore_eos=True, **more)
+    same_as_plain(decoder, TOKENS, params, drafter="head", num_draft_tokens=4)
+    sampled = SamplingParams(max_tokens=16, seed=2, ignore_eos=True, **more)
+    return decoder.generate(TOKENS, sampled, drafter="head", num_draft_tokens=4)
+
+
+@pytest.mark.parametrize("allowed", [None, [3, 9, 40], [70, 71, 72]], ids=["all", "some", "none"])
+def test_what_a_head_lacks_comes_from_the_target(tmp_path, target, allowed):
+    decoder = decoder_of(tmp_path, target, [2, 3, 9, 11, 40, 66])
+    result = sampled_where_greedy_is_plain(decoder, **({} if allowed is None else {"allowed_token_ids": allowed}))
+    assert len(result.token_ids) == 16
+    assert allowed is None or set(result.token_ids) <= set(allowed)
+    proposed = {event.token_id for event in result.trace if event.kind == "proposed"}
+    if allowed != [70, 71, 72]:
+        assert proposed <= {2, 3, 9, 11, 40, 66}
+
+
+def test_padding_that_no_tokenizer_uses_is_never_drafted(tmp_path, target):
+    config = tiny_llama(1, seed=1).config
+    config.vocab_size = 90  # of the target's 97
+    small = LlamaForCausalLM(config)
+    save_model(small, tmp_path / "words")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "words")
+    decoder = decoder_of(tmp_path / "head", target, [4, 9, 60, 91, 95], tokenizer, TransformersLanguageModel(small))
+    assert decoder.pair.vocab_size == 90
+    result = sampled_where_greedy_is_plain(decoder)
+    assert all(event.token_id < 90 for event in result.trace if event.token_id is not None)

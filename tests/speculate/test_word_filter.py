@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models
-from transformers import PreTrainedTokenizerFast
 
 from benchmarks.classroom import read_prompts
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
 from naive_speculate.sampling.words import WordList, classroom_words
+from tests.speculate.rows import windows
 from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
+from tests.tokenizers_of_tests import letters
 
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
-LETTERS = {"<end>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4}
+TOKENIZER = letters("a", "b", "ab", "Ġ")
+"""The word "ab" is one token, and two."""
 WORDS = WordList(["ab", "b ba?"])
 COMMON = WordList(["the", "and", "he", "she", "was", "little", "said", "king", "of", "in the", "a"], name="common")
 PROMPTS = ["Once upon a time there was", "The old king", '"Who are you?" said', "In the forest", "Far away, by the sea,"]
 
 
-def toy_tokenizer() -> PreTrainedTokenizerFast:
-    """Five tokens; the word "ab" is one of them, and two."""
-    tokenizer = Tokenizer(models.BPE(LETTERS, [("a", "b")]))
-    tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
-
-
 def filtered(model: ToyModel, prompt: list[int]):
     """The target's distribution without the tokens that would put a new listed word into the text, by its definition."""
-    texts = {token: piece.replace("Ġ", " ") for piece, token in LETTERS.items() if token}
+    texts = {token: piece.replace("Ġ", " ") for piece, token in TOKENIZER.get_vocab().items() if token}
 
     def text(tokens) -> str:
         return "".join(texts.get(token, "") for token in tokens)
@@ -57,7 +49,7 @@ def filtered(model: ToyModel, prompt: list[int]):
 def test_every_path_gives_the_filtered_targets_distribution(prompt, drafter, strategy):
     """Rejected drafts are rolled back on most of the paths."""
     target, draft = ToyModel(5, 1, zeros=False), ToyModel(5, 2, zeros=False)
-    pair, params = ModelPair(target, draft, toy_tokenizer()), SamplingParams(max_tokens=3, filter_words=WORDS)
+    pair, params = ModelPair(target, draft, TOKENIZER), SamplingParams(max_tokens=3, filter_words=WORDS)
     options = {"num_draft_tokens": 2, "drafter": drafter, "verify_strategy": strategy, "detail": "probs"}
     found = enumerate_outputs(pair, prompt, params, **options)
     assert sum(found.values()) == pytest.approx(1, abs=1e-9)
@@ -66,13 +58,9 @@ def test_every_path_gives_the_filtered_targets_distribution(prompt, drafter, str
 
 def written(decoder: SpeculativeDecoder, trace: Trace, prompt: str) -> list[str]:
     """Every text that a run showed: its output, and with each step's drafts in place of what came then."""
-    tokens, texts = list(trace.started.prompt_token_ids or []), []
-    decode = decoder.pair.tokenizer.decode
-    for _, events in itertools.groupby((e for e in trace if e.step is not None), key=lambda event: event.step):
-        events = list(events)
-        texts.append(decode(tokens + [e.token_id for e in events if e.kind == "proposed"]))
-        tokens += [e.token_id for e in events if e.kind in ("accepted", "resampled", "bonus")]
-    return [text[len(prompt) :] for text in [*texts, decode(tokens)]]
+    begin, decode = list(trace.started.prompt_token_ids or []), decoder.pair.tokenizer.decode
+    texts = [decode([*before, *(e.token_id for e in drafts)]) for before, drafts in windows(trace, begin)]
+    return [text[len(prompt) :] for text in [*texts, decode(begin + trace.token_ids)]]
 
 
 @pytest.mark.parametrize(
@@ -98,8 +86,7 @@ def test_a_class_may_see_what_is_written_to_provoking_prompts(small_decoder):
 
 
 def test_a_filter_that_leaves_nothing_is_named():
-    tokenizer = toy_tokenizer()
-    pair = ModelPair(ToyModel(5, 1, zeros=False), tokenizer=tokenizer)
+    pair = ModelPair(ToyModel(5, 1, zeros=False), tokenizer=TOKENIZER)
     params = SamplingParams(filter_words=WordList(["[a-z]+"]), logit_bias={4: -100}, allowed_token_ids=[1, 2, 3])
     result = SpeculativeDecoder(pair).generate([4], params, num_draft_tokens=0)
     assert result.finish_reason == "error"

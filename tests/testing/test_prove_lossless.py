@@ -48,13 +48,6 @@ class OwnRejection(Verifier):
         return Verdict(num_accepted, torch.where(refused[:, None], left, at), None, accept_probs)
 
 
-class OtherDraws(RejectionSampler):
-    """Compares with other draws than it was given."""
-
-    def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
-        return super().judge(target_probs, draft_probs, draft_token_ids, self.change(uniforms), lengths)
-
-
 class PeeksAhead(RejectionSampler):
     """After a rejection, the next token depends on the draw of the next index."""
 
@@ -154,6 +147,9 @@ class StatesCertainty(ModelDrafter):
 
 
 CPU = torch.device("cpu")
+TWO = ModelPair(ToyModel(2, 5, zeros=False), ToyModel(2, 6, zeros=False))
+"""The fewest paths that have every kind of verdict."""
+THREE = ModelPair(ToyModel(3, 3, zeros=False), ToyModel(3, 4, zeros=False))
 LOSSLESS = {
     "model": {"drafter": "model"},
     "block_verification": {"verifier": "block_verification"},
@@ -161,9 +157,9 @@ LOSSLESS = {
     "acceptance probabilities above 1": variant("UnclampedRejection", OwnRejection, accept=lambda _, p, q: p / q),
     "block verification of one's own": {"verifier": OwnBlock},
     "a drafter of one's own": {"drafter": Constant},
-    "an instance of a drafter": {"drafter": Constant(ModelPair(ToyModel(3, 1)), 3, CPU)},
-    "a window that ends behind a doubtful token": {"drafter": EndsAfterDoubtful},
-    "what was drawn, stated as certain": {"drafter": StatesCertainty, "params": SamplingParams(max_tokens=2)},
+    "an instance of a drafter": {"drafter": Constant(ModelPair(ToyModel(3, 1)), 3, CPU), "pair": THREE},
+    "a window that ends behind a doubtful token": {"drafter": EndsAfterDoubtful, "pair": THREE},
+    "what was drawn, stated as certain": {"drafter": StatesCertainty},
     "both": {"verifier": OwnBlock, "drafter": Constant},
     "draws from float32, compared as closely as they can be": variant("Coarse", Constant, dtype=torch.float32),
     "speculative_sampling, with all toys": {"verifier": "speculative_sampling", "pair": None},
@@ -172,12 +168,12 @@ LOSSLESS = {
 
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_what_is_lossless_is_found_so(name):
-    before, pair = (dict(VERIFIERS), dict(DRAFTERS)), ModelPair(ToyModel(3, 3, zeros=False), ToyModel(3, 4, zeros=False))
-    proof = prove_lossless(**{"pair": pair} | LOSSLESS[name])
+    before = dict(VERIFIERS), dict(DRAFTERS)
+    proof = prove_lossless(**{"pair": TWO} | LOSSLESS[name])
     assert proof.lossless, str(proof)
     assert proof.counterexample is None
     assert proof.max_difference <= proof.tolerance == (1e-6 if "float32" in name else 1e-12)
-    assert proof.num_paths > 20
+    assert proof.num_paths > 14
     assert str(proof) == f"lossless, to {proof.tolerance:.0e}, over {proof.num_paths} paths"
     assert before == (VERIFIERS, DRAFTERS)
 
@@ -190,11 +186,11 @@ DIFFERS = {
     "no residual": NO_RESIDUAL,
     "a tenth more accepted, and stated": variant("Lenient", OwnRejection, accept=lambda _, p, q: (1.1 * p / q).clamp_max(1)),
     "block residual without the running product": variant("Unscaled", OwnBlock, scale=lambda _, p: torch.ones_like(p)),
-    "block with h the running product": variant("RunningProduct", OwnBlock, h=lambda _, p, target, draft: p),
-    "block without the running product in h": variant(
-        "ExcessUnscaled", OwnBlock, excess=lambda _, p, target, draft: (target - draft).clamp_min(0).sum()
-    ),
-    "block with 1 for 1 − p in the denominator": variant("Denominator", OwnBlock, below=lambda _, p, excess: excess + 1),
+    "block with h the running product": variant("RunningProduct", OwnBlock, h=lambda _, p, target, draft: p) | {"pair": TWO},
+    "block without the running product in h": {"pair": TWO}
+    | variant("ExcessUnscaled", OwnBlock, excess=lambda _, p, target, draft: (target - draft).clamp_min(0).sum()),
+    "block with 1 for 1 − p in the denominator": {"pair": TWO}
+    | variant("Denominator", OwnBlock, below=lambda _, p, excess: excess + 1),
     "a doubtful draft that is dropped, with all that follow": variant(
         "DropsDoubtful", Constant, draft=lambda *of: [*takewhile(lambda token: of[-1][token] >= 0.25, Constant.draft(*of))]
     ),
@@ -230,14 +226,6 @@ def test_the_distribution_that_differs_is_the_right_one():
 
 REASONS = {
     "greedy matching": ({"verifier": "greedy_match"}, "at temperature 0 only"),
-    "a smaller number than it states": (
-        variant("OtherNumber", OtherDraws, change=lambda _, uniforms: uniforms + 1e-9),
-        r"states accept_probs .* accepts 1 of 1 draft tokens, but .* is 0",
-    ),
-    "the other side": (
-        variant("Backwards", OtherDraws, change=lambda _, uniforms: 1 - uniforms),
-        r"states accept_probs .* but num_accepted is",
-    ),
     "a draw that must not count": ({"verifier": PeeksAhead}, "draws on the same side .* decide differently"),
     "block verification up to the first failure": ({"verifier": BlockUpToFirst}, "comes a draw from .* comes a draw"),
     "0 / 0 in the residual": (
@@ -250,13 +238,11 @@ REASONS = {
         "next_probs are no distribution: .* sum to 0",
     ),
     "more drafts than there are": (
-        variant(
-            "KeepsTooMany", OtherDraws, judge=lambda _, *of: RejectionSampler().judge(*of)._replace(num_accepted=of[-1] + 1)
-        ),
+        variant("KeepsTooMany", OwnRejection, judge=lambda _, *of: OwnRejection().judge(*of)._replace(num_accepted=of[-1] + 1)),
         "verifier KeepsTooMany accepted 2 draft tokens in a window of 1",
     ),
     "another source": (
-        variant("Elsewhere", Constant, drawn=lambda _, row, q: int(torch.multinomial(q, 1))),
+        variant("Elsewhere", Constant, drawn=lambda _, row, q: int(torch.multinomial(q, 1))) | {"pair": THREE},
         "do not repeat the run: something draws from another source",
     ),
     "another seed": (
@@ -272,7 +258,10 @@ REASONS = {
         "drafter 'NanProbs' proposed probs that are not probabilities",
     ),
     "an exception": (variant("Broken", Constant, draft=lambda *_: 1 / 0), "it fails: ZeroDivisionError: division by zero"),
-    "no drafts": (variant("Silent", Constant, draft=lambda *_: []), "nothing was drafted on any path, which proves nothing"),
+    "no drafts": (
+        variant("Silent", Constant, draft=lambda *_: []) | {"pair": TWO},
+        "nothing was drafted on any path, which proves nothing",
+    ),
 }
 
 
@@ -284,7 +273,27 @@ def test_what_cannot_be_lossless_is_reported_in_words(name):
     with pytest.raises(AssertionError, match=f"not lossless: (?s:.)*{reason}"):
         raise AssertionError(str(proof))
     assert not proof.max_difference <= 1e-12
-    assert "prompt [1, 2]" in proof.counterexample.case
+    assert "prompt [1, " in proof.counterexample.case
+
+
+LIES = {
+    "draws made larger": (lambda uniforms: uniforms + 1e-9, "states accept_probs .* accepts 1 of 1 draft tokens, but .* is 0"),
+    "draws made smaller": (lambda uniforms: uniforms - 1e-9, ""),
+    "accepted where equal": (lambda uniforms: torch.nextafter(uniforms, torch.zeros_like(uniforms)), ""),
+    "rounded to float32": (lambda uniforms: uniforms.float().to(uniforms.dtype), ""),
+    "squared": (lambda uniforms: uniforms**2, ""),
+    "the other side": (lambda uniforms: 1 - uniforms, "states accept_probs .* but num_accepted is"),
+}
+
+
+@pytest.mark.parametrize("base", [RejectionSampler, BlockVerifier])
+@pytest.mark.parametrize("name", LIES)
+def test_a_verifier_that_compares_with_another_number_than_it_states_is_found_out(name, base):
+    change, message = LIES[name]
+    proof = prove_lossless(**variant("Liar", base, judge=lambda self, *of: base.judge(self, *of[:3], change(of[3]), of[4])))
+    assert not proof.lossless
+    with pytest.raises(AssertionError, match=f"not lossless: (?s:.)*{message}"):
+        raise AssertionError(str(proof))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from transformers import LlamaForCausalLM
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.gguf.export import main as export_main
@@ -18,18 +17,11 @@ from tests.infer.llamas import FAMILIES, Rows, direct_logits, random_model
 from tests.infer.test_contracts import build, tokens
 from tests.programs import run_program
 from tests.speculate.rows import same_alone, same_as_plain
+from tests.tiny import noised
 from tests.tokenizers_of_tests import ODD, byte_level, letters, llama, save
 
 pytestmark = pytest.mark.gguf
 PROMPTS = ["Once upon a time there was a little fox", "The old king", "naïve café — 日本語 🎉"]
-
-
-def noisy(model: LlamaForCausalLM, amount: float = 0.03) -> LlamaForCausalLM:
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += amount * torch.randn(parameter.shape, generator=generator)
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +29,7 @@ def files(tmp_path_factory):
     """A target, and a draft that is the target with a little noise."""
     folder, tokenizer = tmp_path_factory.mktemp("pair"), byte_level()
     target = written(llama(tokenizer, 0, 2), folder / "target.gguf", tokenizer)
-    return target, written(noisy(llama(tokenizer, 0, 2)), folder / "draft.gguf", tokenizer)
+    return target, written(noised(llama(tokenizer, 0, 2), 0.03), folder / "draft.gguf", tokenizer)
 
 
 @pytest.fixture(scope="module")
