@@ -22,7 +22,6 @@ PROGRAMS = (
     "tests/hosting/",
     "tests/testing/test_prove_command.py",
     "tests/test_command_line.py",
-    "tests/test_interruptions.py",
 )
 MEASURING = ("tests/browser/test_waterfall.py", "tests/browser/test_guided.py")
 PARTS = {

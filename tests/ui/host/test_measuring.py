@@ -1,16 +1,21 @@
-"""Measurements make way for visitors, are no runs, wait without a thread, and say why where there is no figure."""
+"""Measurements make way for visitors; what visitors send is checked in turn; errors contain no words of theirs."""
 
 import asyncio
 import threading
+from functools import partial
 
+import gradio as gr
 import pytest
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request
+from naive_speculate.serving.protocol import Reader
 from naive_speculate.serving.run_records import ObservedEngine
-from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
+from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair, Trouble
+from ui.host.errors import MOST_CHARACTERS, Page
 from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured, in_turn
+from ui.host.shared_threads import Turns
 from ui.run.runs import Run, Runs
 from ui.run.speedup import NONE_SAVED, STOPPED, speedup_of
 from ui.run.stage import _server_functions
@@ -233,3 +238,103 @@ def test_what_does_not_begin_in_time_is_not_done(monkeypatch):
 def test_the_page_s_functions_that_measure_do_not_block():
     functions = {function.__name__: function for function in _server_functions(Runs())}
     assert [name for name, function in functions.items() if asyncio.iscoroutinefunction(function)] == ["unguided", "speedup"]
+
+
+MANY, OTHER = Reader("1.1.1.1", "one"), Reader("2.2.2.2", "two")
+
+
+@pytest.fixture
+def held():
+    """Turns in one thread, with three pieces of a visitor: the first is being worked on until `go` is set."""
+    turns, begun, go, done = Turns(1, "test", most=3), threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        begun.set()
+        assert go.wait(60)
+
+    turns.submit(first, MANY)
+    assert begun.wait(60)
+    waiting = [turns.submit(partial(done.append, number), MANY) for number in range(3)]
+    yield turns, go, done, waiting
+    go.set()
+
+
+def test_a_visitor_waits_for_one_piece_of_another(held):
+    turns, go, done, waiting = held
+    other = turns.submit(partial(done.append, "other"), OTHER)
+    go.set()
+    assert other.result(60) is None
+    assert [each.result(60) for each in waiting[:2]] == [None, None]
+    assert done == ["other", 0, 1]
+
+
+def test_the_visitor_with_most_waiting_is_refused_where_there_are_too_many(held):
+    turns, go, _, waiting = held
+    other = turns.submit(lambda: "checked", OTHER)
+    assert turns.size == 4  # one is being worked on
+    for refused in (waiting[-1], turns.submit(lambda: None, MANY)):
+        with pytest.raises(Trouble, match="Too many of your runs are waiting"):
+            refused.result(60)
+    go.set()
+    assert other.result(60) == "checked"
+
+
+def test_a_piece_whose_visitor_has_left_makes_room_without_an_error(held):
+    turns, go, done, waiting = held
+    assert waiting[-1].cancel()
+    other = turns.submit(lambda: "checked", OTHER)
+    go.set()
+    assert other.result(60) == "checked"
+    assert [each.result(60) for each in waiting[:2]] == [None, None]
+    assert done == [0, 1]
+
+
+def test_what_fails_says_so_and_the_next_has_its_turn():
+    turns = Turns(1, "test")
+    with pytest.raises(ZeroDivisionError):
+        turns.submit(lambda: 1 // 0, MANY).result(60)
+    assert turns.submit(lambda: 3, MANY).result(60) == 3
+
+
+SECRET = "Dear diary, "
+
+
+def fails(text: str) -> str:
+    try:
+        return {"known": text}[text]
+    except KeyError as error:
+        raise RuntimeError(text) from error
+
+
+def refuses(text: str) -> str:
+    raise gr.Error(text, title="No", print_exception=False)
+
+
+def answer_to(page: Page, text: str) -> gr.Error:
+    with pytest.raises(gr.Error) as refused:
+        asyncio.run(page.process_api(0, [text]))
+    return refused.value
+
+
+def page_that(function) -> Page:
+    with Page() as page:
+        field = gr.Textbox()
+        field.submit(function, field, field)
+    return page
+
+
+def test_a_failure_is_reported_to_the_operator_without_its_words(caplog):
+    error = answer_to(page_that(fails), SECRET)
+    assert SECRET not in error.message
+    assert "RuntimeError" in error.message
+    assert not error.print_exception
+    assert SECRET not in caplog.text
+    assert 0 < caplog.text.index("KeyError") < caplog.text.index("RuntimeError"), "the first cause first"
+    assert 'return {"known": text}[text]' in caplog.text, "the line of code that failed"
+
+
+def test_a_refusal_is_reported_to_the_caller_up_to_a_length(caplog):
+    error = answer_to(page_that(refuses), "prompt is empty")
+    assert (error.message, error.title) == ("prompt is empty", "No")
+    assert len(answer_to(page_that(refuses), SECRET * 1000).message) < MOST_CHARACTERS + 5
+    assert caplog.text == ""

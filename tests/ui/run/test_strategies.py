@@ -43,23 +43,21 @@ def test_the_view_states_the_rounds_as_the_events_do(small_decoder, strategy):
     assert shown.count("data-same") == len(rounds) - parting
 
 
-def test_kept_is_counted_over_the_rounds_that_state_it_and_what_is_left_out_is_said(monkeypatch):
+def test_kept_is_counted_over_the_rounds_that_state_it_and_what_is_left_out_or_not_recorded_is_said(monkeypatch):
+    nothing = {
+        NOT_RECORDED: [run([(3, 1)])],
+        NO_DRAFTS: [run([(0, 0), (0, 0)]), Trace()],
+        escape(GREEDY): [run([(3, 1)], temperature=0), run([(3, 1)], verify_strategy="greedy_match")],
+    }
+    for why, traces in nothing.items():
+        assert all(why in markup(trace) for trace in traces)
     monkeypatch.setattr("ui.run.strategies.MOST_STEPS", 1)
     trace = run([(2, 1), (3, 3)])
     steps = [event for event in trace if event.kind == EventKind.STEP]
     steps[0].others, steps[1].others = {"block_verification": 2}, {}
     shown = markup(trace)
-    assert ">2 of 2 <" in shown
-    assert ">4 of 5 <" in shown
-    assert "1 later step is not shown." in shown
-
-
-def test_of_a_run_that_says_nothing_it_says_why():
-    assert NOT_RECORDED in markup(run([(3, 1)]))
-    assert NO_DRAFTS in markup(run([(0, 0), (0, 0)]))
-    for settings in ({"temperature": 0}, {"verify_strategy": "greedy_match"}):
-        assert escape(GREEDY) in markup(run([(3, 1)], **settings))
-    assert NO_DRAFTS in markup(Trace())
+    for said in (">2 of 2 <", ">4 of 5 <", "1 later step is not shown."):
+        assert said in shown
 
 
 def test_what_a_foreign_trace_claims_is_only_text_and_within_its_drafts():
