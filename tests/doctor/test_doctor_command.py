@@ -16,17 +16,14 @@ def doctor(text: str, *options: str) -> subprocess.CompletedProcess[str]:
     return run_program("naive_speculate.__main__", ["doctor", *options], stdin=text.encode("utf-16-le"))  # as PowerShell writes
 
 
-def test_it_prints_alpha_places_windows_and_suspects():
-    done = doctor(samples.VLLM_LOG, "--draft-size", "0.6B", "--target-size", "8B")
+def test_it_prints_alpha_places_windows_and_suspects_and_as_json_the_diagnosis_and_nothing_else():
+    sizes = ("--draft-size", "0.6B", "--target-size", "8B")
+    done = doctor(samples.VLLM_LOG, *sizes)
     assert done.returncode == 0, done.stderr
     for words in ("0.724", "82.2%", "62.2%", "Best k: 5", "pays if a draft costs less than", "k is too large", "ee4ceaae5953"):
         assert words in done.stdout
-
-
-def test_json_is_the_diagnosis_and_nothing_else():
-    done = doctor(samples.SGLANG_META_INFO, "--draft-size", "0.6B", "--target-size", "8B", "--json")
-    expected = diagnose(read(samples.SGLANG_META_INFO), estimated("0.6B", "8B"))
-    assert json.loads(done.stdout) == expected.to_dict()
+    done = doctor(samples.SGLANG_META_INFO, *sizes, "--json")
+    assert json.loads(done.stdout) == diagnose(read(samples.SGLANG_META_INFO), estimated("0.6B", "8B")).to_dict()
 
 
 def test_files_are_read_together(tmp_path):
