@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from functools import partial
 
 import gradio as gr
@@ -59,7 +60,9 @@ def catalog(engine, records):
     return Catalog({"pair": ServedPair(ObservedEngine(engine, [records.append]), engine)})
 
 
-def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again(catalog, engine, records):
+def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again_and_plain_decoding_against_itself(
+    catalog, engine, records
+):
     """First the whole run without drafts, for those who follow it."""
     for lane, first in ((None, TOKENS), ([], REQUEST.params.max_tokens)):
         engine.asked.clear()
@@ -71,26 +74,34 @@ def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again(catalog, e
         assert 0 < found.low <= found.value <= found.high
         assert found.machine
     assert sum(event.kind == EventKind.BONUS for event in lane) == REQUEST.params.max_tokens > MOST_TOKENS
+    found = catalog.measure("", replace(REQUEST, num_draft_tokens=0))
+    assert found.low <= found.value <= found.high
+    assert (found.tokens_per_round, found.num_draft_tokens, found.draft_cost) == (1, 0, None)
     assert records == []  # it is no run
 
 
-def test_plain_decoding_is_measured_against_itself(catalog):
-    plain = Request([1, 2, 3], SamplingParams(max_tokens=64, seed=5, ignore_eos=True), num_draft_tokens=0)
-    found = catalog.measure("", plain)
-    assert found.low <= found.value <= found.high
-    assert (found.tokens_per_round, found.num_draft_tokens, found.draft_cost) == (1, 0, None)
-
-
-def test_while_others_decode_nothing_is_measured(catalog, engine):
+def test_while_others_decode_nothing_is_measured_and_one_who_decodes_past_the_catalog_ends_it_too(catalog, engine):
     cancel = threading.Event()
-    lists = engine.engine.submit(Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel)
-    next(lists)
+
+    def come() -> None:
+        if not others:
+            others.append(engine.engine.submit(Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel))
+
+    others: list = []
+    come()
+    next(others[0])
     with pytest.raises(NotMeasured, match=BUSY) as why:
         catalog.measure("", REQUEST)
-    assert why.value.again
-    assert engine.asked == []
+    assert (why.value.again, engine.asked) == (True, [])
     cancel.set()
-    list(lists)
+    list(others.pop())
+    cancel.clear()
+    engine.then = come
+    with pytest.raises(NotMeasured, match=CAME):
+        catalog.measure("", REQUEST)
+    assert len(engine.asked) == 1
+    cancel.set()
+    list(others[0])
 
 
 def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, engine, records):
@@ -124,21 +135,6 @@ def test_a_run_that_is_refused_does_not_end_it(catalog, engine):
     engine.then = come
     assert catalog.measure("", REQUEST).value > 0
     assert refused
-
-
-def test_one_who_decodes_past_the_catalog_ends_it_too(catalog, engine):
-    cancel, others = threading.Event(), []
-
-    def come() -> None:
-        if not others:
-            others.append(engine.engine.submit(Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel))
-
-    engine.then = come
-    with pytest.raises(NotMeasured, match=CAME):
-        catalog.measure("", REQUEST)
-    assert len(engine.asked) == 1
-    cancel.set()
-    list(others[0])
 
 
 def test_why_there_is_no_figure_and_another_try_will_not_help(catalog, engine):
@@ -279,7 +275,7 @@ def test_the_visitor_with_most_waiting_is_refused_where_there_are_too_many(held)
     assert other.result(60) == "checked"
 
 
-def test_a_piece_whose_visitor_has_left_makes_room_without_an_error(held):
+def test_a_piece_whose_visitor_has_left_makes_room_without_an_error_and_what_fails_says_so(held):
     turns, go, done, waiting = held
     assert waiting[-1].cancel()
     other = turns.submit(lambda: "checked", OTHER)
@@ -287,13 +283,9 @@ def test_a_piece_whose_visitor_has_left_makes_room_without_an_error(held):
     assert other.result(60) == "checked"
     assert [each.result(60) for each in waiting[:2]] == [None, None]
     assert done == [0, 1]
-
-
-def test_what_fails_says_so_and_the_next_has_its_turn():
-    turns = Turns(1, "test")
     with pytest.raises(ZeroDivisionError):
         turns.submit(lambda: 1 // 0, MANY).result(60)
-    assert turns.submit(lambda: 3, MANY).result(60) == 3
+    assert turns.submit(lambda: 3, MANY).result(60) == 3, "the next has its turn"
 
 
 SECRET = "Dear diary, "
@@ -310,31 +302,23 @@ def refuses(text: str) -> str:
     raise gr.Error(text, title="No", print_exception=False)
 
 
-def answer_to(page: Page, text: str) -> gr.Error:
+def answer_of(function, text: str) -> gr.Error:
+    """What a page answers whose only function is this."""
+    with Page() as page:
+        field = gr.Textbox()
+        field.submit(function, field, field)
     with pytest.raises(gr.Error) as refused:
         asyncio.run(page.process_api(0, [text]))
     return refused.value
 
 
-def page_that(function) -> Page:
-    with Page() as page:
-        field = gr.Textbox()
-        field.submit(function, field, field)
-    return page
-
-
-def test_a_failure_is_reported_to_the_operator_without_its_words(caplog):
-    error = answer_to(page_that(fails), SECRET)
-    assert SECRET not in error.message
-    assert "RuntimeError" in error.message
-    assert not error.print_exception
-    assert SECRET not in caplog.text
+def test_a_failure_is_reported_to_the_operator_without_its_words_and_a_refusal_to_the_caller_up_to_a_length(caplog):
+    error = answer_of(refuses, "prompt is empty")
+    assert (error.message, error.title) == ("prompt is empty", "No")
+    assert len(answer_of(refuses, SECRET * 1000).message) < MOST_CHARACTERS + 5
+    assert caplog.text == ""
+    error = answer_of(fails, SECRET)
+    assert ("RuntimeError" in error.message, error.print_exception) == (True, False)
+    assert SECRET not in error.message + caplog.text
     assert 0 < caplog.text.index("KeyError") < caplog.text.index("RuntimeError"), "the first cause first"
     assert 'return {"known": text}[text]' in caplog.text, "the line of code that failed"
-
-
-def test_a_refusal_is_reported_to_the_caller_up_to_a_length(caplog):
-    error = answer_to(page_that(refuses), "prompt is empty")
-    assert (error.message, error.title) == ("prompt is empty", "No")
-    assert len(answer_to(page_that(refuses), SECRET * 1000).message) < MOST_CHARACTERS + 5
-    assert caplog.text == ""
