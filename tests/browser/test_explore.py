@@ -4,19 +4,16 @@ import csv
 import re
 from pathlib import Path
 
+import gradio as gr
 from playwright.sync_api import Page, expect
 
 from tests.browser.steps import TWO_FRAMES, scrolls_sideways, see_chart, toast
 from ui.experiments.recordings import recorded_exploration
 from ui.experiments.sweep import TEMPERATURES as OFFERED
 from ui.experiments.sweep import cells
+from ui.host import errors
 from ui.labels import percent
-import gradio as gr
-from playwright.sync_api import expect
-
-from ui.host.errors import Page
 from ui.run.controls import build_experiment
-
 
 KS, TEMPERATURES = ("1", "4"), ("0", "1")
 TEMPERATURE_PLACES = {temperature: place for place, temperature in enumerate(OFFERED)}
@@ -136,7 +133,7 @@ def breaks():
 
 
 def test_an_error_is_reported_where_the_experiment_stands_without_what_was_sent(chromium):
-    with Page() as page:
+    with errors.Page() as page:
         run, stop = gr.Button("Run"), gr.Button("Stop")
         build_experiment(run, stop, breaks, [], [gr.Textbox(label="Status"), gr.Number()], "Stopped.", api_visibility="private")
     _, url, _ = page.queue().launch(prevent_thread_lock=True, quiet=True, server_name="127.0.0.1")

@@ -3,43 +3,40 @@
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, Response, Route, expect
 
+from benchmarks.server import free_port
 from naive_speculate import SpeculativeDecoder
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, LocalEngine
-from tests.browser.here import served_here
-from tests.browser.steps import another_run, ended, link, linked, open_drawer, set_number, shown_run, text
+from tests.browser.steps import another_run, ended, link, linked, open_drawer, set_number, shown_run, text, toast, trace
 from tests.hosting.http import get
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.deferred import DeferredEngine, expected
-import json
-import re
-from collections.abc import Callable, Iterator
-
-import pytest
-from playwright.sync_api import APIResponse, Browser, Page, Response, Route, expect
-
-from naive_speculate.serving import LocalEngine
-from tests.browser.here import served_here
-from tests.browser.steps import another_run, ended, link, linked, shown_run, text, trace
-from ui.host.catalog import Catalog, ServedPair
+from ui.host.operations import Counters, routes, with_queue
+from ui.page import build_page, launch, open_queue
+from ui.run.runs import Runs
 
 
-class Served(NamedTuple):
-    url: str
-    ready: threading.Event
-    loading: threading.Thread
+@contextmanager
+def served_here(catalog: Catalog) -> Iterator[str]:
+    """Serve the page with these pairs, and close them afterwards; gives its address."""
+    page = build_page(catalog, Runs())
+    open_queue(page, 4)
+    addresses = routes(Counters(lambda: with_queue(catalog.load(), page)))
+    yield launch(page, addresses, server_port=free_port(), prevent_thread_lock=True, quiet=True)
+    page.close(verbose=False)
+    catalog.close()
 
 
 @pytest.fixture(scope="module")
-def served(small_decoder: SpeculativeDecoder) -> Iterator[Served]:
-    """A page whose first pair is loaded once `ready` is set, and has one row for runs."""
+def served(small_decoder: SpeculativeDecoder) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A page with one row for runs, and the function that loads its first pair."""
     ready, engine = threading.Event(), LocalEngine(small_decoder, max_rows=1)
 
     def make() -> Engine:
@@ -50,16 +47,20 @@ def served(small_decoder: SpeculativeDecoder) -> Iterator[Served]:
     pairs = {"SmolLM2": ServedPair(later), "other": ServedPair(LocalEngine(small_decoder))}
     catalog = Catalog(pairs, measuring=False, later={"SmolLM2": later})
     loading = threading.Thread(target=catalog.load_later)
-    with served_here(catalog) as url:
-        loading.start()
-        yield Served(url, ready, loading)
+
+    def load() -> None:
         ready.set()
         loading.join()
 
+    with served_here(catalog) as url:
+        loading.start()
+        yield url, load
+        load()
 
-def test_a_run_waits_for_the_pair_and_the_notice_goes_by_itself(served: Served, chromium: Browser):
-    page = chromium.new_page()
-    page.goto(served.url)
+
+def test_a_run_waits_for_the_pair_and_the_notice_goes_by_itself(served, chromium: Browser):
+    (url, load), page = served, chromium.new_page()
+    page.goto(url)
     notice, choice = page.locator("#loading .ns-notice"), page.locator("#pair input")
     expect(notice).to_have_text("SmolLM2 is loading. Its runs start as soon as it is ready.")
     open_drawer(page)
@@ -68,60 +69,54 @@ def test_a_run_waits_for_the_pair_and_the_notice_goes_by_itself(served: Served, 
     page.locator("#prompt textarea").fill("Once upon a time")
     before = shown_run(page)
     page.locator("#run").click()
-    page.get_by_test_id("toast-body").filter(has_text="SmolLM2 is loading").first.wait_for()
-    served.ready.set()
+    toast(page, "SmolLM2 is loading")
+    load()
     another_run(page, before)
     ended(page)
     assert text(page)
-    expect(notice).to_have_count(0)
-    expect(choice).to_have_value("SmolLM2")
-    page.reload()  # who comes later finds the page as it is now
-    open_drawer(page)
-    expect(choice).to_have_value("SmolLM2")
-    expect(notice).to_have_count(0)
+    for _ in range(2):
+        expect(notice).to_have_count(0)
+        expect(choice).to_have_value("SmolLM2")
+        page.reload()  # who comes later finds the page as it is now
+        open_drawer(page)
     page.context.close()
 
 
 @pytest.fixture
 def slow(small_decoder: SpeculativeDecoder, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The target takes its time, but no core's, so that no run ends by itself while a test looks on."""
-    target, goes_on = small_decoder.pair.target, threading.Event()
-    forward = target.forward
-
-    def wait(*args, **kwargs):
-        goes_on.wait(0.3)
-        return forward(*args, **kwargs)
-
-    monkeypatch.setattr(target, "forward", wait)
+    forward, goes_on = small_decoder.pair.target.forward, threading.Event()
+    monkeypatch.setattr(
+        small_decoder.pair.target, "forward", lambda *args, **kwargs: (goes_on.wait(0.3), forward(*args, **kwargs))[1]
+    )
     yield
     goes_on.set()
 
 
-def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(served: Served, slow: None, chromium: Browser):
+def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(served, slow: None, chromium: Browser):
     """One place and a spare one: the third visitor waits."""
-    served.ready.set()
-    served.loading.join()
-    context = chromium.new_context(reduced_motion="reduce")
+    url, load = served
+    load()
+    with chromium.new_context(reduced_motion="reduce") as context:
 
-    def visit() -> tuple[Page, str]:
-        page = context.new_page()
-        page.goto(served.url + link(prompt="The fox", num_draft_tokens=0, max_tokens=900, ignore_eos=True))
-        linked(page, "The fox")
-        before = shown_run(page)
-        page.locator("#run").click()
-        return page, before
+        def visit() -> tuple[Page, str]:
+            page = context.new_page()
+            page.goto(url + link(prompt="The fox", num_draft_tokens=0, max_tokens=900, ignore_eos=True))
+            linked(page, "The fox")
+            before = shown_run(page)
+            page.locator("#run").click()
+            return page, before
 
-    first, second = visit(), visit()
-    for page, before in (first, second):
-        another_run(page, before)
-    third, before = visit()
-    expect(third.get_by_text(re.compile("1 of 1 decoder slots are busy"))).to_be_visible()
-    assert shown_run(third) == before
-    health = json.loads(get(served.url + "health"))
-    assert (health["running"], health["waiting"]) == (2, 1)
-    first[0].close()
-    another_run(third, before)
-    context.close()
+        first, second = visit(), visit()
+        for page, before in (first, second):
+            another_run(page, before)
+        third, before = visit()
+        expect(third.get_by_text(re.compile("1 of 1 decoder slots are busy"))).to_be_visible()
+        assert shown_run(third) == before
+        health = json.loads(get(url + "health"))
+        assert (health["running"], health["waiting"]) == (2, 1)
+        first[0].close()
+        another_run(third, before)
 
 
 def test_through_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(small_decoder, chromium: Browser, monkeypatch):
@@ -164,38 +159,16 @@ def carries_events(message: str) -> bool:
     return ("process_generating" in message or "process_completed" in message) and '\\"events\\"' in message
 
 
-def answer_of(route: Route) -> tuple[APIResponse, list[str]]:
-    """A stream once it is over, and its messages."""
-    answer = route.fetch(timeout=0)
-    return answer, answer.text().split("\n\n")
+def change_stream(page: Page, change: Callable[[list[str], list[int]], list[str]], **how: int) -> None:
+    """Give the next run's stream, once it is over, as `change` makes it of its messages and the numbers of its updates."""
 
-
-def lose_updates(page: Page, lost: Callable[[list[int]], list[int]]) -> None:
-    """Of the next run's updates lose those that `lost` chooses."""
-
-    def lose(route: Route) -> None:
-        answer, messages = answer_of(route)
+    def changed(route: Route) -> None:
+        answer = route.fetch(timeout=0)
+        messages = answer.text().split("\n\n")
         updates = [n for n, message in enumerate(messages) if carries_events(message)]
-        gone = lost(updates)
-        assert gone or not updates
-        route.fulfill(response=answer, body="\n\n".join(m for n, m in enumerate(messages) if n not in gone))
+        route.fulfill(response=answer, body="\n\n".join(change(messages, updates)))
 
-    page.route("**/queue/data*", lose)
-
-
-@pytest.fixture
-def amounts(page: Page) -> Iterator[list[int]]:
-    """Collects how many events each answer to a question for what was missed has."""
-    found: list[int] = []
-
-    def answered(response: Response) -> None:
-        if "component_server" in response.url and response.request.post_data_json["fn_name"] == "resync":
-            found.append(len(json.loads(response.json())["events"]))
-
-    page.on("response", answered)
-    yield found
-    page.remove_listener("response", answered)
-    page.unroute_all()
+    page.route("**/queue/data*", changed, **how)
 
 
 LOSSES = {
@@ -206,8 +179,20 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("lost", LOSSES)
-def test_a_run_is_whole_however_many_updates_were_lost(page, amounts, lost):
-    lose_updates(page, LOSSES[lost])
+def test_a_run_is_whole_however_many_updates_were_lost(page, lost):
+    amounts: list[int] = []  # of events in each answer to a question for what was missed
+
+    def answered(response: Response) -> None:
+        if "component_server" in response.url and response.request.post_data_json["fn_name"] == "resync":
+            amounts.append(len(json.loads(response.json())["events"]))
+
+    def lose(messages: list[str], updates: list[int]) -> list[str]:
+        gone = LOSSES[lost](updates)
+        assert gone or not updates
+        return [message for n, message in enumerate(messages) if n not in gone]
+
+    page.on("response", answered)
+    change_stream(page, lose)
     before = shown_run(page)
     page.locator("#run").click()
     another_run(page, before)
@@ -217,17 +202,16 @@ def test_a_run_is_whole_however_many_updates_were_lost(page, amounts, lost):
     assert text(page) == saved.text
     assert len(amounts) > 1
     assert max(amounts) == MOST
+    page.remove_listener("response", answered)
+    page.unroute_all()
 
 
 def test_a_run_that_the_server_has_forgotten_does_not_go_on_for_ever(page):
-    def forget(route: Route) -> None:
-        answer, said = answer_of(route)
-        messages = [message for message in said if not carries_events(message)]
-        first = next(message for message in said if carries_events(message))
-        renamed = re.sub(r'(run\\":\\")[\w-]+', r"\1forgotten", first)
-        route.fulfill(response=answer, body="\n\n".join([renamed, *messages]))
+    def forget(messages: list[str], updates: list[int]) -> list[str]:
+        renamed = re.sub(r'(run\\":\\")[\w-]+', r"\1forgotten", messages[updates[0]])
+        return [renamed, *(message for n, message in enumerate(messages) if n not in updates)]
 
-    page.route("**/queue/data*", forget, times=1)
+    change_stream(page, forget, times=1)
     page.locator("#run").click()
     page.locator(".ns-stage[data-run=forgotten][data-state=lost]").wait_for()
     expect(page.locator(".ns-connection")).to_contain_text("no longer has this run")

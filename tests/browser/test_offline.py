@@ -1,17 +1,16 @@
 """A connection that breaks in mid-run: the page says so and loses nothing, neither the run nor the settings."""
 
+import json
 import socket
 import threading
 from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit
-import json
 
 from playwright.sync_api import ConsoleMessage, Page, expect
 
 from benchmarks.server import Server
 from tests.browser.conftest import small
-from tests.browser.relay import Relay
 from tests.browser.steps import another_run, ended, link, linked, run, settled, shown_run, start, text, trace
 from tests.hosting.http import generate, get
 from ui.experiments.lessons.course import titles

@@ -2,21 +2,15 @@
 
 import re
 
-from playwright.sync_api import Locator, Page, expect
-
-from ui.experiments.lessons.text import read_steps
-from ui.explain.glossary import TERMS
-import re
-
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
 from naive_speculate import Trace
 from tests.browser.steps import TIP, ended, scrolls_sideways, see_chart
-from tests.browser.test_lecture import CARD, shows
 from tests.browser.test_roll import REDRAW, choose, refused
+from ui.experiments.lessons.text import read_steps
+from ui.explain.glossary import TERMS
 from ui.run.recorded import SPECULATIVE
-
 
 CARD = ".ns-card:popover-open"
 MEANINGS = {term.key: term.meaning for term in TERMS}

@@ -1,27 +1,42 @@
-"""What is measured after a run: the waterfall's formulas, the speedup that a trace keeps, and what a guide did to acceptance."""
+"""What is measured after a run: the waterfall's formulas, the speedup that a trace keeps, what a guide did to acceptance."""
 
+import json
 import re
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import product
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from benchmarks.server import Server
+from naive_speculate import Trace
+from naive_speculate.events.event import OUTPUT_KINDS
 from naive_speculate.theory import break_even_alpha, expected_tokens, speedup
-from tests.browser.steps import as_soon_as, ended, link, linked, open_trace, run, see_chart, shown_run, start, trace
+from tests.browser.conftest import small
+from tests.browser.steps import (
+    TIP,
+    as_soon_as,
+    ended,
+    link,
+    linked,
+    open_drawer,
+    open_file,
+    open_trace,
+    run,
+    see_chart,
+    set_number,
+    shown_run,
+    start,
+    text,
+    toast,
+    trace,
+)
 from tests.browser.test_charts import MEASURED
 from tests.ui.drawn import drawn
 from ui.charts.waterfall import ALPHA, PRESETS, values
-import json
-import re
-
-from playwright.sync_api import expect
-
-from naive_speculate import Trace
-from naive_speculate.events.event import OUTPUT_KINDS
-from tests.browser.steps import TIP, ended, open_drawer, open_file, open_trace, run, set_number, shown_run, text, toast, trace
 from ui.run.guided import EXAMPLES, TITLES
-
 
 PROMPT = "Once upon a time there was a fox who"
 SPEEDUP = "#stats .ns-tiles > div:nth-child(4)"
@@ -41,6 +56,12 @@ COMPUTE = """async ([presets, speedup, moves]) => {
         mean: [4, 4.5, 5].map((k) => expectedTokens(0.75, k)),
     };
 }"""
+
+
+@pytest.fixture(scope="module")
+def measuring(small_pair: tuple[Path, Path]) -> Iterator[Server]:
+    with Server(**small(small_pair)) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +153,7 @@ def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_ask
     expect(page.locator(f"{SPEEDUP} button")).to_be_hidden()
 
 
-PROMPT = "Once upon a time there was a little fox who lived"
+STORY = "Once upon a time there was a little fox who lived"
 EFFECT = ".ns-guided"
 TEXT = "#guided-text textarea"
 
@@ -156,7 +177,7 @@ def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_lose
         guide_by(page, kind)
         expect(page.locator(TEXT)).to_have_value(EXAMPLES[kind])
     guide_by(page, "json")
-    run(page, PROMPT, max_tokens=60)
+    run(page, STORY, max_tokens=60)
     assert set(json.loads(text(page))) == {"animal", "name", "age"}
     expect(page.locator(EFFECT)).to_contain_text(re.compile(r"\d+ of \d+ tokens were forced: the guide allowed no other"))
     forced = [event for event in trace(page) if event.kind in OUTPUT_KINDS and event.forced]
@@ -175,7 +196,7 @@ def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_lose
     toast(page, "json does not parse")
     guide_by(page, "")
     expect(page.locator("#guided-text")).to_be_hidden()
-    run(page, PROMPT, max_tokens=8)
+    run(page, STORY, max_tokens=8)
     expect(page.locator(EFFECT)).to_be_hidden()
 
 
@@ -188,7 +209,7 @@ def test_a_guided_run_states_its_acceptance_and_keeps_its_guide_in_links_and_fil
     calls: list[str] = []
     page.on("request", lambda request: calls.append(f"asked {called(request)}"))
     page.on("response", lambda response: calls.append(f"told {called(response.request)}"))
-    run(page, PROMPT, max_tokens=60)
+    run(page, STORY, max_tokens=60)
     assert re.fullmatch(EXAMPLES["regex"], text(page))
     expect(page.locator(EFFECT)).to_contain_text(
         re.compile(r"were accepted \(\d+ of \d+\); without the guide \d+% \(\d+ of \d+\)")
