@@ -22,9 +22,7 @@ PROGRAMS = (
     "tests/hosting/",
     "tests/testing/test_prove_command.py",
     "tests/test_command_line.py",
-    "tests/test_interruptions.py",
 )
-MEASURING = ("tests/browser/test_waterfall.py", "tests/browser/test_guided.py")
 PARTS = {
     "browser": "tests/browser/",
     "ray": "tests/serving/test_replicas.py",
@@ -69,15 +67,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One process runs the tests of a file, and one those of some files that share a server and what is loaded already."""
+    """One process runs the tests of a file, and one those of the programs, which share a server and what is loaded already."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            for name, files in (("programs", PROGRAMS), ("measuring", MEASURING)):
-                if nodeid.startswith(files):
-                    return name
-            return nodeid.split("::")[0]
+            return "programs" if nodeid.startswith(PROGRAMS) else nodeid.split("::")[0]
 
     return Scheduling(config, log)
 

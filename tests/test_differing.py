@@ -88,20 +88,27 @@ def test_a_template_is_found_by_the_prompt_that_each_text_fits(tmp_path):
     assert (found.a.prompt, found.b.prompt) == ("as plain text", "in the chat template")
 
 
-def test_the_command_prints_margins_and_verdict(files, capsys):
+def test_the_command_prints_margins_and_verdict_and_a_mark_and_a_line_end_that_an_editor_adds_are_no_difference(
+    files, tmp_path, capsys
+):
     assert main(files) == 0
     said = capsys.readouterr().out
-    assert "Near tie. Both texts are right" in said
-    assert "bfloat16" in said
-    assert main([*files[:-1], files[-2], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["verdict"] == "same"
-
-
-def test_a_mark_and_a_line_end_that_an_editor_adds_are_no_difference(files, tmp_path, capsys):
+    assert ("Near tie. Both texts are right" in said, "bfloat16" in said) == (True, True)
     saved = tmp_path / "saved.txt"
     saved.write_bytes(b"\xef\xbb\xbf" + Path(files[-2]).read_bytes() + b"\r\n")
-    assert main([*files[:-1], str(saved), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["verdict"] == "same"
+    for same in (files[-2], str(saved)):
+        assert main([*files[:-1], same, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["verdict"] == "same"
+
+
+def test_an_unknown_dtype_and_an_empty_prompt_are_refused_and_the_same_text_needs_no_model():
+    for prompt, dtype, said in (
+        ("Once", "int8", "dtype must be bfloat16 or float16, got 'int8'"),
+        ("", "bfloat16", "prompt is empty"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            differ(TARGET, prompt, "a", "b", dtype=dtype)
+    assert differ(Path("unread"), "Once", "a", "a").verdict == Verdict.SAME
 
 
 @pytest.mark.parametrize(
@@ -115,11 +122,3 @@ def test_a_mark_and_a_line_end_that_an_editor_adds_are_no_difference(files, tmp_
 )
 def test_bad_input_is_one_line_and_status_2(files, change, said):
     assert said in refusal("naive_speculate.__main__", [*files, *change])
-
-
-def test_an_unknown_dtype_and_an_empty_prompt_are_refused():
-    with pytest.raises(ValueError, match="dtype must be bfloat16 or float16, got 'int8'"):
-        differ(TARGET, "Once", "a", "b", dtype="int8")
-    with pytest.raises(ValueError, match="prompt is empty"):
-        differ(TARGET, "", "a", "b")
-    assert differ(Path("unread"), "Once", "a", "a").verdict == Verdict.SAME

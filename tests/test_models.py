@@ -1,16 +1,23 @@
-"""Loading pairs: local folders, other tokenizers, padded vocabularies."""
+"""Loading pairs: local folders, other tokenizers, padded vocabularies, draft heads and those that do not fit."""
 
+import json
 import re
 import shutil
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair, models
+from naive_speculate import pair as pairs
+from naive_speculate.__main__ import main
+from naive_speculate.costs import CostTable
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.models import BUNDLED_PAIR
+from tests.heads import LAYOUTS, head_config, head_tensors, save_bundled_head, save_head
 from tests.speculate.rows import same_as_plain
+from tests.tiny import save_model, tiny_llama
 from tests.tokenizers_of_tests import byte_level, letters, llama, save, unigram
 
 
@@ -21,18 +28,15 @@ def test_the_bundled_pair_has_names_and_one_vocabulary(bundled_pair):
     assert bundled_pair.vocab_size == len(bundled_pair.tokenizer)
 
 
-def test_layers_can_be_spread_over_devices(small_pair, small_decoder):
-    pair = load_pair(*small_pair, device="cpu", device_map="cpu")
-    assert isinstance(pair.target, TransformersLanguageModel)
-    params = SamplingParams(max_tokens=12, temperature=0)
-    assert SpeculativeDecoder(pair).generate("The fox", params).text == small_decoder.generate("The fox", params).text
-
-
-@pytest.mark.parametrize("executor", ["transformers", "torch", "onnx"])
-def test_every_executor_gives_the_same_greedy_text(small_pair, small_decoder, executor):
-    decoder = SpeculativeDecoder(load_pair(*small_pair, executor=executor, device="cpu"))
+@pytest.mark.parametrize(
+    "how", [{"executor": name} for name in ("transformers", "torch", "onnx")] + [{"device_map": "cpu"}], ids=str
+)
+def test_every_executor_and_layers_that_are_spread_over_devices_give_the_same_greedy_text(small_pair, small_decoder, how):
+    pair = load_pair(*small_pair, device="cpu", **how)
+    assert "device_map" not in how or isinstance(pair.target, TransformersLanguageModel)
     params = SamplingParams(max_tokens=16, temperature=0)
-    assert decoder.generate("The fox", params).token_ids == small_decoder.generate("The fox", params).token_ids
+    found = SpeculativeDecoder(pair).generate("The fox", params)
+    assert found.token_ids == small_decoder.generate("The fox", params).token_ids
 
 
 def test_a_draft_with_another_tokenizer_is_translated(tmp_path):
@@ -46,15 +50,16 @@ def test_a_draft_with_another_tokenizer_is_translated(tmp_path):
 
 
 def test_a_draft_with_too_few_common_tokens_is_refused(tmp_path, bundled_pair):
-    few = letters("a", "b", "ab")
+    few, (target, draft, tokenizer) = letters("a", "b", "ab"), (bundled_pair.target, bundled_pair.draft, bundled_pair.tokenizer)
     with pytest.raises(ValueError, match=r"^draft='.*' shares \d of the target's \d+ tokens, fewer than a tenth$"):
         load_pair(BUNDLED_PAIR / "target", save(llama(few, 0), few, tmp_path / "draft"))
-    with pytest.raises(ValueError, match=r"^draft_tokenizer shares . of the target's"):
-        ModelPair(bundled_pair.target, bundled_pair.draft, bundled_pair.tokenizer, draft_tokenizer=few)
-    with pytest.raises(ValueError, match=r"^draft_tokenizer was given without a draft"):
-        ModelPair(bundled_pair.target, None, bundled_pair.tokenizer, draft_tokenizer=few)
-    with pytest.raises(ValueError, match=r"^draft_tokenizer was given without a tokenizer"):
-        ModelPair(bundled_pair.target, bundled_pair.draft, draft_tokenizer=few)
+    for parts, said in (
+        ((target, draft, tokenizer), "shares . of the target's"),
+        ((target, None, tokenizer), "was given without a draft"),
+        ((target, draft), "was given without a tokenizer"),
+    ):
+        with pytest.raises(ValueError, match=f"^draft_tokenizer {said}"):
+            ModelPair(*parts, draft_tokenizer=few)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +135,104 @@ def test_a_fastest_drafter_that_the_pair_has_not_is_refused(bundled_pair, drafte
         ModelPair(bundled_pair.target, bundled_pair.draft, fastest_drafter=drafter)
     with pytest.raises(ValueError, match=r"got 'model'$"):
         ModelPair(bundled_pair.target, fastest_drafter="model")
+
+
+@pytest.fixture(scope="module")
+def bundled_head(tmp_path_factory):
+    return save_bundled_head(tmp_path_factory.mktemp("bundled"))
+
+
+@pytest.fixture(scope="module")
+def pair_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pair")
+    save_model(tiny_llama(6, seed=0), folder / "target")
+    save_model(tiny_llama(1, seed=1), folder / "draft")
+    for layout in LAYOUTS:
+        save_head(folder / layout, layout, head_config(), head_tensors(head_config()))
+    return folder
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_draft_that_is_a_head_is_taken_as_one(pair_folder, layout):
+    pair = load_pair(pair_folder / "target", pair_folder / layout, device="cpu")
+    assert pair.draft is None
+    assert pair.head is not None
+    assert pair.head.layers == (2, 3, 3)
+    assert pair.names == {"target": "target", "head": layout}
+    assert pair.default_drafter == "head"
+    both = load_pair(pair_folder / "target", pair_folder / "draft", pair_folder / layout, device="cpu")
+    assert both.default_drafter == "model"  # nothing was measured
+    assert both.names == {"target": "target", "draft": "draft", "head": layout}
+    greedy = SamplingParams(max_tokens=12, temperature=0)
+    decoder = SpeculativeDecoder(both)
+    plain = decoder.generate("w3 w5 w8", greedy, num_draft_tokens=0)
+    for drafter in ("model", "head"):
+        assert decoder.generate("w3 w5 w8", greedy, drafter=drafter).token_ids == plain.token_ids
+    with pytest.raises(ValueError, match=r"^draft='.*' is a draft head, and head='x' was given too$"):
+        load_pair(pair_folder / "target", pair_folder / layout, "x")
+
+
+def test_greedy_output_is_plain_decoding_s_on_the_bundled_target(bundled_head):
+    """With a head that is narrower than its target, and has few of its tokens."""
+    pair = load_pair(head=bundled_head, device="cpu")
+    assert pair.default_drafter == "model"  # nothing was measured of this head
+    assert pair.costs("head").verify == pair.costs("model").verify
+    same_as_plain(SpeculativeDecoder(pair), "A", SamplingParams(max_tokens=6, temperature=0), drafter="head")
+
+
+@pytest.mark.parametrize("fastest", [None, "head", "model"])
+def test_a_head_that_ships_with_the_bundled_target_is_in_the_pair_and_the_fastest_drafts(
+    bundled_head, monkeypatch, tmp_path, fastest
+):
+    for name in ("target", "draft"):
+        (tmp_path / name).symlink_to(BUNDLED_PAIR / name)
+    (tmp_path / "head").symlink_to(bundled_head)
+    monkeypatch.setattr(models, "BUNDLED_PAIR", tmp_path)
+    if fastest is None:  # nothing was measured of this pair
+        monkeypatch.setattr(pairs, "BUNDLED_PAIR", tmp_path)
+        pair = load_pair(device="cpu")
+        assert pair.names == {"target": "bundled target", "draft": "bundled draft", "head": "bundled head"}
+        assert pair.costs("head").draft < 0.2
+        assert pair.costs("head").verify == pair.costs("model").verify
+        return
+    measured = {"draft": 0.1, "verify": [1.0, 1.2], "head": {"draft": 0.04, "verify": [1.0, 1.3]}, "fastest_drafter": fastest}
+    (tmp_path / "costs.json").write_text(json.dumps(measured), encoding="utf-8")
+    pair = load_pair(device="cpu")
+    assert pair.default_drafter == fastest
+    assert pair.costs("head") == CostTable(0.04, (1.0, 1.3))
+    assert pair.costs("model") == CostTable(0.1, (1.0, 1.2))
+
+
+def test_a_head_for_another_target_and_one_of_eagle_1_are_named_in_one_line(pair_folder, bundled_head, tmp_path):
+    tensors = {"fc.weight": torch.zeros(32, 64), "layers.0.self_attn.q_proj.weight": torch.zeros(32, 32)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **head_config()}))
+    none = r"^head='.*' cannot be loaded: it is no EAGLE-3 head and none of `python -m train`: it has no "
+    for parts, said in (
+        ({"head": bundled_head}, r"^head '.*' is for a target with hidden_size \d+, this one's is 32$"),
+        ({"head": pair_folder / "draft"}, f"{none}fc.weight$"),
+        ({"draft": tmp_path}, f"{none}hidden_norm.weight$"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            load_pair(pair_folder / "target", device="cpu", **parts)
+
+
+def test_the_command_line_drafts_with_a_head(pair_folder, capsys):
+    options = ["--target", str(pair_folder / "target"), "--head", str(pair_folder / "eagle"), "--device", "cpu"]
+    more = ["--max-tokens", "6", "--temperature", "0", "--drafter", "head", "--json"]
+    assert main(["generate", "w3 w5 w8", *options, *more]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert events[0]["settings"]["drafter"] == "head"
+    assert events[0]["models"]["head"] == "eagle"
+    assert any(event["kind"] == "proposed" for event in events)
+    missing = ["--target", str(pair_folder / "target"), "--head", "/no/such"]
+    assert main(["generate", "w3", *missing]) == 2
+    assert "head='/no/such': there is no such folder" in capsys.readouterr().err
+
+
+def test_half_precision_is_the_target_s(pair_folder):
+    pair = load_pair(pair_folder / "target", head=pair_folder / "speculators", device="cpu", dtype="bfloat16")
+    assert pair.head is not None
+    assert pair.head.dtype == torch.bfloat16
+    params = SamplingParams(max_tokens=8, seed=1)
+    assert len(SpeculativeDecoder(pair).generate("w1 w2", params, drafter="head").token_ids) == 8

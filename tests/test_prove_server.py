@@ -146,14 +146,28 @@ def test_a_biased_server_is_found_at_the_tokens_after_the_first(serving, prove, 
     assert not [name for name in differing if name.endswith("position 1")]
 
 
-def test_a_wrong_greedy_token_is_found(serving, prove):
+def test_a_wrong_greedy_token_is_found_and_a_server_that_refuses_several_completions_is_tested_with_one(serving, prove):
     status, found = prove(serving("greedy"), "--samples", "12", "--json")
     assert status == 1
     assert 0 < found["greedy"]["num_differing"] <= found["greedy"]["num_tokens"]
-
-
-def test_a_server_that_refuses_several_completions_is_tested_with_one_per_request(serving, prove):
     assert prove(serving("one"), "--samples", "12", "--json")[1]["settings"]["n"] == 1
+
+
+def test_answers_without_logprobs_change_no_verdict(serving, prove):
+    status, found = prove(serving("seldom"), "--samples", "200", "--json")
+    assert (status, found["against"]) == (0, "its own logprobs (stated before temperature)")
+
+
+@pytest.mark.parametrize(
+    ("fault", "arguments", "expected", "words"),
+    [
+        ("none", ["--samples", "12"], 2, "does not answer as a completions server"),
+        ("slow", ["--max-seconds", "1"], 3, "it stopped after 1 s"),  # answers that never end are not awaited any longer
+    ],
+)
+def test_a_server_that_cannot_be_tested_is_refused_or_left_undecided(serving, prove, fault, arguments, expected, words):
+    status, said = prove(serving(fault), *arguments)
+    assert (status, words in said) == (expected, True)
 
 
 def test_a_stopped_run_is_undecided_and_continues_from_its_file(serving, prove, tmp_path):
@@ -168,21 +182,6 @@ def test_a_stopped_run_is_undecided_and_continues_from_its_file(serving, prove, 
     assert len(lines) - 1 == 10 + found["cost"]["num_requests"] < before + server.num_requests
     status, said = prove(server, *work, "--seed", "2")
     assert (status, "holds answers to other settings" in said) == (2, True)
-
-
-def test_a_server_that_answers_with_no_completions_is_refused(serving, prove):
-    status, said = prove(serving("none"), "--samples", "12")
-    assert (status, "does not answer as a completions server" in said) == (2, True)
-
-
-def test_answers_without_logprobs_change_no_verdict(serving, prove):
-    status, found = prove(serving("seldom"), "--samples", "200", "--json")
-    assert (status, found["against"]) == (0, "its own logprobs (stated before temperature)")
-
-
-def test_answers_that_never_end_are_not_awaited_longer_than_was_allowed(serving, prove):
-    status, said = prove(serving("slow"), "--max-seconds", "2")
-    assert (status, "it stopped after 2 s" in said) == (3, True)
 
 
 def test_a_server_without_logprobs_needs_a_reference(serving, prove):

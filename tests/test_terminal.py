@@ -42,12 +42,6 @@ def test_where_kept_drafts_were_copied_from_is_underlined(small_decoder):
     assert "copied tokens" not in shown(copied_nothing.trace)
 
 
-def test_every_drafter_has_a_name_and_a_line():
-    for name, drafter in DRAFTERS.items():
-        assert drafter.title, name
-        assert 20 < len(drafter.about) < 128, name
-
-
 def test_the_layers_that_a_head_reads_are_reported_and_drawn(tmp_path):
     target = wrap(tiny_llama(6, seed=1))
     folder = save_head(tmp_path, "eagle", head_config(), head_tensors(head_config()))
@@ -62,25 +56,25 @@ def test_the_layers_that_a_head_reads_are_reported_and_drawn(tmp_path):
     assert plain.started.head_layers is None
 
 
-def test_tokens_that_the_draft_does_not_know_are_inverted():
-    started = Event(
-        EventKind.STARTED,
-        schema_version=1,
-        settings={"drafter": "model", "num_draft_tokens": 3},
-        vocabularies={"shared": 30, "target": 90, "draft": 40},
-    )
+def test_every_drafter_has_a_name_and_a_line():
+    for name, drafter in DRAFTERS.items():
+        assert drafter.title, name
+        assert 20 < len(drafter.about) < 128, name
+
+
+def test_tokens_that_the_draft_does_not_know_are_inverted_and_alternatives_come_with_what_all_others_have():
+    settings = {"drafter": "model", "num_draft_tokens": 3}
+    vocabularies = {"shared": 30, "target": 90, "draft": 40}
+    started = Event(EventKind.STARTED, schema_version=1, settings=settings, vocabularies=vocabularies)
     tokens = [Event(EventKind.BONUS, text=text, unknown_to_draft=unknown) for text, unknown in (("known", None), ("new", True))]
     printed = shown([started, *tokens])
     assert "with 30 of the target's 90 tokens" in printed
     assert "\x1b[4;7;" in printed.split("known")[1].split("new")[0]
     assert "7;" not in printed.split("known")[0].rsplit("\x1b", 1)[1]
 
-
-def test_the_alternatives_of_a_token_come_with_what_all_others_have():
     own, other = Logprob(math.log(0.5), 1, "a"), Logprob(math.log(0.3), 2, "b")
-    started = Event(EventKind.STARTED, schema_version=1, settings={})
     entries = [{1: own, 2: other}, {1: own}, {1: own, 2: Logprob(math.log(0.5), 2, "b")}]
     tokens = [Event(EventKind.BONUS, text="a", logprobs=entry) for entry in entries]
-    printed = shown([started, *tokens, Event(EventKind.FINISHED)])
+    printed = shown([Event(EventKind.STARTED, schema_version=1, settings={}), *tokens, Event(EventKind.FINISHED)])
     assert printed.count("all others") == 1
     assert f"'b' -1.20  all others {math.log(0.2):.2f}" in printed

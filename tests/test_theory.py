@@ -37,9 +37,11 @@ def test_theorem_3_8_is_the_case_of_a_free_wider_verification(alpha: float, k: i
     assert speedup(alpha, k, draft_cost, 1.5) < speedup(alpha, k, draft_cost)
 
 
-def test_drafting_pays_only_where_alpha_is_above_its_cost() -> None:  # Corollary 3.9
-    assert all(speedup(0.1, k, 0.5) < 1 for k in range(1, 17))
+def test_drafting_pays_only_where_alpha_is_above_its_cost_and_a_pass_takes_as_long_as_reading_or_multiplying() -> None:
+    assert all(speedup(0.1, k, 0.5) < 1 for k in range(1, 17))  # Corollary 3.9
     assert speedup(0.6, 1, 0.5) > 1
+    machine = {"weight_bytes": 10.0, "bandwidth": 5.0, "parameters": 10.0, "flops": 40.0}
+    assert [pass_seconds(tokens, **machine) for tokens in (1, 4, 8)] == [2.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -78,8 +80,3 @@ def test_at_the_break_even_alpha_drafting_is_as_fast_as_plain_decoding(k, draft_
         assert speedup(alpha, k, draft_cost, verify_cost) == pytest.approx(1, rel=1e-6)
     else:  # cheaper than plain decoding even where nothing is kept
         assert alpha == pytest.approx(0, abs=1e-9)
-
-
-def test_a_pass_takes_as_long_as_reading_its_weights_until_multiplying_takes_longer() -> None:
-    machine = {"weight_bytes": 10.0, "bandwidth": 5.0, "parameters": 10.0, "flops": 40.0}
-    assert [pass_seconds(tokens, **machine) for tokens in (1, 4, 8)] == [2.0, 2.0, 4.0]

@@ -56,16 +56,12 @@ def test_special_tokens_are_matched_by_their_text_and_never_by_ordinary_ones():
     assert other.eos_token_id not in translation.target_bytes
 
 
-def test_the_same_tokens_need_no_translation_and_other_ids_do():
-    tokenizer = byte_level()
+def test_the_same_tokens_need_no_translation_other_ids_do_and_a_text_that_spells_a_special_token_is_text():
+    tokenizer, draft = byte_level(), unigram()
     assert translation_between(tokenizer, tokenizer) is None
     other, ids = shuffled(tokenizer)
     assert translation_between(tokenizer, other).to_draft == dict(enumerate(ids))
-
-
-def test_a_text_that_spells_a_special_token_is_encoded_as_text():
-    draft = unigram()
-    found, _ = Translation(byte_level(), draft).encode("a </s> b", begins=True)
+    found, _ = Translation(tokenizer, draft).encode("a </s> b", begins=True)
     assert draft.eos_token_id not in found
     assert draft.decode(found) == "a </s> b"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers.generation.utils as theirs
-from transformers import GenerationConfig
+from transformers import AutoTokenizer, GenerationConfig
 
 from naive_speculate import EventKind, Trace, watch
 from naive_speculate.events import OUTPUT_KINDS
@@ -84,11 +84,9 @@ def test_probabilities_are_those_of_the_models_and_draws_decide(models):
     target, draft = models
     trace = watched(target, draft, "sampled", 1)
     history = torch.tensor([PROMPT + trace.token_ids])
-    kinds = set()
-    for event in trace:
-        if event.kind not in ("accepted", "rejected"):
-            continue
-        kinds.add(event.kind)
+    judged = [event for event in trace if event.kind in ("accepted", "rejected")]
+    assert {event.kind for event in judged} == {"accepted", "rejected"}
+    for event in judged:
         past = history[:, : len(PROMPT) + event.position]
         with torch.no_grad():
             p, q = ((model(past).logits[0, -1]).softmax(-1) for model in (target, draft))
@@ -100,9 +98,8 @@ def test_probabilities_are_those_of_the_models_and_draws_decide(models):
         if event.kind == "rejected":
             left = (p - q).clamp_min(0)
             assert event.residual_top[0].prob == pytest.approx(float((left / left.sum()).max()), rel=1e-2)
-    assert kinds == {"accepted", "rejected"}
     for event in watched(*models, "greedy", 0):  # a greedy draft is accepted where it is the target's choice
-        if event.kind in kinds:
+        if event.kind in ("accepted", "rejected"):
             assert event.uniform is None
             assert event.accept_prob == (event.target_top[0].token_id == event.token_id) == (event.kind == "accepted")
 
@@ -114,8 +111,7 @@ def test_it_leaves_everything_as_it_was(models):
     with pytest.raises(ValueError, match="max_new_tokens"):
         watched(target, draft, "sampled", 1, max_new_tokens=-1)
     assert torch.equal(torch.get_rng_state(), state)
-    assert dict(target._forward_hooks) == hooks
-    assert set(vars(target)) == attributes
+    assert (dict(target._forward_hooks), set(vars(target))) == (hooks, attributes)
 
 
 def test_a_trace_is_saved_and_has_the_figures_of_its_events(models):
@@ -141,16 +137,23 @@ def test_an_end_token_within_a_window_ends_the_run_there(models, name):
         assert trace.finished.finish_reason == "stop"
 
 
-def test_texts_are_the_tokenizers(models, tmp_path):
-    from transformers import AutoTokenizer
-
+def test_a_generation_config_is_taken_as_generate_takes_it_and_texts_are_the_tokenizers(models, tmp_path):
     target, draft = models
+    config = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, max_new_tokens=16, pad_token_id=0)
+    trace = watch(target, draft, PROMPT, seed=4, generation_config=config)
+    assert trace.token_ids == plainly(target, draft, "sampled", 4)
+    assert trace.started.settings["temperature"] == 1.0
     save_model(target, tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     trace = watch(target, draft, "w5 w17 w33", tokenizer=tokenizer, max_new_tokens=12, do_sample=False, pad_token_id=0)
     assert trace.started.prompt == "w5 w17 w33"
     assert trace.text.strip() == tokenizer.decode(trace.token_ids)
     assert all(entry.text == f"w{entry.token_id}" for event in trace for entry in event.target_top or ())
+    options = {"tokenizer": byte_level(), "stop_strings": "w5", "logits_processor": [lambda ids, scores: scores]}
+    options |= {"prompt_lookup_num_tokens": 3, "max_new_tokens": 4, "pad_token_id": 0}
+    found = watch(target, None, PROMPT, **options).started.settings
+    assert (found["stop"], found["include_stop_str_in_output"], found["logits_processors"]) == (["w5"], True, 1)
+    assert trace.started.settings["stop"] == []
 
 
 def test_the_documented_lines_do_it(tmp_path, monkeypatch):
@@ -179,14 +182,6 @@ def test_the_documented_lines_do_it(tmp_path, monkeypatch):
 def test_what_cannot_be_watched_is_refused(models, inputs, options, message):
     with pytest.raises(ValueError, match=message):
         watch(models[0], **{"assistant_model": models[1], "inputs": inputs, "max_new_tokens": 2, "pad_token_id": 0} | options)
-
-
-def test_a_generation_config_is_taken_as_generate_takes_it(models):
-    target, draft = models
-    config = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, max_new_tokens=16, pad_token_id=0)
-    trace = watch(target, draft, PROMPT, seed=4, generation_config=config)
-    assert trace.token_ids == plainly(target, draft, "sampled", 4)
-    assert trace.started.settings["temperature"] == 1.0
 
 
 SETTINGS = {
@@ -229,11 +224,3 @@ def test_the_settings_are_those_that_transformers_used_given_or_of_the_models_ow
     found = settings_of(models, **lengths)
     known = {"top_k": 50} if name == "no top_k" else expected  # there None means transformers' default
     assert {setting: found[setting] for setting in known} == known
-
-
-def test_stop_strings_and_processors_are_recorded(models):
-    options = {"tokenizer": byte_level(), "stop_strings": "w5", "logits_processor": [lambda ids, scores: scores]}
-    options |= {"prompt_lookup_num_tokens": 3, "max_new_tokens": 4, "pad_token_id": 0}
-    found = watch(models[0], None, PROMPT, **options).started.settings
-    assert (found["stop"], found["include_stop_str_in_output"], found["logits_processors"]) == (["w5"], True, 1)
-    assert settings_of(models, max_new_tokens=4)["stop"] == []

@@ -254,10 +254,10 @@ def interval(values: Sequence[float]) -> list[float] | None:
     return [float(end) for end in found.confidence_interval]
 
 
-def forward_timer(model: BatchLanguageModel, context: int, count: int, batch: int = 1) -> Callable[[], float]:
-    """A function that runs a forward over `count` tokens per row after `context` others and returns its seconds."""
-    cache: Any = model.new_cache(batch)
-    tokens = (torch.arange(context + count, device=model.device) % model.vocab_size).expand(batch, -1)
+def forward_timer(model: BatchLanguageModel, context: int, count: int) -> Callable[[], float]:
+    """A function that runs a forward over `count` tokens after `context` others and returns its seconds."""
+    cache: Any = model.new_cache(1)
+    tokens = (torch.arange(context + count, device=model.device) % model.vocab_size)[None]
     model.forward(tokens[:, :context], cache, num_logits=1)
 
     def run() -> float:

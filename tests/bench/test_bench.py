@@ -1,4 +1,4 @@
-"""`bench` over prompts: what it prints and saves."""
+"""`bench` over prompts, and the timing of forwards: what is printed and saved."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from naive_speculate.bench import measure
 from naive_speculate.bench.command import main
 from naive_speculate.bench.measure import memory_mib
 from naive_speculate.speculate.draft import DRAFTERS
@@ -67,22 +68,36 @@ def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) 
     assert message in refusal("naive_speculate.__main__", ["bench", *arguments])
 
 
-def test_plots_without_matplotlib_are_refused_before_anything_is_measured(
+def test_a_benchmark_that_fails_leaves_no_file_and_plots_without_matplotlib_are_refused_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    with pytest.raises(ValueError, match="no such folder"):
+        main(["--target", "./no-such-folder", "--write-costs", str(tmp_path / "costs.json")])
     monkeypatch.setattr("naive_speculate.bench.command.is_installed", lambda *_: False)
     with pytest.raises(ValueError, match="--plots needs matplotlib: pip install"):
         main(["--target", "./no-such-folder", "--plots", str(tmp_path / "plots")])
-    assert not (tmp_path / "plots").exists()
-
-
-def test_a_benchmark_that_fails_leaves_no_empty_file_of_costs(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no such folder"):
-        main(["--target", "./no-such-folder", "--write-costs", str(tmp_path / "costs.json")])
-    assert not (tmp_path / "costs.json").exists()
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_peak_memory_is_the_kernels():
     found = memory_mib(torch.device("cpu"))["process"]
     by_the_kernel = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
     assert 0.9 * by_the_kernel < found < 100 * by_the_kernel  # Linux counts what the process was before its program, too
+
+
+def test_a_timed_forward_leaves_the_cache_as_it_was(tiny_pair):
+    caches = []
+
+    class Watched:
+        device, vocab_size = tiny_pair.target.device, tiny_pair.target.vocab_size
+
+        def new_cache(self, batch_size):
+            caches.append(tiny_pair.target.new_cache(batch_size))
+            return caches[-1]
+
+        def forward(self, *args, **options):
+            return tiny_pair.target.forward(*args, **options)
+
+    run = measure.forward_timer(Watched(), 6, 2)
+    assert run() > 0
+    assert caches[0].lengths == [6]

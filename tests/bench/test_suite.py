@@ -102,10 +102,16 @@ def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
 
 def test_ctrl_c_keeps_the_questions_that_are_complete() -> None:
     (*_, answers, interrupted), _ = asked([[0], [1], [2]])
-    assert interrupted
-    assert len(answers) == 2
+    assert (interrupted, len(answers)) == (True, 2)
     with pytest.raises(KeyboardInterrupt):
         asked([[2]])
+
+
+def test_first_turns_are_read_and_a_category_may_be_limited(suite: Path) -> None:
+    found = read_suite(suite, limit=1)
+    assert [(q.category, q.line) for q in found] == [("lists", 1), ("tales & more", 2)]
+    assert found[0].text == "apples, pears, plums, apples, pears, plums, apples,"
+    assert len(read_suite(suite)) == 3
 
 
 def test_an_interrupted_run_reports_what_it_has_with_status_130(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,13 +135,6 @@ def test_an_interrupted_run_reports_what_it_has_with_status_130(suite: Path, mon
     assert report["interrupted"]
     assert list(report["categories"]) == ["lists"]
     assert report["overall"]["interrupted"]["questions"] == 1
-
-
-def test_first_turns_are_read_and_a_category_may_be_limited(suite: Path) -> None:
-    found = read_suite(suite, limit=1)
-    assert [(q.category, q.line) for q in found] == [("lists", 1), ("tales & more", 2)]
-    assert found[0].text == "apples, pears, plums, apples, pears, plums, apples,"
-    assert len(read_suite(suite)) == 3
 
 
 def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(
@@ -188,37 +187,30 @@ def test_a_drafter_with_argmax_drafts_its_most_probable_tokens(small_decoder: Sp
     assert texts[0].token_ids != texts[1].token_ids
 
 
+LINES = [
+    ("{", "line 2: not JSON"),
+    ("[1]", 'line 2: "category" must be a string, got None'),
+    ('{"turns": ["a"]}', 'line 2: "category" must be a string, got None'),
+    ('{"category": "a", "turns": []}', 'line 2: "turns" must be a list that begins with a string, got []'),
+    ('{"category": "a", "turns": "a"}', "line 2: \"turns\" must be a list that begins with a string, got 'a'"),
+    (json.dumps({"category": "a", "turns": ["so " * 5000]}), "line 2: prompt has"),
+]
+
+
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "options", "message"),
     [
-        ("{", "line 2: not JSON"),
-        ("[1]", 'line 2: "category" must be a string, got None'),
-        ('{"turns": ["a"]}', 'line 2: "category" must be a string, got None'),
-        ('{"category": "a", "turns": []}', 'line 2: "turns" must be a list that begins with a string, got []'),
-        ('{"category": "a", "turns": "a"}', "line 2: \"turns\" must be a list that begins with a string, got 'a'"),
-        (json.dumps({"category": "a", "turns": ["so " * 5000]}), "line 2: prompt has"),
+        *((line, [], message) for line, message in LINES),
+        ("", ["--drafters", "suffix,oracle"], f"--drafters must be of {', '.join(DRAFTERS)}, none, got 'oracle'"),
+        ("", ["--drafters", "suffix+head"], "drafter is 'suffix+head', but this pair has no draft head"),
+        ("", ["--num-draft-tokens", "99"], "--num-draft-tokens must be"),
+        ("", ["--temperature", "-1"], "temperature must be"),
+        ("", ["--svg", "no/such/x.svg"], "x.svg"),
+        ("", ["--suite", "no-such.jsonl"], "no-such.jsonl"),
+        ("", ["--suite", "/dev/null"], "--suite /dev/null: the file has no questions"),
     ],
 )
-def test_a_bad_line_is_named(suite: Path, line: str, message: str) -> None:
+def test_a_bad_line_or_option_is_named_in_one_line(suite: Path, line: str, options: list[str], message: str) -> None:
     suite.write_text(json.dumps(QUESTIONS[0]) + "\n" + line + "\n", encoding="utf-8")
-    assert f"--suite {suite}, {message}" in refused(suite, *SMALL)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--drafters", "suffix,oracle"], f"--drafters must be of {', '.join(DRAFTERS)}, none, got 'oracle'"),
-        (["--drafters", "suffix+head"], "drafter is 'suffix+head', but this pair has no draft head"),
-        (["--num-draft-tokens", "99"], "--num-draft-tokens must be"),
-        (["--temperature", "-1"], "temperature must be"),
-        (["--svg", "no/such/x.svg"], "x.svg"),
-        (["--suite", "no-such.jsonl"], "no-such.jsonl"),
-        (["--suite", "/dev/null"], "--suite /dev/null: the file has no questions"),
-    ],
-)
-def test_bad_options_are_one_line(suite: Path, options: list[str], message: str) -> None:
-    assert message in refused(suite, *SMALL, *options)
-
-
-def refused(suite: Path, *options: str) -> str:
-    return refusal("naive_speculate.__main__", ["bench", "--suite", str(suite), *options])
+    said = refusal("naive_speculate.__main__", ["bench", "--suite", str(suite), *SMALL, *options])
+    assert (f"--suite {suite}, " if line else "") + message in said

@@ -1,11 +1,11 @@
 """The real app with a small pair, and a real Chromium."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
 from benchmarks.server import Server
 from tests.browser.steps import ended
@@ -35,40 +35,32 @@ def small(pair: tuple[Path, Path]) -> dict[str, str]:
 
 @pytest.fixture(scope="package")
 def server(small_pair: tuple[Path, Path]) -> Iterator[Server]:
-    """With a small pair, and without a measurement after each run, which takes some times as long as the run itself;
-    `measuring` is with them."""
+    """With a small pair, and without a measurement after each run, which takes some times as long as the run itself."""
     with Server(NAIVE_SPECULATE_MEASURING="off", **small(small_pair)) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
-def measuring(small_pair: tuple[Path, Path]) -> Iterator[Server]:
-    with Server(**small(small_pair)) as running:
-        yield running
-
-
-def set_up_pages(patch: pytest.MonkeyPatch, maker: type[Browser] | type[BrowserContext], rate: float) -> None:
-    """Every page that `maker` opens waits as long as it must, and computes `rate` times slower."""
-    plain = maker.new_page
-
-    def new_page(self: Browser | BrowserContext, **options: object) -> Page:
-        page = plain(self, **options)
-        page.set_default_timeout(PATIENCE)
-        if rate > 1:
-            page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": rate})
-        return page
-
-    patch.setattr(maker, "new_page", new_page)
-
-
-@pytest.fixture(scope="package")
 def chromium(request: pytest.FixtureRequest) -> Iterator[Browser]:
-    """For these files only: Playwright keeps an event loop running, and a test of another file could not start its own."""
+    """For these files only: Playwright keeps an event loop running, and a test of another file could not start its own.
+
+    Every page waits as long as it must, and computes `--cpu-throttling` times slower."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     rate = request.config.getoption("cpu_throttling")
+
+    def patient(plain: Callable[..., Page]) -> Callable[..., Page]:
+        def new_page(*args: object, **options: object) -> Page:
+            page = plain(*args, **options)
+            page.set_default_timeout(PATIENCE)
+            if rate > 1:
+                page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": rate})
+            return page
+
+        return new_page
+
     with sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
-        set_up_pages(patch, Browser, rate)
-        set_up_pages(patch, BrowserContext, rate)
+        for maker in (Browser, BrowserContext):
+            patch.setattr(maker, "new_page", patient(maker.new_page))
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM)
         yield browser
         browser.close()
@@ -77,15 +69,13 @@ def chromium(request: pytest.FixtureRequest) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def scripts(chromium: Browser) -> Iterator[Page]:
     """An empty page that can import the page's scripts."""
-    page = chromium.new_page()
 
     def serve(route: Route) -> None:
         name = route.request.url.rsplit("/", 1)[-1]
-        if name:
-            route.fulfill(path=ROOT / "js" / name, content_type="text/javascript")
-        else:
-            route.fulfill(body="<!doctype html><body></body>", content_type="text/html")
+        script = {"path": ROOT / "js" / name, "content_type": "text/javascript"}
+        route.fulfill(**(script if name else {"body": "<!doctype html><body></body>", "content_type": "text/html"}))
 
+    page = chromium.new_page()
     page.route("http://page.test/**", serve)
     page.goto("http://page.test/")
     yield page
@@ -108,24 +98,19 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
     A test's second page, and one with other options than size, colours and motion, has a context of its own.
     """
     opened, problems = list[Page](), list[str]()
-
-    def note(error: object) -> None:
-        problems.append(str(error))
-
-    def forbidden(said: ConsoleMessage) -> None:
-        if "Content Security Policy" in said.text:
-            problems.append(said.text)
-
-    def asked(request: Request) -> None:
-        if not request.url.startswith(HERE):
-            problems.append(request.url)
+    listeners = {
+        "pageerror": lambda error: problems.append(str(error)),
+        "console": lambda said: problems.append(said.text) if "Content Security Policy" in said.text else None,
+        "request": lambda asked: None if asked.url.startswith(HERE) else problems.append(asked.url),
+    }
 
     def open_(
-        query: str = "",
-        url: str = server.url,
-        shown: str = "#tokens [data-step]",
-        width: int = 1440,
-        height: int = 900,
+        query="",
+        shown="#tokens [data-step]",
+        *,
+        url=server.url,
+        width=1440,
+        height=900,
         color_scheme="light",
         reduced_motion="reduce",
         **context,
@@ -134,9 +119,8 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
         opened.append(page)
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion)
-        page.on("pageerror", note)
-        page.on("console", forbidden)
-        page.on("request", asked)
+        for event, listener in listeners.items():
+            page.on(event, listener)
         page.goto(url + query)
         page.locator(shown).first.wait_for()
         return page
@@ -150,9 +134,8 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
         if page.url.startswith("http"):
             page.evaluate("localStorage.clear(), sessionStorage.clear()")
         page.goto("about:blank")  # what it still decodes is cancelled, as by closing it
-        page.remove_listener("pageerror", note)
-        page.remove_listener("console", forbidden)
-        page.remove_listener("request", asked)
+        for event, listener in listeners.items():
+            page.remove_listener(event, listener)
         tab.append(page)
     assert problems == []
 

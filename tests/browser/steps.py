@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from urllib.parse import urlencode
 
-from playwright.sync_api import Page, TimeoutError
+from playwright.sync_api import Locator, Page, TimeoutError
 
 from naive_speculate import Trace
 
@@ -173,3 +173,24 @@ def becomes(page: Page, condition: str, arg: object = None) -> bool:
 def scrolls_sideways(page: Page) -> bool:
     """Charts follow a new width some frames later; what is too wide for good scrolls then, too."""
     return not becomes(page, "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def go_to(page: Page, n: int) -> None:
+    page.locator(".ns-slider").evaluate("(s, n) => { s.value = n; s.dispatchEvent(new Event('input')); }", n)
+    page.locator(f".ns-stage[data-cursor='{n}']").wait_for()
+
+
+def press(page: Page, name: str) -> None:
+    page.get_by_role("group", name="Replay").get_by_role("button", name=name, exact=True).click()
+
+
+def saved(page: Page, button: Locator, path: Path) -> Path:
+    with page.expect_download() as download:
+        button.click()
+    download.value.save_as(path)
+    return path
+
+
+def save_as(page: Page, name: str, path: Path) -> Path:
+    page.locator(".ns-take summary").click()
+    return saved(page, page.get_by_role("button", name=name, exact=True), path)

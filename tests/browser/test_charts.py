@@ -67,14 +67,7 @@ class Shown(NamedTuple):
 def show(scripts: Page) -> Any:
     """What the page's own scripts make of a trace: `show(trace, upto=…, speedup=…, unmeasured=…, live=…)`."""
 
-    def shown(
-        trace: Trace,
-        *,
-        upto: int | None = None,
-        speedup: MeasuredSpeedup | None = None,
-        unmeasured: Any = None,
-        live: bool = True,
-    ) -> Shown:
+    def shown(trace: Trace, *, upto=None, speedup=None, unmeasured=None, live=True) -> Shown:
         events = [event.to_dict(without=HEAVY) for event in trace]
         upto = len(events) if upto is None else upto
         given = [events, [upto], asdict(speedup) if speedup else None, unmeasured, live]
@@ -116,15 +109,43 @@ def test_before_the_first_step_all_waits_and_a_run_without_drafts_is_called_plai
     assert plain.numbers[0] == ("–", "nothing was drafted")
 
 
-def test_acceptance_shows_each_step_and_the_mean_over_drafts(chart):
-    figure = chart("acceptance", run(USUAL))
+def test_acceptance_shows_each_step_and_the_mean_and_lengths_are_the_metrics_histogram_as_shares(chart):
+    trace = run(USUAL)
+    figure = chart("acceptance", trace)
     bars, mean, none = figure.data
-    assert list(none.x) == [3]
-    assert list(bars.x) == [1, 2, 3, 4, 5]
+    assert (list(none.x), list(bars.x)) == ([3], [1, 2, 3, 4, 5])
     assert list(bars.y) == [1.0, 0.25, 0.0, 0.75, 1.0]
     assert list(bars.customdata[3]) == [3, 4]
     assert list(mean.y) == pytest.approx([1.0, 5 / 8, 5 / 12, 8 / 16, 10 / 18])
     assert note(figure) == "10 of 18 draft tokens accepted: 56%"
+    figure = chart("lengths", trace)
+    (bars,) = figure.data
+    assert list(bars.customdata) == trace.metrics.acceptance_histogram == [1, 1, 1, 1, 1]
+    assert sum(bars.y) == pytest.approx(1)
+    assert f"{trace.metrics.mean_acceptance_length:.2f} tokens per target pass" in note(figure)
+
+
+def test_positions_count_only_drafts_that_were_still_in_the_running(chart):
+    (bars, windows, line), metrics = chart("positions", run(USUAL)).data, run(USUAL).metrics
+    assert [tuple(pair)[:2] for pair in bars.customdata] == [(4, 5), (3, 4), (2, 2), (1, 2)]
+    unconditional, judged = metrics.unconditional_acceptance_rate_per_position, metrics.acceptance_rate_per_position
+    assert list(windows.y) == pytest.approx([4 / 5, 3 / 5, 2 / 5, 1 / 5])
+    assert list(windows.y) == pytest.approx(unconditional)
+    assert list(bars.y) == pytest.approx([4 / 5, 3 / 4, 1.0, 1 / 2])
+    assert list(bars.y) == pytest.approx(judged)
+    assert "vLLM" in windows.name
+    assert line.y[0] == pytest.approx(metrics.alpha)
+
+
+def test_timing_stacks_to_the_steps_whole_time_and_one_slow_step_does_not_squash_the_others(chart):
+    draft, verify, rest = chart("timing", run(USUAL)).data
+    for bars, milliseconds in ((draft, [4, 4, 4, 4, 2]), (verify, [10] * 5), (rest, [1] * 5)):
+        assert list(bars.y) == pytest.approx(milliseconds)
+    assert draft.marker.pattern.shape != verify.marker.pattern.shape  # distinct without colour
+    trace = run([(4, 2)] * 30)
+    slow = next(event for event in trace if event.total_seconds is not None)
+    slow.total_seconds = 3.0
+    assert chart("timing", trace).layout.yaxis.range[1] <= 20
 
 
 def test_a_chart_of_many_steps_is_an_outline_with_the_same_numbers_that_comes_down_where_nothing_was_drafted(show):
@@ -142,17 +163,6 @@ def test_a_chart_of_many_steps_is_an_outline_with_the_same_numbers_that_comes_do
     assert list(none.y[:4]) == [0, 0, 0, 0.025]
 
 
-def test_positions_count_only_drafts_that_were_still_in_the_running(chart):
-    bars, windows, line = chart("positions", run(USUAL)).data
-    assert [tuple(pair)[:2] for pair in bars.customdata] == [(4, 5), (3, 4), (2, 2), (1, 2)]
-    assert list(windows.y) == pytest.approx([4 / 5, 3 / 5, 2 / 5, 1 / 5])
-    assert list(windows.y) == pytest.approx(run(USUAL).metrics.unconditional_acceptance_rate_per_position)
-    assert "vLLM" in windows.name
-    assert list(bars.y) == pytest.approx([4 / 5, 3 / 4, 1.0, 1 / 2])
-    assert line.y[0] == pytest.approx(run(USUAL).metrics.alpha)
-    assert list(bars.y) == pytest.approx(run(USUAL).metrics.acceptance_rate_per_position)
-
-
 @pytest.mark.parametrize(("way", "other"), [("sampled", "argmax"), ("argmax", "sampled")])
 def test_positions_compare_sampled_and_argmax_drafts(way, other, chart, bundled_decoder):
     params = SamplingParams(max_tokens=40, temperature=0.8, seed=4, ignore_eos=True)
@@ -162,30 +172,6 @@ def test_positions_compare_sampled_and_argmax_drafts(way, other, chart, bundled_
     assert list(marks.y) == pytest.approx(getattr(trace.metrics, f"{other}_acceptance_per_position"))
     verdict = "worse for this run" if rates.better == way else "better for this run"
     assert f"{other.capitalize()} drafts: {getattr(rates, other):.2f}, {verdict}" in note(figure)
-
-
-def test_lengths_are_the_metrics_histogram_as_shares(chart):
-    trace = run(USUAL)
-    figure = chart("lengths", trace)
-    (bars,) = figure.data
-    assert list(bars.customdata) == trace.metrics.acceptance_histogram == [1, 1, 1, 1, 1]
-    assert sum(bars.y) == pytest.approx(1)
-    assert f"{trace.metrics.mean_acceptance_length:.2f} tokens per target pass" in note(figure)
-
-
-def test_timing_stacks_to_the_steps_whole_time(chart):
-    draft, verify, rest = chart("timing", run(USUAL)).data
-    assert list(draft.y) == pytest.approx([4, 4, 4, 4, 2])
-    assert list(verify.y) == pytest.approx([10] * 5)
-    assert list(rest.y) == pytest.approx([1] * 5)
-    assert draft.marker.pattern.shape != verify.marker.pattern.shape  # distinct without colour
-
-
-def test_one_slow_step_does_not_squash_the_others(chart):
-    trace = run([(4, 2)] * 30)
-    slow = next(event for event in trace if event.total_seconds is not None)
-    slow.total_seconds = 3.0
-    assert chart("timing", trace).layout.yaxis.range[1] <= 20
 
 
 def test_speedup_draws_theory_and_what_was_measured_and_says_when_nothing_was(chart):
@@ -278,12 +264,6 @@ def test_what_comes_after_the_end_of_the_text_is_counted_as_in_the_legend(show):
     assert shown.numbers[1] == (pace, "with 2 tokens after the end of the text; plain decoding: 1")
 
 
-def test_browser_and_server_write_a_share_in_the_same_way(scripts):
-    shares = sorted({k / n for n in range(1, 41) for k in range(n + 1)} | {0.0001, 0.00499, 0.99501, 0.125, 0.145})
-    written = scripts.evaluate("async (all) => all.map((await import('/format.js')).percent)", shares)
-    assert written == [percent(share) for share in shares]
-
-
 def test_the_headline_is_that_of_the_run_so_far_and_says_why_there_is_no_speedup_and_at_the_end_how_it_ended(show):
     trace = run([(3, 1), (3, 3)], finished=False)
     trace.append(Event(EventKind.FINISHED, finish_reason=FinishReason.ERROR, message="<img> is lost"))
@@ -299,12 +279,18 @@ def test_the_headline_is_that_of_the_run_so_far_and_says_why_there_is_no_speedup
     assert "never" not in shown.sentence + shown.numbers[0][1]
 
 
-def test_a_token_of_plain_decoding_is_no_bonus(scripts):
-    names = """async () => {
-        const { nameOf } = await import("/format.js");
-        return [["proposed", 1], ["resampled", 1], ["bonus", 1], ["bonus", 0]].map(([kind, index]) => nameOf({ kind, index }));
-    }"""
-    assert scripts.evaluate(names) == ["drafted", "resampled", "bonus", "from the target"]
+NAMES = """async (kinds) => {
+    const { nameOf } = await import("/format.js");
+    return kinds.map(([kind, index]) => nameOf({ kind, index }));
+}"""
+
+
+def test_browser_and_server_write_a_share_in_the_same_way_and_a_token_of_plain_decoding_is_no_bonus(scripts):
+    shares = sorted({k / n for n in range(1, 41) for k in range(n + 1)} | {0.0001, 0.00499, 0.99501, 0.125, 0.145})
+    written = scripts.evaluate("async (all) => all.map((await import('/format.js')).percent)", shares)
+    assert written == [percent(share) for share in shares]
+    kinds = {("proposed", 1): "drafted", ("resampled", 1): "resampled", ("bonus", 1): "bonus", ("bonus", 0): "from the target"}
+    assert scripts.evaluate(NAMES, [list(kind) for kind in kinds]) == [*kinds.values()]
 
 
 VERDICT = "async ([run, plain, drafts]) => (await import('/race.js')).verdict(run, plain, drafts, 1)"
@@ -317,40 +303,22 @@ def lane(tokens: int, seconds: float, passes: int) -> dict[str, Any]:
     return {"tokens": tokens, "ids": list(range(tokens)), "seconds": seconds, "passes": passes, "first": first}
 
 
-@pytest.mark.parametrize(
-    ("settings", "plain", "result", "rest"),
-    [
-        (GREEDY, lane(12, 6, 12), "1.5× faster", "6 target passes instead of 12 · same text"),
-        (
-            GREEDY,
-            lane(8, 4.5, 8),  # it was stopped: the texts are the same. 0.5 seconds per token, and 0.3 with drafts
-            "1.7× faster per token",
-            "6 target passes instead of 12 · same text up to token 8, where the target alone was stopped",
-        ),
-        (
-            SAMPLED,
-            lane(4, 1.6, 4),
-            "Slower: 0.67× per token",
-            "6 target passes instead of 12 · same distribution; the target alone wrote 4 tokens",
-        ),
-        (
-            SAMPLED,
-            lane(1, 1, 1),
-            "The text is too short to be timed.",
-            "6 target passes instead of 12 · same distribution; the target alone wrote 1 token",
-        ),
-        (SAMPLED, lane(12, 4.1, 12), "As fast as without drafts", "6 target passes instead of 12 · same distribution"),
-        (
-            GREEDY,
-            lane(12, 10, 12),
-            "Other programs were busy, so the times say little",
-            "6 target passes instead of 12 · same text",
-        ),
-    ],
-)
+PASSES = "6 target passes instead of 12 · "
+RESULTS = [
+    (GREEDY, lane(12, 6, 12), "1.5× faster", "same text"),
+    # It was stopped: the texts are the same. 0.5 seconds per token, and 0.3 with drafts.
+    (GREEDY, lane(8, 4.5, 8), "1.7× faster per token", "same text up to token 8, where the target alone was stopped"),
+    (SAMPLED, lane(4, 1.6, 4), "Slower: 0.67× per token", "same distribution; the target alone wrote 4 tokens"),
+    (SAMPLED, lane(1, 1, 1), "The text is too short to be timed.", "same distribution; the target alone wrote 1 token"),
+    (SAMPLED, lane(12, 4.1, 12), "As fast as without drafts", "same distribution"),
+    (GREEDY, lane(12, 10, 12), "Other programs were busy, so the times say little", "same text"),
+]
+
+
+@pytest.mark.parametrize(("settings", "plain", "result", "rest"), RESULTS)
 def test_the_result_says_what_the_lanes_show(scripts, settings, plain, result, rest):
     run = {"settings": settings, "crowded": False}
-    assert scripts.evaluate(VERDICT, [run, plain, lane(12, 4, 6)]) == [result, rest]
+    assert scripts.evaluate(VERDICT, [run, plain, lane(12, 4, 6)]) == [result, PASSES + rest]
 
 
 def test_the_most_that_is_possible_counts_what_is_timed(scripts):

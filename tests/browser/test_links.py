@@ -44,7 +44,8 @@ def looks_at(page, before: str) -> None:
 
 
 def test_a_link_shows_the_run_that_is_kept_or_runs_it_again_and_the_same_round_and_token(page):
-    run(page, "There was once a king who", max_tokens=24, seed=5)
+    prompt = "There was once a king & a <queen> who"
+    run(page, prompt, max_tokens=24, seed=5)
     last = int(page.locator(".ns-clock").inner_text().split()[1])
     for number in (last - 1, last - 2):
         page.get_by_role("button", name="One step back", exact=True).click()
@@ -65,13 +66,16 @@ def test_a_link_shows_the_run_that_is_kept_or_runs_it_again_and_the_same_round_a
     opened(page, gone)  # the run is no longer kept, so it is decoded once more
     shows_it()
     assert trace(page).token_ids == kept.token_ids
-    expect(page.locator("#prompt textarea")).to_have_value("There was once a king who")
+    expect(page.locator("#prompt textarea")).to_have_value(prompt)
     opened(page, gone.replace("seed=5", "seed=6"))
     expect(page.locator(NOTE)).to_contain_text("These tokens differ from the linked run's")
     opened(page, f"{link.split('?')[0]}?run=gone")
     expect(page.get_by_test_id("toast-body")).to_contain_text("no longer has the link")
     expect(page.locator(NOTE)).to_be_hidden()
     assert shown_run(page) == "recorded"
+    opened(page, gone.replace("seed=5", "seed=abc"))
+    toast(page, "seed must be a whole number, got 'abc'")
+    run(page, prompt, max_tokens=4)
 
 
 def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_the_controls_as_its_run_had_them(

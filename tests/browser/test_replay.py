@@ -10,8 +10,11 @@ from naive_speculate import Trace
 from tests.browser.steps import (
     another_run,
     ended,
+    go_to,
     open_file,
     open_trace,
+    press,
+    save_as,
     see_chart,
     shown_run,
     text,
@@ -19,7 +22,6 @@ from tests.browser.steps import (
     trace,
     visible_tokens,
 )
-from tests.browser.test_take import save_as
 from ui.run.recorded import SPECULATIVE
 
 SLIDER = ".ns-slider"
@@ -39,15 +41,6 @@ FILLED = """() => [...document.querySelectorAll("#rounds .ns-bar")].map((bar) =>
     const wide = (element) => element.getBoundingClientRect().width;
     return [...bar.children].reduce((sum, part) => sum + wide(part), 0) / wide(bar);
 })"""
-
-
-def go_to(page: Page, n: int) -> None:
-    page.locator(SLIDER).evaluate("(s, n) => { s.value = n; s.dispatchEvent(new Event('input')); }", n)
-    page.locator(f".ns-stage[data-cursor='{n}']").wait_for()
-
-
-def press(page: Page, name: str) -> None:
-    page.get_by_role("group", name="Replay").get_by_role("button", name=name, exact=True).click()
 
 
 def rounds(page: Page) -> int:

@@ -7,8 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
-from tests.browser.steps import becomes, ended, open_trace, scrolls_sideways
-from tests.browser.test_take import save_as, saved
+from tests.browser.steps import becomes, ended, open_trace, save_as, saved, scrolls_sideways
 from ui.explain.inspector import OBSTACLES, UNRECORDED, bins, distributions
 from ui.labels import number
 from ui.run.recorded import SPECULATIVE

@@ -1,10 +1,12 @@
 """Run and Stop: a prompt goes in, tokens of every kind come out, and they are the library's."""
 
 import re
+from collections import Counter
 
 from playwright.sync_api import expect
 
 from naive_speculate import SamplingParams
+from naive_speculate.events.event import OUTPUT_KINDS
 from tests.browser.steps import (
     as_soon_as,
     ended,
@@ -42,17 +44,11 @@ def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_
         for name in ("data-step", "data-index", "data-token-id"):
             assert int(token.get_attribute(name)) >= 0
     result = small_decoder.generate(PROMPT, SamplingParams(temperature=0.7, max_tokens=24, seed=3), num_draft_tokens=2)
-    assert text(page) == result.text
-    output = (
-        f"{SHOWN}.filter(e => ['accepted', 'resampled', 'bonus'].includes(e.dataset.kind)).map(e => Number(e.dataset.tokenId))"
-    )
-    assert page.evaluate(output) == result.token_ids
+    shown = page.evaluate(f"{SHOWN}.map(({{ dataset }}) => [dataset.kind, Number(dataset.tokenId)])")
+    assert [token_id for kind, token_id in shown if kind in OUTPUT_KINDS] == result.token_ids
     saved = trace(page)
-    assert saved.text == result.text
-    shown = page.evaluate(f"{SHOWN}.map(e => e.dataset.kind)")
-    kinds = [event.kind.value for event in saved]
-    for kind in KINDS:
-        assert shown.count(kind) == kinds.count(kind)
+    assert text(page) == saved.text == result.text
+    assert Counter(kind for kind, _ in shown if kind in KINDS) == Counter(e.kind.value for e in saved if e.kind.value in KINDS)
     assert page.locator("#rounds .ns-round").count() == saved.metrics.num_spec_steps
     expect(page.locator("#stats")).to_contain_text(f"{saved.metrics.draft_acceptance_rate:.0%}")
     expect(page.locator("#stats")).to_contain_text(f"{saved.metrics.mean_acceptance_length:.2f}")
@@ -64,15 +60,11 @@ def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_
     set_number(page, "max-tokens", 4)
     page.keyboard.press("Shift+Tab")
     expect(page.locator("#max-tokens input")).to_have_css("outline-style", "solid")  # the field shows that it has the focus
-    for prompt in (
-        "<script>window.hit = 1</script> said the fox",
-        "<img src=x onerror='window.hit = 1'> and the hen",
-        "\u202eevil\u200b ${window.hit=1} {{hit}}",
-    ):
-        run(page, prompt)
-        assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == prompt
-        assert page.evaluate("window.hit") is None
-        assert page.locator("#tokens img, #tokens script").count() == 0
+    hostile = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>\u202eevil\u200b ${window.hit=1} {{hit}}"
+    run(page, hostile)
+    assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == hostile
+    assert page.evaluate("window.hit") is None
+    assert page.locator("#tokens img, #tokens script").count() == 0
 
 
 def test_a_second_run_takes_the_place_of_the_first_and_stop_ends_the_decoding_itself(page):

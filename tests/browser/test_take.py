@@ -1,13 +1,12 @@
 """Pictures and data to take away."""
 
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 from playwright.sync_api import expect
 
 from naive_speculate import Trace
-from tests.browser.steps import text
+from tests.browser.steps import save_as, saved, text
 from ui.run.recorded import SPECULATIVE
 
 ROUNDS_SHOWN = """
@@ -18,18 +17,6 @@ ROUNDS_SHOWN = """
     }).observe(document, { subtree: true, childList: true, characterData: true });
 """
 """Before any script of the page: the rounds that its clock has shown so far. None of them waits for a test."""
-
-
-def saved(page, button, path: Path) -> Path:
-    with page.expect_download() as download:
-        button.click()
-    download.value.save_as(path)
-    return path
-
-
-def save_as(page, name: str, path: Path) -> Path:
-    page.locator(".ns-take summary").click()
-    return saved(page, page.get_by_role("button", name=name, exact=True), path)
 
 
 def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_its_own_without_any_network(

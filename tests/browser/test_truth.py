@@ -3,8 +3,7 @@
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
-from tests.browser.steps import becomes, ended, open_drawer, open_trace, run, set_number, shown_run, text, trace
-from tests.browser.test_replay import go_to, press
+from tests.browser.steps import becomes, ended, go_to, open_drawer, open_trace, press, run, set_number, shown_run, text, trace
 from tests.ui.handmade import step_of, token
 from ui.run.recorded import SPECULATIVE
 

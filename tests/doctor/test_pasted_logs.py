@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from itertools import accumulate, islice
 
 import pytest
 
@@ -10,10 +11,6 @@ from naive_speculate.doctor import diagnose, given, read
 from naive_speculate.doctor.reading import Stretch
 from naive_speculate.doctor.suspects import drop, fade
 from tests import engine_samples as samples
-
-
-def faults(text: str) -> list[str]:
-    return [suspect.name for suspect in diagnose(read(text)).suspects]
 
 
 def bench(*, tpot: float, running: int = 1, drafts: str = "", name: str = "m") -> str:
@@ -29,6 +26,9 @@ def drafts(rates: list[float], steps: int = 1000) -> str:
     return "\n".join([*lines, *(f"  Position {index}:      {100 * rate:.2f}" for index, rate in enumerate(rates)), ""])
 
 
+DRAFTED = drafts([0.87, 0.7, 0.6])
+
+
 def vllm_line(rates: list[float], steps: int = 100) -> str:
     accepted, shares = round(steps * sum(rates)), ", ".join(f"{rate:.3f}" for rate in rates)
     return (
@@ -37,12 +37,15 @@ def vllm_line(rates: list[float], steps: int = 100) -> str:
     )
 
 
-def llama_steps(accepted: list[int], k: int = 4, start: int = 100) -> str:
-    lines, at = [], start
-    for count in accepted:
-        at += count + 1
-        lines.append(f"slot update_slots: id  0 | task 7 | accepted {count}/{k} draft tokens, new n_tokens = {at}\n")
-    return "".join(lines)
+def llama_steps(accepted: list[int]) -> str:
+    """Steps of four drafts."""
+    ends = accumulate((count + 1 for count in accepted), initial=100)
+    line = "slot update_slots: id  0 | task 7 | accepted {}/4 draft tokens, new n_tokens = {}\n"
+    return "".join(map(line.format, accepted, islice(ends, 1, None)))
+
+
+def faults(text: str) -> list[str]:
+    return [suspect.name for suspect in diagnose(read(text)).suspects]
 
 
 STEPS = {"num_spec_steps": 60, "num_draft_tokens": 180, "num_accepted_draft_tokens": 60}
@@ -85,7 +88,7 @@ SEEN = {  # each kind, one log, the fault that must come first
     "SGLang's log, almost zero": ("Decode batch, #running-req: 1, accept len: 1.03\n", "near_zero"),
     "llama.cpp's steps, another tokenizer": (llama_steps([0] * 40 + [1] + [0] * 40), "near_zero"),
     "a mixture of experts": (
-        bench(tpot=8.1) + bench(tpot=9.5, drafts=drafts([0.87, 0.7, 0.6]), name="Qwen/Qwen3-30B-A3B"),
+        bench(tpot=8.1) + bench(tpot=9.5, drafts=DRAFTED, name="Qwen/Qwen3-30B-A3B"),
         "no_speedup experts",
     ),
     "mlx-vlm's timings, with and without drafts": (
@@ -94,7 +97,7 @@ SEEN = {  # each kind, one log, the fault that must come first
         "no_speedup",
     ),
     "a large batch": (
-        bench(tpot=30, running=128) + bench(tpot=41, running=128, drafts=drafts([0.87, 0.7, 0.6])),
+        bench(tpot=30, running=128) + bench(tpot=41, running=128, drafts=DRAFTED),
         "no_speedup batch",
     ),
     "llama.cpp's n-gram drafter, which finds little": (
@@ -129,27 +132,21 @@ def test_a_fault_is_recognised_in_its_log(kind):
 
 
 EXPENSIVE = SEEN["an expensive drafter"][0]
+HEALTHY = [
+    samples.VLLM_BENCH,
+    EXPENSIVE[EXPENSIVE.index("       eval time =   12000") :].replace("= 1 64 64", "= 4 64 64"),  # three are not in the log
+    vllm_line([0.6, 0.3, 0.15, 0.07, 0.04, 0.02, 0.01, 0.0], 100),  # every index accepts half
+    vllm_line([0.8, 0.6, 0.5]) + vllm_line([0.0, 0.0, 0.0], 2),
+    vllm_line([0.5, 0.3, 0.2, 0.1, 0.1, 0.1, 0, 0, 0, 0], 400).replace("4000 tokens", "900 tokens"),  # short windows
+    llama_steps([3, 0, 4, 2, 1] * 12 + [0] * 3),
+    samples.LLAMACPP_STATISTICS,
+    samples.LLAMACPP_SERVER_LOG,
+    bench(tpot=20) + bench(tpot=9, drafts=DRAFTED, name="Qwen3-30B-A3B"),
+    bench(tpot=20, running=64) + bench(tpot=19, drafts=DRAFTED),  # not the same load
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        samples.VLLM_BENCH,
-        EXPENSIVE[EXPENSIVE.index("       eval time =   12000") :].replace(
-            "= 1 64 64", "= 4 64 64"
-        ),  # three are not in the log
-        vllm_line([0.6, 0.3, 0.15, 0.07, 0.04, 0.02, 0.01, 0.0], 100),  # every index accepts half
-        vllm_line([0.8, 0.6, 0.5]) + vllm_line([0.0, 0.0, 0.0], 2),
-        vllm_line([0.5, 0.3, 0.2, 0.1, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0], 400).replace(
-            "4000 tokens", "900 tokens"
-        ),  # short windows
-        llama_steps([3, 0, 4, 2, 1] * 12 + [0] * 3),
-        samples.LLAMACPP_STATISTICS,
-        samples.LLAMACPP_SERVER_LOG,
-        bench(tpot=20) + bench(tpot=9, drafts=drafts([0.87, 0.7, 0.6]), name="Qwen3-30B-A3B"),
-        bench(tpot=20, running=64) + bench(tpot=19, drafts=drafts([0.87, 0.7, 0.6])),  # not the same load
-    ],
-)
+@pytest.mark.parametrize("text", HEALTHY)
 def test_healthy_logs_show_none_of_these(text):
     assert not {*faults(text)} & {"drops_to_zero", "fades", "near_zero", "no_speedup", "rare_drafts", "draft_cost"}
 
@@ -163,11 +160,22 @@ def test_chance_is_seldom_taken_for_a_fault():
     assert found <= 12  # 3% of 400
 
 
-def test_a_measured_speedup_is_compared_with_the_tokens_per_step():
+SGLANG_BLOCK = (
+    "============ Serving Benchmark Result ============\nBackend:            sglang    \nMax request concurrency:     {}  \n"
+    "Successful requests:        50        \nConcurrency:           7.01      \n{}Mean TPOT (ms):         {}    \n"
+)
+
+
+def test_a_measured_speedup_is_compared_with_the_tokens_per_step_at_the_load_of_its_own_block():
     assert diagnose(read(samples.VLLM_BENCH)).measured_speedup is None
     found = diagnose(read(bench(tpot=8.0) + bench(tpot=10.0, drafts=drafts([0.9, 0.8]))), given(0.05))
     assert found.measured_speedup == pytest.approx(0.8)
     assert "as long as 3.38 plain tokens" in found.suspects[0].words
+    drafting, slow = "Accept length:     2.20      \n", SGLANG_BLOCK.format(8, "", 30.0)  # SGLang prints the load first
+    found = diagnose(read(SGLANG_BLOCK.format("not set", "", 1.0) + slow + SGLANG_BLOCK.format(8, drafting, 20.0)))
+    assert (found.reading.engine, found.reading.requests_running) == ("SGLang", 8)
+    assert found.measured_speedup == pytest.approx(1.5)
+    assert diagnose(read(slow + SGLANG_BLOCK.format(1, drafting, 20.0))).measured_speedup is None  # not the same load
 
 
 def test_a_step_is_counted_once_however_often_it_is_printed():
@@ -230,28 +238,6 @@ def test_windows_of_different_length_give_exact_rates():
     assert read(json.dumps(detailed)).rates == (0.75, 0.375, 0.375)
 
 
-def test_a_saved_benchmark_is_the_printed_one():
-    rates = {"spec_decode_per_position_acceptance_rates": [0.7, 0.4, 0.2], "mean_tpot_ms": 9.0, "max_concurrency": None}
-    counts = {"num_drafts": 1000, "draft_tokens": 3000, "accepted_tokens": 1300, "acceptance_length": 2.3}
-    saved = {f"spec_decode_{name}": value for name, value in counts.items()} | rates
-    assert read(json.dumps(saved)) == read(samples.VLLM_BENCH)
-
-
-SGLANG_BLOCK = (
-    "============ Serving Benchmark Result ============\nBackend:            sglang    \nMax request concurrency:     {}  \n"
-    "Successful requests:        50        \nConcurrency:           7.01      \n{}Mean TPOT (ms):         {}    \n"
-)
-
-
-def test_the_load_that_sglang_prints_first_is_of_its_own_block():
-    drafting, slow = "Accept length:     2.20      \n", SGLANG_BLOCK.format(8, "", 30.0)
-    text = SGLANG_BLOCK.format("not set", "", 1.0) + slow + SGLANG_BLOCK.format(8, drafting, 20.0)
-    found = diagnose(read(text))
-    assert (found.reading.engine, found.reading.requests_running) == ("SGLang", 8)
-    assert found.measured_speedup == pytest.approx(1.5)
-    assert diagnose(read(slow + SGLANG_BLOCK.format(1, drafting, 20.0))).measured_speedup is None  # not the same load
-
-
 SGLANG_LENGTHS = [
     "Average Latency: 92.421 s\nAverage Accept length: 2.500\n",
     "#questions: 80, Throughput: 378.57 token/s, Acceptance length: 2.50\n",
@@ -271,10 +257,13 @@ def test_every_program_of_sglang_names_the_mean_length(text):
     assert found.measured_speedup == (2 if "tpot" in text else None)
 
 
-def test_words_before_a_label_change_its_meaning():
+def test_a_saved_benchmark_is_the_printed_one_and_words_before_a_label_change_its_meaning():
+    rates = {"spec_decode_per_position_acceptance_rates": [0.7, 0.4, 0.2], "mean_tpot_ms": 9.0, "max_concurrency": None}
+    counts = {"num_drafts": 1000, "draft_tokens": 3000, "accepted_tokens": 1300, "acceptance_length": 2.3}
+    saved = {f"spec_decode_{name}": value for name, value in counts.items()} | rates
+    assert read(json.dumps(saved)) == read(samples.VLLM_BENCH + "Num drafts: 34\n") == read(samples.VLLM_BENCH)
     with pytest.raises(ValueError, match="none of the supported formats"):
         read("Num drafts: 34\nTotal draft tokens: 102\nNum accepted tokens: 39\n")
-    assert read(samples.VLLM_BENCH + "Num drafts: 34\n") == read(samples.VLLM_BENCH)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,11 @@
-"""Traces: saved and loaded without loss; hostile files get a clear refusal."""
+"""Traces and their figures: saved and loaded without loss, the same whichever way they are taken; hostile files are refused."""
 
 import json
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -9,7 +14,8 @@ from hypothesis import strategies as st
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.event import MeasuredSpeedup
-from naive_speculate.events.metrics import summarize
+from naive_speculate.events.metrics import Summary, summarize
+from naive_speculate.events.speedup import compare
 from naive_speculate.events.trace import Trace, dumps
 from tests.ui.handmade import run
 
@@ -122,3 +128,134 @@ def test_a_trace_that_an_earlier_version_saved_still_opens():
     assert len(trace.token_ids) == trace.metrics.num_generated_tokens == trace.finished.metrics["num_generated_tokens"]
     assert trace.text.startswith(" ")
     assert Trace.from_jsonl(trace.to_jsonl()).events == trace.events
+
+
+def steps(windows: list[tuple[int, int]]) -> list[Event]:
+    return [Event(EventKind.STEP, num_draft=drafted, num_accepted=accepted) for drafted, accepted in windows]
+
+
+@contextmanager
+def at_most(lines: int) -> Iterator[None]:
+    """A block that may run so many lines of Python; it is cut off where it takes more."""
+    count = 0
+
+    def look(frame, kind, _):
+        nonlocal count
+        count += kind == "line"
+        assert count <= lines, f"more than {lines} lines"
+        return look
+
+    before = sys.gettrace()
+    sys.settrace(look)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def test_a_long_run_with_wide_windows_costs_a_few_lines_an_event_and_figures_at_any_time_no_look_back():
+    few, many = (steps([(1024, number % 1025) for number in range(count)]) for count in (1000, 20_000))
+    with at_most(60_000):
+        summarize(few)
+    m = summarize(many)
+    assert (m.num_spec_steps, sum(m.acceptance_histogram)) == (20_000, 20_000)
+    assert len(m.acceptance_rate_per_position) == 1024
+    summary, told, events = Summary(), [], steps([(4, number % 5) for number in range(1000)])
+    with at_most(200_000):
+        for event in events:
+            summary.add(event)
+            told.append(summary.metrics.num_accepted_draft_tokens)
+    assert told == [*accumulate(event.num_accepted for event in events)]
+
+
+WINDOWS = st.lists(st.integers(0, 6).flatmap(lambda drafted: st.tuples(st.just(drafted), st.integers(0, drafted))))
+
+
+@settings(deadline=None, max_examples=40)
+@given(WINDOWS)
+def test_the_rate_of_a_place_is_kept_among_those_that_reached_it_at_any_time_of_the_run(windows):
+    m = summarize(steps(windows))
+    longest = max((drafted for drafted, _ in windows), default=0)
+    expected = []
+    for place in range(longest):
+        reached = [accepted for drafted, accepted in windows if drafted > place and accepted >= place]
+        expected.append(sum(accepted > place for accepted in reached) / len(reached) if reached else None)
+    assert m.acceptance_rate_per_position == expected
+    windows_drafted = [accepted for drafted, accepted in windows if drafted]
+    assert m.unconditional_acceptance_rate_per_position == [
+        sum(accepted > place for accepted in windows_drafted) / len(windows_drafted) for place in range(longest)
+    ]
+    assert m.acceptance_histogram == [sum(a == count for _, a in windows) for count in range(longest + 1 if windows else 0)]
+    summary, told = Summary(), []
+    for event in (events := steps(windows)):
+        summary.add(event)
+        told.append(summary.metrics)
+    assert told == [summarize(events[: number + 1]) for number in range(len(events))], "later events change nothing before"
+
+
+def decoded(
+    windows: list[tuple[int, int]], *, draft: float = 0.001, verify: float = 0.01, prompt: float = 0.0, noise: float = 0.0
+):
+    """A run whose rounds take so long, each up to `noise` longer, after a prompt that takes `prompt` seconds."""
+    dice, clock, events = random.Random(len(windows)), prompt, []
+    for number, (drafted, accepted) in enumerate(windows):
+        seconds = {"draft_seconds": drafted * draft, "verify_seconds": verify * (1 + noise * dice.random())}
+        clock += sum(seconds.values())
+        events.append(Event(EventKind.STEP, step=number, time=clock, num_draft=drafted, num_accepted=accepted, **seconds))
+    return events
+
+
+PLAIN = decoded([(0, 0)] * 20)
+DRAFTED = decoded([(4, 3)] * 9)
+QUIET = compare([PLAIN, PLAIN], [DRAFTED], "a machine")
+
+
+def test_it_is_the_time_of_a_token_over_that_of_one_with_drafts():
+    found = compare([PLAIN] * 2, [decoded([(4, 3)] * 9, verify=0.016)], "here")
+    assert found.value == pytest.approx(4 * 0.01 / 0.02)
+    assert (found.plain_rate, found.rate) == pytest.approx((100, 200))
+    assert (found.tokens_per_round, found.num_draft_tokens) == (4, 4)
+    assert (found.verify_cost, found.draft_cost) == pytest.approx((1.6, 0.1))
+    assert (found.tokens, found.machine) == (32, "here")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 2.0])
+def test_plain_decoding_against_itself_is_one_within_its_range(noise):
+    runs = [decoded([(0, 0)] * (60 + n), noise=noise) for n in range(3)]
+    found = compare([runs[0], runs[2]], [runs[1]], "")
+    assert found.low <= 1 <= found.high
+    assert found.draft_cost is None
+
+
+def test_neither_the_prompt_nor_one_long_pause_counts():
+    with_prompt = [decoded(windows, prompt=3.0) for windows in ([(0, 0)] * 20, [(4, 3)] * 9)]
+    paused = decoded([(0, 0)] * 20)
+    for event in paused[10:]:
+        event.time += 5.0
+    for plain, drafted in (([with_prompt[0]] * 2, with_prompt[1]), ([PLAIN, paused], DRAFTED)):
+        assert compare(plain, [drafted], "").value == pytest.approx(QUIET.value)
+
+
+def test_a_machine_that_grew_slower_and_rounds_that_kept_more_or_less_widen_the_range():
+    drifted = compare([PLAIN, decoded([(0, 0)] * 20, verify=0.02)], [DRAFTED], "")
+    assert (drifted.low, drifted.high) == pytest.approx((QUIET.value, 2 * QUIET.value))
+    assert drifted.low < drifted.value < drifted.high
+    uneven = compare([PLAIN] * 2, [decoded([(4, kept) for kept in (4, 0, 3, 1, 4, 4, 0, 2, 4)])], "")
+    assert uneven.low < 0.9 * uneven.value < 1.1 * uneven.value < uneven.high
+
+
+def test_a_text_of_a_few_rounds_is_not_timed_and_every_drafted_run_stands_between_plain_ones():
+    assert compare([PLAIN] * 2, [DRAFTED[:3]], "") is None
+    assert compare([[], PLAIN], [DRAFTED], "") is None
+    with pytest.raises(ValueError, match="plain must have one trace more than drafted, got 1 and 1"):
+        compare([PLAIN], [DRAFTED], "")
+
+
+def test_a_trace_keeps_its_speedup_and_refuses_one_that_cannot_be():
+    trace = run([(3, 2)] * 9)
+    trace[-1].speedup = QUIET
+    text = trace.to_jsonl()
+    assert Trace.from_jsonl(text)[-1] == trace[-1]
+    for wrong, field in (('"value":1e300,"was":', "value"), ('"machine":"' + "a" * 1000 + '","was":', "machine")):
+        with pytest.raises(ValueError, match=rf"speedup\.{field}"):
+            Trace.from_jsonl(text.replace(f'"{field}":', wrong))

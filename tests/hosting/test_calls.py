@@ -1,15 +1,18 @@
-"""Hostile input over HTTP: each call gets an answer, and the server goes on serving."""
+"""Hostile and malformed calls over HTTP: each gets an answer, in one line of the log, and the server goes on serving."""
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gradio_client import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.hosting.http import call, connected, get
+from benchmarks.server import Server
+from naive_speculate import SamplingParams, Trace
+from tests.hosting.http import call, connected, get, logged, post
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,18 +59,24 @@ def test_a_call_with_a_wrong_field_is_answered_with_its_name(client, fields, sai
         client.predict(*fields, api_name="/generate")
 
 
-def test_a_call_may_name_what_drafts_or_leave_it_and_the_window_to_the_pair(client, bundled_pair):
+def test_a_call_may_name_what_drafts_or_leave_it_and_the_window_to_the_pair_and_gets_the_library_s_events(
+    client, bundled_pair, bundled_decoder
+):
     own = bundled_pair.default_drafter
     for named, used in (((), own), (("",), own), ((None,), own), (("prompt_lookup",), "prompt_lookup"), (("model",), "model")):
         job = client.submit("Once", 8, *REST[1:], *named, api_name="/generate")
         job.result()
         assert job.outputs()[0][0]["settings"]["drafter"] == used
-    job = client.submit("Once", 12, num_draft_tokens="auto", seed=1, api_name="/generate")
-    job.result()
-    started, *_, finished = [event for events in job.outputs() for event in events]
-    assert started["settings"]["num_draft_tokens"] == "auto"
-    assert started["cost_table"]
-    assert finished["finish_reason"] in ("length", "stop")
+    for window in (3, "auto"):
+        job = client.submit("Once", max_tokens=24, seed=11, num_draft_tokens=window, api_name="/generate")
+        job.result()
+        found = Trace.from_jsonl("\n".join(json.dumps(event) for events in job.outputs() for event in events))
+        assert found.settings["num_draft_tokens"] == window
+        assert found.finished.finish_reason in ("length", "stop")
+        assert found.started.cost_table or window == 3
+        if window == 3:
+            params = SamplingParams(temperature=0.7, max_tokens=24, seed=11, filter_words="classroom")
+            assert found.text == bundled_decoder.generate("Once", params, num_draft_tokens=3).text
 
 
 def test_the_documented_program_shows_the_run_and_raises_what_went_wrong(server, capsys):
@@ -81,7 +90,7 @@ def test_the_documented_program_shows_the_run_and_raises_what_went_wrong(server,
         exec(program.replace("Once upon a time", ""), {})
 
 
-def test_any_text_can_be_a_prompt_but_broken_text(server):
+def test_any_text_can_be_a_prompt_but_broken_text_and_a_program_may_leave_out_the_last_inputs(server):
     for prompt in (
         "<script>document.title = 'gone'</script><img src=x onerror=alert(1)>",
         "a\x00b\x07c\x1b[31md",
@@ -92,11 +101,7 @@ def test_any_text_can_be_a_prompt_but_broken_text(server):
     ):
         assert '"finished"' in call(server.url, {"data": [prompt, *REST]})
     assert "character 5 is half of a surrogate pair" in call(server.url, {"data": ["half \ud83d", *REST]})
-
-
-def test_a_program_may_leave_out_the_last_inputs(server):
-    """What an endpoint gained since the program was written, above all."""
-    for left_out in range(len(REST)):
+    for left_out in range(len(REST)):  # above all what an endpoint gained since the program was written
         assert '"finished"' in call(server.url, {"data": ["Once", 3, *REST[1 : len(REST) - left_out]]})
 
 
@@ -123,3 +128,107 @@ def test_no_file_can_be_read(server, path):
     assert answer.split(maxsplit=2)[1] in (b"400", b"403", b"404", b"405"), answer[:200]
     assert b"root:" not in answer
     assert b"import" not in answer
+
+
+DATA: dict[str, Any] = {"data": ["Once", 3], "session_hash": "mine"}
+SERVER: dict[str, Any] = {"data": "recorded", "component_id": 1, "fn_name": "trace", "session_hash": "mine"}
+MALFORMED: dict[str, tuple[str, Any]] = {
+    "an unknown function": ("queue/join", DATA | {"fn_index": 99_999}),
+    "no function": ("queue/join", DATA),
+    "a negative function": ("queue/join", DATA | {"fn_index": -1}),
+    "an endless function": ("queue/join", DATA | {"fn_index": 10**40}),
+    "a function that is a text": ("queue/join", DATA | {"fn_index": "generate"}),
+    "an unknown function, past the queue": ("run/predict", DATA | {"fn_index": 99_999}),
+    "an unknown name, past the queue": ("run/nothing", DATA),
+    "an unknown name by the old address": ("api/nothing", DATA),
+    "an unknown name": ("call/nothing", DATA),
+    "an unknown name of version 2": ("call/v2/nothing", {"prompt": "Once"}),
+    "an unknown argument": ("call/v2/generate", {"prompt": "Once", "nothing": 1}),
+    "no argument": ("call/v2/generate", {}),
+    "a list where arguments should be": ("call/v2/generate", [1]),
+    "too few inputs": ("call/generate", {"data": []}),
+    "too many inputs": ("call/generate", {"data": [1] * 50}),
+    "a file of the server": ("call/generate", {"data": [{"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}]}),
+    "a file of another server": ("call/v2/generate", {"prompt": {"path": "http://x", "meta": {"_type": "gradio.FileData"}}}),
+    "a file within a list": ("call/generate", {"data": [[{"path": "http://x", "meta": {"_type": "gradio.FileData"}}]]}),
+    "data that are no list": ("call/generate", {"data": {"prompt": "Once"}}),
+    "an unknown trigger": ("queue/join", {"data": [], "fn_index": 0, "session_hash": "mine", "trigger_id": 99_999}),
+    "a session that is a list": ("queue/join", DATA | {"session_hash": [], "fn_index": 0}),
+    "a session with a long name": ("call/generate", DATA | {"session_hash": "x" * 5000}),
+    "no session": ("queue/join", {"data": [], "fn_index": 0}),
+    "an unknown component": ("component_server", SERVER | {"component_id": 99_999}),
+    "a component that is a list": ("component_server", SERVER | {"component_id": []}),
+    "a component without functions": ("component_server", SERVER | {"component_id": 1}),
+    "a function that is none for visitors": ("component_server", SERVER | {"fn_name": "__init__"}),
+    "a function that is a number": ("component_server", SERVER | {"fn_name": 3}),
+    "no function of the server": ("component_server", {"data": 1}),
+    "a list, to the server": ("component_server", [1]),
+    "an endless list, to the server": ("component_server", b"[" * 100_000),
+    "a session of the server with a long name": ("component_server", SERVER | {"session_hash": "x" * 5000}),
+    "nothing to be cancelled": ("cancel", {}),
+    "a number to be reset": ("reset", {"event_id": 3}),
+    "an unknown stream": ("stream/nothing", DATA),
+    "an unknown stream to be closed": ("stream/nothing/close", {}),
+    "no JSON": ("queue/join", b"{"),
+    "no text": ("call/generate", b"\xff\xfe"),
+    "nothing": ("run/generate", b""),
+    "no object": ("call/generate", b"[]"),
+    "a number as data": ("call/generate", b'{"data": 5}'),
+    "an endless list as data": ("call/generate", b'{"data": [' + b"[" * 5000),
+    "an endless list, to MCP": ("mcp/", b"[" * 100_000),
+}
+
+
+def answer(server: Server, path: str, body: Any = None) -> tuple[int, str]:
+    """The status of a call, and what it is answered."""
+    return post(f"{server.url}gradio_api/{path}", body)
+
+
+READING = {
+    "the results of an unknown session": ("queue/data?session_hash=nobody", None),
+    "the results of no session": ("queue/data", None),
+    "the results of a session without a name": ("queue/data?session_hash=", None),
+    "the results of two sessions": ("queue/data?session_hash=nobody&session_hash=", None),
+    "the results of an unknown call": ("call/generate/nothing", None),
+    "the results of an unknown call of version 2": ("call/v2/generate/nothing", None),
+    "the heartbeat of a session with a long name": ("heartbeat/" + "x" * 5000, None),
+}
+
+
+@pytest.mark.parametrize(("path", "body"), [*MALFORMED.values(), *READING.values()], ids=[*MALFORMED, *READING])
+def test_a_call_that_cannot_be_is_refused_in_one_line(server, path, body):
+    before = len(server.log)
+    status, said = answer(server, path, body)
+    assert 400 <= status < 500, (status, said)
+    assert len(said) < 1000
+    shown = "/".join(path.split("/")[: 2 if path.startswith(("queue", "call/v2")) else 1])
+    (line,) = logged(server, before)
+    assert line.endswith(f": {status}") if body is None else line == f"refused POST {shown}: {status}"
+
+
+def test_every_function_of_the_page_refuses_nonsense_without_a_trace_in_the_log(server):
+    dependencies = json.loads(get(server.url + "config"))["dependencies"]
+    numbers = [each["id"] for each in dependencies if not each["cancels"]]  # Gradio gives these the session
+    for path, statuses in (("queue/join", range(400, 500)), ("run/nothing", range(500))):
+        before = len(server.log)
+        for number in numbers:
+            status, said = answer(server, path, {"data": [1] * 99, "fn_index": number, "session_hash": "mine"})
+            assert status in statuses, (number, status, said)
+        lines = logged(server, before)
+        assert all(line.startswith("refused POST ") for line in lines), lines
+        assert len(lines) == len(numbers) if path == "queue/join" else len(lines) <= len(numbers)
+
+
+@pytest.mark.parametrize("sent", [[], {}, 5, None, "nothing", [[]]], ids=str)
+def test_no_function_of_the_page_fails_for_what_is_sent(server, sent):
+    """Each is taken, or refused in a line; those that run in the browser alone are refused."""
+    config = json.loads(get(server.url + "config"))
+    before = len(server.log)
+    for each in config["dependencies"]:
+        call = {"data": [sent] * len(each["inputs"]), "fn_index": each["id"], "event_data": sent, "session_hash": "mine"}
+        trigger = {"trigger_id": each["targets"][0][0]} if each["targets"] else {}
+        status, said = answer(server, "queue/join", call | trigger)
+        assert status < 500, (each["id"], said)
+        assert each["backend_fn"] or each["cancels"] or status >= 400, each["id"]
+    lines = logged(server, before)
+    assert all(line.startswith("refused POST ") for line in lines), lines

@@ -1,4 +1,4 @@
-"""What the operator can decide and sees: the environment, the real server's addresses and log."""
+"""What the operator can decide and sees: the environment, whose runs are filtered, the real server's addresses and log."""
 
 import json
 import re
@@ -24,11 +24,12 @@ from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.serving.run_records import ObservedEngine, RunRecord
 from tests.hosting.http import call_tool, get
 from tests.programs import refusal
-from tests.tiny import tiny_llama
-from ui.host.catalog import Catalog, ServedPair, load_catalog
-from ui.host.configuration import BUNDLED, Configuration, PairChoice, read_configuration
+from tests.tiny import save_model, tiny_llama
+from ui.host.catalog import TALES, load_catalog
+from ui.host.configuration import BUNDLED, USUAL, Configuration, PairChoice, read_configuration
 from ui.host.operations import Counters, log_runs
 from ui.page import open_queue
+from ui.run.pairs import FILTERED, models_markup
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -122,25 +123,21 @@ def test_so_it_does_as_a_program():
     assert ended.stderr.startswith("app.py: argument --port")
 
 
-def test_visitors_choose_among_the_pairs_of_the_catalog_only(small_engine, tiny_engine):
-    catalog = Catalog({"first": ServedPair(small_engine), "second": ServedPair(tiny_engine)}, max_tokens=50)
-    assert catalog.of("").engine is small_engine
-    assert catalog.of("second").engine is tiny_engine
-    with pytest.raises(ValueError, match=r"pair must be one of first, second, got '\.\./\.\./etc'"):
-        catalog.stream("../../etc", Request("Once"), threading.Event())
-    with pytest.raises(ValueError, match="max_tokens may be at most 50"):
-        catalog.stream("", Request("Once", SamplingParams(max_tokens=51)), threading.Event())
-
-
-def test_two_pairs_of_a_folder_are_loaded(small_pair):
+def test_two_pairs_of_a_folder_are_loaded_and_visitors_choose_among_these_only(small_pair):
     target, draft = map(str, small_pair)
     choices = (PairChoice("one", target, draft), PairChoice("again", target))
-    catalog = load_catalog(Configuration(choices, device="cpu", max_prompt_tokens=16))
+    catalog = load_catalog(Configuration(choices, device="cpu", max_prompt_tokens=16, max_tokens=50))
     assert list(catalog.pairs) == ["one", "again"]
     assert all(served.unobserved for served in catalog.pairs.values())  # both can be measured
     assert catalog.load().capacity == 2 * MAX_ROWS
-    with pytest.raises(ValueError, match="4 more than the 16 allowed here"):
-        list(catalog.stream("again", Request("a " * 19 + "a"), threading.Event()))
+    assert [catalog.of(name) for name in ("", "again")] == [*catalog.pairs.values()]
+    for pair, request, said in (
+        ("again", Request("a " * 19 + "a"), "4 more than the 16 allowed here"),
+        ("../../etc", Request("Once"), r"pair must be one of one, again, got '\.\./\.\./etc'"),
+        ("", Request("Once", SamplingParams(max_tokens=51)), "max_tokens may be at most 50"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            list(catalog.stream(pair, request, threading.Event()))
     catalog.close()
     assert not catalog.load().ready
 
@@ -148,19 +145,13 @@ def test_two_pairs_of_a_folder_are_loaded(small_pair):
 # --- what the operator sees
 
 
-@pytest.fixture
-def endless_engine():
-    """Its runs may go on for as long as a test wants."""
+def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the_operator_wanted_them(caplog):
+    """Runs may go on for as long as the test wants."""
     target, draft = (TransformersLanguageModel(tiny_llama(2, seed, positions=10**6)) for seed in (0, 1))
-    engine = LocalEngine(SpeculativeDecoder(ModelPair(target, draft)))
-    yield engine
-    engine.close()
-
-
-def test_every_run_is_reported_to_the_observers(endless_engine, caplog):
+    endless = LocalEngine(SpeculativeDecoder(ModelPair(target, draft)))
     records: SimpleQueue[RunRecord] = SimpleQueue()
-    counters = Counters(endless_engine.load)
-    engine = ObservedEngine(endless_engine, [counters.observe, log_runs(), records.put])  # the last sees that all have heard
+    counters = Counters(endless.load)
+    engine = ObservedEngine(endless, [counters.observe, log_runs(), records.put])  # the last sees that all have heard
     request = Request([1, 2, 3], SamplingParams(max_tokens=30, seed=4), num_draft_tokens=3)
     with caplog.at_level("INFO"):
         trace = Trace(event for events in engine.submit(request) for event in events)
@@ -182,43 +173,37 @@ def test_every_run_is_reported_to_the_observers(endless_engine, caplog):
     lines = [json.loads(record.message) for record in caplog.records if record.name == "naive_speculate.runs"]
     assert [line["outcome"] for line in lines] == [first.outcome, "abandoned", "refused"]
     assert all("prompt" not in line for line in lines)
-    everybody = Request([4], SamplingParams(n=endless_engine.load().capacity, max_tokens=1))
-    list(endless_engine.submit(everybody))  # begins when every place is free, also that of the run that was left
+    everybody = Request([4], SamplingParams(n=endless.load().capacity, max_tokens=1))
+    list(endless.submit(everybody))  # begins when every place is free, also that of the run that was left
     text = counters.text().decode()
-    assert f"naive_speculate:generation_tokens_total {float(m.num_generated_tokens + tokens)}" in text
-    assert f'naive_speculate:request_success_total{{finished_reason="{first.outcome}"}} 1.0' in text
-    assert 'naive_speculate:runs_failed_total{outcome="refused"} 1.0' in text
-    assert "naive_speculate:num_requests_running 0.0" in text
-    accepted = 'naive_speculate:spec_decode_num_accepted_tokens_per_pos_total{position="0"}'
-    assert f"{accepted} {float(first.accepted_at[0])}" in text
-
-
-def test_prompts_are_logged_where_the_operator_wanted_them(tiny_engine, caplog):
-    engine = ObservedEngine(tiny_engine, [log_runs(prompts=True)])
+    for counted in (
+        f"generation_tokens_total {float(m.num_generated_tokens + tokens)}",
+        f'request_success_total{{finished_reason="{first.outcome}"}} 1.0',
+        'runs_failed_total{outcome="refused"} 1.0',
+        "num_requests_running 0.0",
+        f'spec_decode_num_accepted_tokens_per_pos_total{{position="0"}} {float(first.accepted_at[0])}',
+    ):
+        assert f"naive_speculate:{counted}" in text
     with caplog.at_level("INFO"):
-        list(engine.submit(Request([7, 8], SamplingParams(max_tokens=2))))
+        list(ObservedEngine(endless, [log_runs(prompts=True)]).submit(Request([7, 8], SamplingParams(max_tokens=2))))
     assert json.loads(caplog.records[-1].message)["prompt"] == [7, 8]
+    endless.close()
 
 
-EVENTS = [
-    Event(EventKind.STARTED, prompt_token_ids=[1, 2, 3, 4, 5]),
-    *(Event(EventKind.STEP, step=n, num_draft=4, num_accepted=accepted) for n, accepted in enumerate((3, 1, 1))),
-    Event(EventKind.STEP, step=3, num_draft=0, num_accepted=0),
-]
-
-
-def counters() -> Counters:
+def counted() -> str:
+    """The counters after two runs of four steps."""
     found, run = Counters(lambda: Load(True, 1, 2, 4)), RunRecord(Request("x"), 2.0, outcome="stop")
-    for event in EVENTS:
-        run.add(event, 0.1)
+    run.add(Event(EventKind.STARTED, prompt_token_ids=[1, 2, 3, 4, 5]), 0.1)
+    for step, (drafted, accepted) in enumerate(((4, 3), (4, 1), (4, 1), (0, 0))):
+        run.add(Event(EventKind.STEP, step=step, num_draft=drafted, num_accepted=accepted), 0.1)
     found.observe(run)
     found.observe(replace(run, outcome="error"))
-    return found
+    return found.text().decode()
 
 
-def test_every_metric_has_the_prefix_and_a_line_in_the_document():
+def test_every_metric_has_the_prefix_and_a_line_in_the_document_and_the_doctor_reads_them():
     """The document maps them to vLLM's."""
-    names = set(re.findall(r"^# TYPE (\S+) (?:counter|gauge|histogram)$", counters().text().decode(), re.MULTILINE))
+    names = set(re.findall(r"^# TYPE (\S+) (?:counter|gauge|histogram)$", counted(), re.MULTILINE))
     names = {name for name in names if not name.endswith("_created")}
     assert names
     assert all(name.startswith("naive_speculate:") for name in names)
@@ -226,14 +211,10 @@ def test_every_metric_has_the_prefix_and_a_line_in_the_document():
     rows = re.findall(r"^\| `(naive_speculate:\w+)` \| \w+ \| .* \| (`vllm:\w+`|none) \|$", document, re.MULTILINE)
     assert {ours for ours, _ in rows} == names
     assert all(theirs in ("none", f"`vllm:{ours.partition(':')[2]}`") for ours, theirs in rows)
-
-
-def test_the_doctor_reads_the_projects_own_counters():
-    reading = read(counters().text().decode())
-    assert reading.engine == "Naive Speculate"
+    reading = read(counted())
+    assert (reading.engine, reading.requests_running) == ("Naive Speculate", 1)
     assert (reading.num_steps, reading.num_draft_tokens, reading.num_accepted_tokens) == (6, 24, 10)
     assert reading.rates == (1.0, 1 / 3, 1 / 3, 0.0)
-    assert reading.requests_running == 1
 
 
 def test_gradios_queue_leaves_the_interpreter_to_the_decoder():
@@ -271,3 +252,37 @@ def test_language_models_can_call_it_as_a_tool(server):
     assert tools == ["generate"]
     assert not answer.isError, answer
     assert "finished" in answer.content[0].text
+
+
+REQUEST = Request("Once upon a time there was", SamplingParams(max_tokens=4, seed=1), num_draft_tokens=0)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "filters", "told"),
+    [
+        ({}, {BUNDLED: "classroom", "other": None}, FILTERED.format(f" for {TALES}")),  # by default the bundled pair alone
+        ({"filter_words": "all"}, {"other": "classroom"}, FILTERED.format("")),
+        ({"filter_words": "none"}, {"other": None}, ""),
+    ],
+)
+def test_the_host_decides_whose_runs_are_filtered_and_a_run_s_first_event_and_the_page_say_so(tmp_path, chosen, filters, told):
+    save_model(tiny_llama(1, seed=0), tmp_path)
+    choices = {BUNDLED: PairChoice(BUNDLED), "other": PairChoice("other", str(tmp_path))}
+    catalog = load_catalog(Configuration(tuple(choices[name] for name in filters), device="cpu", **chosen))
+    for pair, words in filters.items():
+        delivered: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
+        catalog.start(pair, REQUEST, threading.Event(), delivered.put)
+        started = Trace(catalog.stream(pair, REQUEST, threading.Event())).started
+        assert [event.settings["filter_words"] for event in (started, delivered.get(timeout=60)[0])] == [words] * 2
+        while delivered.get(timeout=60) is not None:
+            pass
+    assert told in models_markup(catalog)
+    assert bool(told) == (FILTERED.partition("{")[0] in models_markup(catalog))
+    catalog.close()
+
+
+@pytest.mark.parametrize(("chosen", "words"), [("bundled", "classroom"), ("all", "classroom"), ("none", None)])
+def test_the_filter_of_the_pairs_that_ship_covers_smollm2(chosen, words):
+    catalog = load_catalog(Configuration(USUAL, device="cpu", filter_words=chosen))
+    assert {name: served.filter_words for name, served in catalog.pairs.items()} == {"SmolLM2": words, BUNDLED: words}
+    catalog.close()

@@ -1,21 +1,32 @@
-"""No header of a visitor's decides where scripts come from; the usual headers are sent; the host decides on `/metrics`."""
+"""Where scripts come from, headers and `/metrics`; and what Hugging Face Spaces and a container need."""
 
+import inspect
 import json
+import re
+import tomllib
 import urllib.error
 import urllib.request
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
+import gradio
 import pytest
+import yaml
 from gradio import route_utils
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import Request as Asked
 from starlette.testclient import TestClient
 
-from naive_speculate.serving import Load
+import app
+from naive_speculate import SamplingParams, Trace
+from naive_speculate.known import KNOWN
+from naive_speculate.serving import Load, Request, SoloEngine, Unavailable
 from tests.hosting.http import get
 from ui.host.configuration import read_configuration
 from ui.host.operations import Counters, routes
 from ui.host.origin import own_names, policy, trust
+from ui.host.zero import MOST_SECONDS, duration, on_zero_gpu
 
 
 def ask(url: str, **headers: str) -> tuple[int, str, dict[str, str]]:
@@ -50,9 +61,11 @@ def test_no_header_reaches_the_address_that_scripts_come_from(server, path, head
     assert "::::" not in said
 
 
-def test_the_page_s_own_address_is_reported_where_its_name_is_known(server):
+def test_the_page_s_own_address_is_reported_where_its_name_is_known_and_any_site_s_slides_may_frame_an_embedded_page(server):
     assert json.loads(get(server.url + "config"))["root"] == server.url.rstrip("/")
     assert json.loads(ask(server.url + "config", Host="lan.example")[1])["root"] == ""
+    framed = {query: ask(f"{server.url}?{query}")[2]["content-security-policy"] for query in ("embed=1", "embed=", "a=embed=1")}
+    assert ["frame-ancestors" in said for said in framed.values()] == [False, True, True]
 
 
 @pytest.mark.parametrize("path", ["", "config", "health", "no/such/page", "gradio_api/upload"])
@@ -63,11 +76,6 @@ def test_every_answer_says_what_a_browser_may_do_with_it(server, path):
     assert found["referrer-policy"] == "same-origin"
     assert "frame-ancestors 'self' https://huggingface.co" in found["content-security-policy"]
     assert "'unsafe-inline'" not in found["content-security-policy"].split("style-src")[0]
-
-
-def test_any_site_s_slides_may_frame_an_embedded_page_and_no_other(server):
-    framed = {query: ask(f"{server.url}?{query}")[2]["content-security-policy"] for query in ("embed=1", "embed=", "a=embed=1")}
-    assert ["frame-ancestors" in said for said in framed.values()] == [False, True, True]
 
 
 def test_names_are_this_machine_s_the_space_s_and_the_operator_s(monkeypatch):
@@ -94,7 +102,7 @@ def test_names_are_this_machine_s_the_space_s_and_the_operator_s(monkeypatch):
 def root(host: str, *more: tuple[str, str], root_path: str = "") -> str:
     headers = [(name.encode(), value.encode()) for name, value in (("host", host), *more)]
     scope = {"type": "http", "method": "GET", "scheme": "http", "path": "/", "query_string": b"", "headers": headers}
-    return route_utils.get_root_url(Request(scope), "/", root_path)
+    return route_utils.get_root_url(Asked(scope), "/", root_path)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +121,74 @@ def test_health_is_503_with_the_reason_while_no_run_can_start():
     stuck = Load(False, 1, 0, 1, reason="no progress", stuck=True)
     answer = TestClient(Starlette(routes=routes(Counters(lambda: stuck)))).get("/health")
     assert (answer.status_code, answer.json()) == (503, {"status": "unavailable"} | asdict(stuck))
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def front_matter() -> dict[str, Any]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    assert block
+    found: dict[str, Any] = yaml.safe_load(block[1])
+    return found
+
+
+def test_the_space_s_card_fits_the_documented_schema_and_no_file_is_too_large_for_the_hub_s_review():
+    """https://huggingface.co/docs/hub/spaces-config-reference"""
+    card = front_matter()
+    colors = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+    assert (card["sdk"], card["license"]) == ("gradio", "apache-2.0")
+    assert {card["colorFrom"], card["colorTo"]} <= colors
+    assert (ROOT / card["app_file"]).is_file()
+    assert (len(card["short_description"]) <= 60, len(card["emoji"]) <= 2) == (True, True)
+    assert re.fullmatch(r"3\.\d+(\.\d+)?", card["python_version"])
+    known = {"title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "python_version", "app_file", "license"}
+    assert set(card) <= known | {"short_description", "tags", "pinned", "models", "preload_from_hub"}
+    assert [entry.split()[0] for entry in card["preload_from_hub"]] == [KNOWN["smollm2"].target]
+    pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+    assert re.search(rf"^gradio(\[\w+\])?=={re.escape(card['sdk_version'])}$", pins, re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert card["python_version"] >= project["requires-python"].removeprefix(">=")
+    weights = list((ROOT / "assets").rglob("*.safetensors"))
+    assert weights
+    assert all(path.stat().st_size < 10_000_000 for path in weights)
+
+
+def test_the_container_installs_and_starts_what_the_project_does():
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    assert steps[0][0] == "FROM"
+    assert steps[0][1].startswith(f"python:{front_matter()['python_version']}")
+    run = " ".join(rest for step, rest in steps if step == "RUN")
+    assert "-r requirements.txt" in run
+    copied = [name for step, rest in steps if step == "COPY" for name in rest.split()[:-1] if not name.startswith("--")]
+    assert all((ROOT / name).exists() for name in copied)
+    assert {"app.py", "naive_speculate", "ui", "assets"} <= set(copied)
+    command = json.loads(next(rest for step, rest in steps if step == "CMD"))
+    assert command[:2] == ["python", "app.py"]
+    app.arguments(command[2:])
+    assert next(rest for step, rest in steps if step == "USER") != "root"
+
+
+def test_a_run_asks_zero_gpu_for_time_by_its_length():
+    short, long = (Request("a", SamplingParams(max_tokens=n)) for n in (40, 400))
+    assert duration(short) < duration(long, "flag") < duration(Request("a", SamplingParams(max_tokens=10**6))) == MOST_SECONDS
+    assert duration(Request("a", SamplingParams(max_tokens=None))) == MOST_SECONDS
+
+
+def test_decoding_is_wrapped_by_the_package_of_zero_gpu(tiny_decoder):
+    """Without a ZeroGPU the wrapper hands the function back, which has to be a generator for it to stream."""
+    engine = SoloEngine(tiny_decoder, wrap=on_zero_gpu)
+    assert inspect.isgeneratorfunction(engine._decode)
+    trace = Trace(event for events in engine.submit(Request([1, 2], SamplingParams(max_tokens=9, seed=1))) for event in events)
+    assert trace.token_ids == tiny_decoder.generate([1, 2], SamplingParams(max_tokens=9, seed=1)).token_ids
+
+
+def test_what_zero_gpu_says_to_a_visitor_arrives_as_plain_words():
+    def refused(request, flag):
+        yield from ()
+        raise gradio.Error("No GPU &amp; no time: <a href='x'>subscribe</a>", title="ZeroGPU quota exceeded")
+
+    with pytest.raises(Unavailable, match=r"^ZeroGPU quota exceeded: No GPU & no time: subscribe$"):
+        list(on_zero_gpu(refused)(Request([1]), "flag"))

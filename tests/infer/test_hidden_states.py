@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from naive_speculate.infer.ragged_cache import TreeRows
 from transformers import MistralConfig, MistralForCausalLM, PreTrainedModel
 
 from naive_speculate.infer import DynamicKVCache, TransformersLanguageModel
 from naive_speculate.infer.plain import as_batch_model
+from naive_speculate.infer.ragged_cache import TreeRows
 from naive_speculate.infer.slots import SlotPool
 from tests.infer.llamas import FAMILIES, WAYS, made, own_features, random_model
 from tests.infer.test_architectures import ARCHITECTURES, built

@@ -6,6 +6,7 @@ Runs of `LONG` go on for hours, so that none of them ends by itself meanwhile.
 """
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
@@ -24,15 +25,21 @@ def joined(engine: Engine, request: Request) -> Trace:
     return Trace(event for events in engine.submit(request) for event in events)
 
 
+def rest_of(come: SimpleQueue[list[Event] | Exception | None]) -> Iterator[list[Event]]:
+    """The lists that come until a run ends; raises what comes in place of the end."""
+    while (said := come.get(timeout=PATIENCE)) is not None:
+        if isinstance(said, Exception):
+            raise said
+        yield said
+
+
 def delivered(engine: Engine, request: Request, cancel: threading.Event, enough: int = 10**9) -> Trace:
     """What is delivered of a run, which is cancelled after so many events; raises what comes in place of the end."""
     come: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
     engine.start(request, cancel, come.put)
     trace = Trace()
-    while (said := come.get(timeout=PATIENCE)) is not None:
-        if isinstance(said, Exception):
-            raise said
-        trace.events += said
+    for events in rest_of(come):
+        trace.events += events
         if len(trace) >= enough:
             cancel.set()
     return trace

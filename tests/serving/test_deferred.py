@@ -9,7 +9,7 @@ from naive_speculate import SamplingParams
 from naive_speculate.serving import About, LocalEngine, Request, Unavailable
 from naive_speculate.serving.protocol import STOPPING
 from naive_speculate.serving.run_records import ObservedEngine
-from tests.serving.contract import PATIENCE, EngineContract
+from tests.serving.contract import PATIENCE, EngineContract, rest_of
 from ui.host.deferred import DeferredEngine
 
 ABOUT = About({"target": "awaited"}, "cpu", chat=True, capacity=4)
@@ -34,7 +34,7 @@ class TestDeferredEngine(EngineContract):
     pass
 
 
-def test_what_is_requested_before_begins_when_the_pair_is_loaded(tiny_decoder):
+def test_what_is_requested_before_begins_when_the_pair_is_loaded_which_on_demand_the_first_request_does_once(tiny_decoder):
     engine = deferred(lambda: LocalEngine(tiny_decoder))
     assert (engine.about, engine.loading, engine.load().ready) == (ABOUT, True, False)
     assert engine.load().reason == "Awaited is loading. Its runs start as soon as it is ready."
@@ -43,15 +43,10 @@ def test_what_is_requested_before_begins_when_the_pair_is_loaded(tiny_decoder):
     engine.load_pair()
     assert engine.about.models != ABOUT.models
     assert engine.load().ready
-    read = [event.token_id for events in lists for event in events]
-    delivered: list[int | None] = []
-    while (said := come.get(timeout=PATIENCE)) is not None:
-        delivered += [event.token_id for event in said]
+    read, delivered = ([event.token_id for events in some for event in events] for some in (lists, rest_of(come)))
     assert read == delivered == [event.token_id for event in tiny_decoder.generate([1, 2, 3], REQUEST.params).trace]
     engine.close()
 
-
-def test_on_demand_the_first_request_loads_the_pair_once(tiny_decoder):
     made: list[LocalEngine] = []
 
     def make() -> LocalEngine:

@@ -42,8 +42,10 @@ class Reading:
         with self.changed:
             return self.changed.wait_for(condition, 120)
 
-    def begins(self) -> bool:
-        return self.wait(lambda: self.tokens > 0)
+    def gains(self, tokens: int = 0) -> bool:
+        """Whether it gets more than so many tokens from now on."""
+        seen = self.tokens
+        return self.wait(lambda: self.tokens > seen + tokens)
 
     def ends(self) -> bool:
         return self.wait(lambda: self.end is not None)
@@ -52,7 +54,7 @@ class Reading:
 def several(engine: LocalEngine, count: int, session: str = "", places: int = 4) -> list[Reading]:
     """Runs of one visitor; the first ones have got all places."""
     first = [Reading(engine, "1.1.1.1", session) for _ in range(places)]
-    assert all(run.begins() for run in first)
+    assert all(run.wait(lambda run=run: run.tokens) for run in first)
     return first + [Reading(engine, "1.1.1.1", session) for _ in range(count - places)]
 
 
@@ -71,24 +73,34 @@ def test_another_visitor_does_not_wait_for_one_with_many_runs_nor_another_sessio
 def test_more_visitors_than_places_all_go_on(patient_decoder):
     engine = LocalEngine(patient_decoder, max_rows=2)
     runs = [Reading(engine, f"1.1.1.{number}") for number in range(4)]  # two of them in spare places
-    for run in runs:
-        seen = run.tokens
-        assert run.wait(lambda run=run, seen=seen: run.tokens > seen + 8)
+    assert all(run.gains(8) for run in runs)
     engine.close()
 
 
 def test_a_run_whose_reader_lags_pauses_and_then_gives_the_same_text(engine, patient_decoder):
     params = SamplingParams(max_tokens=50, seed=5, ignore_eos=True)
     paused, other = Reading(engine, "1.1.1.1", params=params), Reading(engine, "2.2.2.2")
-    assert paused.begins()
+    assert paused.wait(lambda: paused.tokens)
     paused.unread.set()
-    assert other.wait(lambda seen=other.tokens: other.tokens > seen + 5)
+    assert other.gains(5)
     seen = paused.tokens
-    assert other.wait(lambda begun=other.tokens: other.tokens > begun + 12)
+    assert other.gains(12)
     assert paused.tokens == seen < 50
     paused.unread.clear()
     assert paused.ends()
     assert Trace(paused.events).token_ids == patient_decoder.generate([1, 2], params).token_ids
+
+
+def test_a_paused_run_ends_where_all_spare_places_are_taken(patient_decoder):
+    engine = LocalEngine(patient_decoder, max_rows=1)
+    unread = Reading(engine, "1.1.1.1")
+    assert unread.wait(lambda: unread.tokens)
+    unread.unread.set()
+    others = [Reading(engine, f"2.2.2.{number}") for number in range(3)]
+    assert unread.ends()
+    assert unread.events[-1].finish_reason == FinishReason.CANCELLED
+    assert others[0].wait(lambda: others[0].tokens)
+    engine.close()
 
 
 def test_runs_that_no_one_reads_make_room_for_others(engine):
@@ -99,20 +111,12 @@ def test_runs_that_no_one_reads_make_room_for_others(engine):
     assert all(run.ends() for run in others)
 
 
-def test_a_paused_run_ends_where_all_spare_places_are_taken(patient_decoder):
-    engine = LocalEngine(patient_decoder, max_rows=1)
-    unread = Reading(engine, "1.1.1.1")
-    assert unread.begins()
-    unread.unread.set()
-    others = [Reading(engine, f"2.2.2.{number}") for number in range(3)]
-    assert unread.ends()
-    assert unread.events[-1].finish_reason == FinishReason.CANCELLED
-    assert others[0].begins()
-    engine.close()
-
-
-def test_who_has_most_waiting_makes_room_in_a_full_queue(engine):
+def test_who_has_most_waiting_makes_room_in_a_full_queue_and_how_many_wait_before_a_visitor(engine):
+    anybody, first = Reader("2.2.2.2"), Reader("1.1.1.1")
+    assert engine.waiting_before(anybody) is None
     many = several(engine, 12)
+    assert engine.waiting_before(first) == 8
+    assert engine.waiting_before(anybody) is None, "its share is free"
     with pytest.raises(Unavailable, match="8 others are waiting"):
         Reading(engine, "1.1.1.1")
     other = Reading(engine, "2.2.2.2", params=SHORT)
@@ -120,14 +124,6 @@ def test_who_has_most_waiting_makes_room_in_a_full_queue(engine):
     assert isinstance(many[-1].end[0], Unavailable)
     assert "Too many of your runs are waiting" in str(many[-1].end[0])
     assert other.ends()
-
-
-def test_how_many_wait_before_a_visitor(engine):
-    anybody, first = Reader("2.2.2.2"), Reader("1.1.1.1")
-    assert engine.waiting_before(anybody) is None
-    several(engine, 7)
-    assert engine.waiting_before(first) == 3
-    assert engine.waiting_before(anybody) is None, "its share is free"
 
 
 def test_an_engine_reports_a_step_that_does_not_end(tiny_pair, monkeypatch):

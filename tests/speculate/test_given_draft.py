@@ -1,10 +1,10 @@
 """User-supplied drafts, and drafts that are drawn or the most probable tokens: q is stated, and the output is the target's."""
 
 import pytest
-from naive_speculate.testing.toys import pair_with_head
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.speculate.request import GivenDraft
+from naive_speculate.testing.toys import pair_with_head
 from tests.speculate.toys import ToyModel, check_lossless, toys
 
 PROMPT = [1, 2]

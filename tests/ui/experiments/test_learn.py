@@ -1,4 +1,4 @@
-"""The lessons' experiments with draws and passes, on real models."""
+"""The lessons' experiments: draws, passes, and places that teach."""
 
 import math
 import threading
@@ -8,10 +8,21 @@ from itertools import islice
 import pytest
 
 from naive_speculate import SamplingParams
-from naive_speculate.events import TokenProb
+from naive_speculate.events import Event, EventKind, TokenProb
+from naive_speculate.events.trace import Trace
 from naive_speculate.serving import Request
 from tests.ui.drawn import drawn
+from tests.ui.handmade import token, top
 from ui.experiments.lessons import slow
+from ui.experiments.lessons.find_examples import (
+    ABOUT_A_THIRD,
+    OPEN,
+    close_rejection,
+    drafted_steps,
+    full_step,
+    resampled_share,
+    sampling_position,
+)
 from ui.experiments.lessons.lesson import Trial
 from ui.experiments.lessons.unchanged import Census, conclusion, convergence, draw, shares, total_variation
 from ui.host.catalog import Catalog, ServedPair
@@ -56,15 +67,18 @@ def test_batches_grow_and_drawing_can_be_cancelled_but_needs_a_temperature(tiny_
         next(draw(tiny_engine, request(0.0, 1), 10, threading.Event()))
 
 
-def test_distances():
+def test_distances_and_the_share_of_replacements_which_is_what_kept_drafts_leave():
     assert total_variation({1: 0.5, 2: 0.5}, {1: 0.5, 3: 0.5}) == 0.5
     assert total_variation({1: 1.0}, {1: 1.0}) == 0
-    fair = Census([TokenProb(1, "a", 0.5), TokenProb(2, "b", 0.5)], {})
-    assert fair.by_chance(400) == pytest.approx(fair.by_chance(100) / 2)
-    assert fair.by_chance(100) == pytest.approx(0.5 * math.sqrt(2 * 0.25 / (math.pi * 100)) * 2)
+    fair = [TokenProb(1, "a", 0.5), TokenProb(2, "b", 0.5)]
+    by_chance = Census(fair, {}).by_chance
+    assert by_chance(400) == pytest.approx(by_chance(100) / 2)
+    assert by_chance(100) == pytest.approx(0.5 * math.sqrt(2 * 0.25 / (math.pi * 100)) * 2)
+    assert (resampled_share(fair, fair), resampled_share(fair, [TokenProb(3, "c", 1.0)])) == (0, 1)
+    assert resampled_share(fair, [TokenProb(1, "a", 0.8), TokenProb(2, "b", 0.2)]) == pytest.approx(0.3)
 
 
-def test_the_charts_are_those_of_the_counts_and_compare_with_what_chance_gives(census):
+def test_the_charts_are_those_of_the_counts_and_what_has_no_bar_of_its_own_is_the_last(census):
     figure = drawn(shares(census))
     kept, replaced, target, draft = figure.data
     for place, entry in enumerate(census.target):
@@ -74,18 +88,15 @@ def test_the_charts_are_those_of_the_counts_and_compare_with_what_chance_gives(c
     assert figure.layout.barmode == "stack"
     measured, chance, blind = drawn(convergence(census, 600)).data
     assert list(measured.x) == [draws for draws, _ in census.distances]
-    assert measured.y[-1] == pytest.approx(census.distance)
+    assert (measured.y[-1], blind.y[0]) == pytest.approx((census.distance, census.draft_distance))
     assert math.log(chance.y[0] / chance.y[1]) / math.log(chance.x[1] / chance.x[0]) == pytest.approx(0.5)
-    assert blind.y[0] == pytest.approx(census.draft_distance)
     assert "After 600 draws" in conclusion(census)
 
-
-def test_p_and_q_of_the_bars_sum_to_1_for_what_has_no_bar_of_its_own_is_the_last():
     target, draft = [TokenProb(1, "a", 0.7), TokenProb(2, "b", 0.3)], {1: 0.2, 2: 0.5, 3: 0.2, 4: 0.1}
-    kept, replaced, p, q = drawn(shares(Census(target, draft, Counter({1: 2, 2: 3}), Counter({1: 5})))).data
-    assert list(q.y) == pytest.approx([0.2, 0.5, 0.3])
-    assert list(p.y) == pytest.approx([0.7, 0.3, 0])
-    assert [*kept.y, *replaced.y] == pytest.approx([0.2, 0.3, 0, 0.5, 0, 0])
+    bars = drawn(shares(Census(target, draft, Counter({1: 2, 2: 3}), Counter({1: 5})))).data
+    assert [list(bar.y) for bar in bars] == [
+        pytest.approx(values) for values in ([0.2, 0.3, 0], [0.5, 0, 0], [0.7, 0.3, 0], [0.2, 0.5, 0.3])
+    ]
     whole = shares(Census(target, {1: 0.2, 2: 0.8}, Counter({1: 1})))
     assert whole["layout"]["xaxis"]["ticktext"] == ["a", "b"]
 
@@ -102,3 +113,77 @@ def test_passes_are_measured_for_every_width_and_drawn_against_reading_one_by_on
     assert list(bars.y) == pytest.approx([4, 5, 6])
     assert list(line.y) == pytest.approx([4, 8, 16])
     assert slow.costs_in_words(known) == "4 tokens: 1.5 times the time of one"
+
+
+WORDS = [" a", " b", " c", " d", " e"]
+
+
+def judged(step: int, kept: int, drafted: int, **refused: float) -> list[Event]:
+    """A step that accepts some draft tokens and rejects the next, if there is one, with these numbers."""
+    kinds = [EventKind.ACCEPTED] * kept + [EventKind.REJECTED] * (kept < drafted)
+    kinds += [EventKind.DISCARDED] * (drafted - len(kinds))
+    numbers = [refused if kind == EventKind.REJECTED else {} for kind in kinds]
+    events = [token(kind, f" {step}{'abcdefgh'[at]}", at, step, **numbers[at]) for at, kind in enumerate(kinds)]
+    last = token(EventKind.RESAMPLED if kept < drafted else EventKind.BONUS, f" {step}!", kept, step)
+    return [*events, last, Event(EventKind.STEP, step=step, num_draft=drafted, num_accepted=kept)]
+
+
+def trace_of(*rounds_: list[Event]) -> Trace:
+    started = Event(EventKind.STARTED, schema_version=1, prompt="Once", prompt_token_ids=[7, 8])
+    return Trace([started, *(event for events in rounds_ for event in events)])
+
+
+def refusal(keep: float, q: float = 0.5) -> dict[str, float]:
+    return {"accept_prob": keep, "draft_prob": q, "target_prob": keep * q, "uniform": 0.9}
+
+
+def test_rounds_know_what_was_kept_and_refused_and_one_teaches_that_keeps_two_refuses_one_and_throws_one_away():
+    first, second = drafted_steps(trace_of(judged(0, 2, 4), judged(1, 3, 3)))
+    assert (first.num_accepted, first.before, first.rejected.text, first.added.text) == (2, 0, " 0c", " 0!")
+    assert (second.num_accepted, second.before, second.rejected, second.added.kind) == (3, 3, None, EventKind.BONUS)
+    run = [judged(step, kept, 4) for step, kept in enumerate((4, 1, 3, 2, 0, 2))]
+    for length, following, found in ((6, 2, 3), (3, 0, 2), (2, 0, None), (0, 2, None)):
+        step = full_step(trace_of(*run[:length]), followed_by=following)
+        assert (step and step.number) == found
+
+
+def test_of_close_rejections_that_were_not_all_but_sure_the_most_visible_is_taken_and_none_that_was_seen():
+    for keep in (0.05, 0.29, 0.71, 0.98):
+        assert close_rejection(trace_of(judged(0, 0, 3, **refusal(keep)))) is None
+    for keep in OPEN:
+        assert close_rejection(trace_of(judged(0, 0, 3, **refusal(keep)))).number == 0
+    steps = [judged(0, 1, 3, **refusal(0.5, 0.2)), judged(1, 1, 3, **refusal(0.6, 0.7)), judged(2, 0, 3, **refusal(0.5, 0.95))]
+    trace = trace_of(*steps)
+    assert close_rejection(trace).number == 1
+    assert close_rejection(trace, {" 1b"}).number == 0
+    assert close_rejection(trace, {" 1b", " 0b"}) is None
+
+
+def verdict(kind: EventKind, at: int, target: list[float], draft: list[float]) -> Event:
+    likely = [top(*zip(WORDS, probs, strict=False)) for probs in (target, draft)]
+    return token(kind, WORDS[at], at, 0, target_top=likely[0], draft_top=likely[1])
+
+
+def test_a_fork_is_where_replacements_have_a_share_of_a_third_and_several_tokens_are_likely():
+    verdicts = [
+        verdict(EventKind.ACCEPTED, 0, [0.4, 0.3, 0.3], [0.4, 0.3, 0.3]),  # nothing is resampled
+        verdict(EventKind.ACCEPTED, 1, [0.95, 0.05], [0.65, 0.35]),  # a third is, but the target is almost certain
+        verdict(EventKind.REJECTED, 2, [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]),
+        verdict(EventKind.DISCARDED, 3, [0.5, 0.3, 0.2], [0.18, 0.3, 0.52]),  # better still, but after a rejected draft token
+        token(EventKind.RESAMPLED, WORDS[4], 2),
+        Event(EventKind.STEP, step=0),
+    ]
+    trace = trace_of(verdicts)
+    fork = sampling_position(trace)
+    assert fork.share == pytest.approx(0.3)
+    assert (fork.token_ids, fork.before, fork.teaches) == ([7, 8, *trace.token_ids[:2]], " a b", True)
+    assert sampling_position(trace_of(judged(0, 2, 4))) is None
+
+    def position(target: list[float], draft: list[float]):
+        return sampling_position(trace_of([verdict(EventKind.ACCEPTED, 0, target, draft), Event(EventKind.STEP, step=0)]))
+
+    for share in (ABOUT_A_THIRD[0] - 0.05, ABOUT_A_THIRD[1] + 0.05):  # hardly anything is replaced, or nearly all
+        found = position([0.6, 0.2, 0.2], [0.6 - share, 0.2 + share, 0.2])
+        assert (found.share, found.teaches) == (pytest.approx(share), False)
+    # The draft overrates no token that the target has a bar for.
+    assert position([0.6, 0.2, 0.2], [0.3, 0.2, 0.2, 0.3]) is None

@@ -1,18 +1,21 @@
-"""The sweep over k and temperature: real runs, what they say together, their table, maps and curves."""
+"""The sweeps over k, temperature and batch size: real runs, what they can say, their table, maps and curves."""
 
 import csv
 import io
 import math
 import threading
+from random import Random
 
 import gradio as gr
 import pytest
 
+from naive_speculate.events import Event, EventKind
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.experiments import explore
-from ui.experiments.maps import NOTHING_YET, acceptance_map, speedup_curve, speedup_map, theory_of
-from ui.experiments.spread import draft_seconds, step_seconds
+from ui.experiments.batches import BatchSample, batch_speedups, full_speed, sizes_for, sweep_batches, where_it_pays
+from ui.experiments.maps import NOTHING_YET, acceptance_map, batch_map, speedup_curve, speedup_map, theory_of
+from ui.experiments.spread import draft_seconds, lies_above, may_be_best, mean_of, ratio_of, step_seconds
 from ui.experiments.sweep import Progress, Sample, cells, finding, ks_in_words, log_speedups, measure, sweep, to_csv
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
@@ -106,17 +109,12 @@ def test_the_best_k_is_named_where_it_is_clear_and_a_tie_where_not():
     assert [ks_in_words(ks, [1, 4, 6, 8]) for ks, _ in words] == [said for _, said in words]
 
 
-def test_the_speedup_map_marks_each_k_that_may_be_the_best_and_shows_the_spread():
+def test_maps_mark_each_k_that_may_be_the_best_keep_their_axes_while_they_fill_and_say_what_they_show():
     figure = drawn(speedup_map(cells(CLEAR), KS, TEMPERATURES))
     (first, third), (second, _) = figure.data[0].text
-    assert "★" not in first
-    assert second.startswith("<b>★ 1.80</b><br>")
-    assert "1.78–1.82" in second
-    assert third.startswith("<b>★ 0.9")
+    assert ("★" in first, "1.78–1.82" in second) == (False, True)
+    assert (second.startswith("<b>★ 1.80</b><br>"), third.startswith("<b>★ 0.9")) == (True, True)
     assert figure.layout.meta == "At most 1.80× plain decoding, with k = 4 at temperature 0"
-
-
-def test_a_map_keeps_its_axes_while_it_fills_and_says_so_before_the_first_run():
     few, all_ = (drawn(acceptance_map(made, KS, TEMPERATURES)) for made in (cells(CLEAR)[:1], cells(CLEAR)))
     assert few.layout.yaxis.range == all_.layout.yaxis.range == (-0.5, 1.5)
     assert few.layout.xaxis.ticktext == all_.layout.xaxis.ticktext == ("0", "1")
@@ -124,6 +122,9 @@ def test_a_map_keeps_its_axes_while_it_fills_and_says_so_before_the_first_run():
     assert all_.layout.meta == "Between 50% and 50% of the draft tokens were accepted"
     for make in (acceptance_map, speedup_map):
         assert drawn(make([], KS, TEMPERATURES)).layout.meta == NOTHING_YET
+    batches = drawn(batch_map(samples({(1, 2): FAST, (8, 2): SLOW}), [2], [1, 8])).layout
+    assert (batches.xaxis.ticktext, batches.xaxis.title.text) == (("1", "8"), "texts at once")
+    assert batches.meta.startswith("Drafting does not clearly pay off with 8 texts at once or more")
 
 
 def test_theory_takes_alpha_and_costs_from_the_runs_and_a_disturbed_k_does_not_bend_it():
@@ -160,30 +161,112 @@ def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_is_clea
     assert all("–" not in text for row in drawn(speedup_map(cells(few), KS, TEMPERATURES)).data[0].text for text in row)
 
 
-def test_the_csv_has_a_line_for_every_cell():
+def test_csv_and_table_have_a_line_for_every_cell_with_the_best_k_marked_and_the_last_word_is_said(catalog, monkeypatch):
     rows = list(csv.DictReader(io.StringIO(to_csv(cells(CLEAR)))))
     best = [(r["temperature"], r["k"], r["best"]) for r in rows]
     assert best == [("0", "1", "False"), ("0", "4", "True"), ("1", "1", "True"), ("1", "4", "False")]
     assert all(float(r["speedup_low"]) < float(r["speedup"]) < float(r["speedup_high"]) for r in rows)
-
-
-def test_the_last_word_is_said_even_when_the_last_run_changed_no_figure(catalog, monkeypatch):
-    places = [Progress(CLEAR, 3, 4, "temperature 1, k = 4"), Progress(CLEAR, 4, 4, "")]
+    shown = gr.Dataframe(explore._styled(cells(CLEAR))).value  # numbers to sort by, and as they are written
+    assert shown["headers"][-1] == "speedup"
+    assert [row[-1] for row in shown["data"]][:2] == pytest.approx([1.296, 1.800], abs=1e-3)
+    assert [row[-1] for row in shown["metadata"]["display_value"]][:2] == ["1.30×", "★ 1.80×"]
+    assert shown["metadata"]["display_value"][0][2] == "50%"
+    places = [Progress(CLEAR, 3, 4, "temperature 1, k = 4"), Progress(CLEAR, 4, 4, "")]  # the last run changed no figure
     monkeypatch.setattr(explore, "sweep", lambda *_: iter(places))
     *_, last = explore._explore(catalog, Settings(), ["Once"], 1, [1, 4], [0.0, 1.0], lambda *_, **__: None)
     assert last[0].startswith("At temperature 0, k = 4 is the fastest; at temperature 1, k = 1 and plain")
     assert last[-1].visible
 
 
-def test_the_table_holds_numbers_to_sort_by_and_shows_them_written_with_the_best_k_starred():
-    shown = gr.Dataframe(explore._styled(cells(CLEAR))).value
-    assert shown["headers"][-1] == "speedup"
-    assert [row[-1] for row in shown["data"]][:2] == pytest.approx([1.296, 1.800], abs=1e-3)
-    assert [row[-1] for row in shown["metadata"]["display_value"]][:2] == ["1.30×", "★ 1.80×"]
-    assert shown["metadata"]["display_value"][0][2] == "50%"
-
-
 def test_prompts_are_the_visitors_and_the_listed_ones_each_once():
     assert explore.read_prompts("Once", "The fox\n\n Once \nA\\nB") == ["Once", "The fox", "A\nB"]
     with pytest.raises(ValueError, match="prompts may be at most 32, including the Run tab's, got 33"):
         explore.read_prompts("Once", "\n".join(map(str, range(32))))
+
+
+def rounds(*moments: float, seconds: float, kept: int = 0) -> list[tuple[float, Event]]:
+    return [(moment, Event(EventKind.STEP, num_draft=4, num_accepted=kept, total_seconds=seconds)) for moment in moments]
+
+
+def samples(times: dict[tuple[int, int], list[float]]) -> list[BatchSample]:
+    """By size and k how many times as fast as plain decoding it was, turn by turn."""
+    plain = [BatchSample(size, 0, turn, 100.0) for size in {size for size, _ in times} for turn in range(4)]
+    return plain + [BatchSample(size, k, turn, 100 * x) for (size, k), of in times.items() for turn, x in enumerate(of)]
+
+
+FAST, EVEN, SLOW = [1.5, 1.6, 1.55, 1.52], [1.0, 1.1, 0.9, 1.02], [0.7, 0.72, 0.69, 0.7]
+
+
+def test_only_rounds_in_which_all_texts_were_decoded_count_compared_with_plain_ones_of_the_same_size_and_turn():
+    # The second text joins at 2 and the first ends at 5; alone, each is ten times as quick.
+    first = rounds(1, seconds=0.001) + rounds(2, 3, 4, 5, seconds=0.01, kept=1)
+    second = rounds(2, 3, 4, 5, seconds=0.01, kept=2) + rounds(6, 7, seconds=0.001)
+    assert full_speed([first, second]) == pytest.approx(2 / 0.01 + 3 / 0.01)
+    assert full_speed([rounds(1, 2, seconds=0.01), rounds(3, 4, seconds=0.01)]) is full_speed([first, []]) is None
+    speeds = {(0, 0): 100.0, (0, 1): 200.0, (4, 0): 200.0, (4, 1): 400.0}
+    found = [BatchSample(2, k, turn, speed) for (k, turn), speed in speeds.items()]
+    assert batch_speedups(found)[2, 4].mean == pytest.approx(2.0)
+
+
+def test_the_sentence_answers_at_which_size_drafting_stops_paying():
+    assert where_it_pays(samples({(1, 2): FAST, (1, 4): FAST, (8, 2): EVEN, (8, 4): SLOW})) == (
+        "Drafting does not clearly pay off with 8 texts at once or more; "
+        "with 1 text, k = 2 and 4 are clearly faster than plain decoding"
+    )
+    middle = where_it_pays(samples({(1, 2): EVEN, (4, 2): FAST, (8, 2): SLOW}))
+    assert middle.startswith("Drafting does not clearly pay off with 8 texts")
+    assert where_it_pays(samples({(1, 2): FAST, (8, 2): FAST, (1, 4): SLOW, (8, 4): SLOW})) == (
+        "Drafting still pays off with 8 texts at once, the most that were tried: k = 2 is clearly faster than plain decoding"
+    )
+    assert where_it_pays([BatchSample(1, 0, 0, 100.0)]).startswith("No batch was long enough")
+    assert where_it_pays(samples({(1, 2): EVEN})) == "Drafting did not clearly pay off with 1 text at once"
+    nowhere = "Drafting did not clearly pay off at any size, from 1 to 4 texts at once"
+    assert where_it_pays(samples({(1, 2): EVEN, (4, 2): SLOW})) == nowhere
+
+
+def test_real_batches_are_measured_and_impossible_settings_refused(small_engine):
+    catalog = Catalog({"bundled": ServedPair(small_engine)})
+    assert sizes_for(catalog, "")[:2] == [1, 2]
+    settings = Settings(max_tokens=24, temperature=0.0)
+    places = list(sweep_batches(catalog, settings, ["Once upon a time", "The fox"], [2], [1, 3], threading.Event(), turns=1))
+    assert [place.done for place in places] == list(range(5))
+    assert places[1].running == "1 at once, k = 2"
+    assert [(s.size, s.k) for s in places[-1].samples] == [(1, 0), (1, 2), (3, 0), (3, 2)]
+    assert all(s.tokens_per_second > 0 for s in places[-1].samples)
+    with pytest.raises(ValueError, match="temperature"):
+        list(sweep_batches(catalog, Settings(temperature=-1.0), ["Once"], [2], [1], threading.Event()))
+
+
+def test_an_interval_is_students_holds_the_truth_in_95_of_100_cases_and_fewer_than_five_values_have_none():
+    mean, _, high = mean_of([0.0, 1.0, 2.0, 3.0, 4.0])
+    assert (mean, high - mean) == pytest.approx((2.0, 2.776 * math.sqrt(2.5 / 5)), abs=1e-3)
+    assert mean_of([0.0, 0.0, 0.0, 0.0, 9.0]).low == 0.0  # cut off, where the quantity cannot be negative
+    assert mean_of([2.0, 2.1, 1.9, 2.0]) == (2.0, None, None)
+    assert mean_of([0.9, 0.99, 1.0, 1.0, 1.0], most=1.0).high == 1.0
+    mean, low, high = ratio_of([math.log(x) for x in (2, 2, 4, 8, 8)])  # a geometric mean, its interval as wide either way
+    assert (mean, low * high) == pytest.approx((4, 16))
+    random = Random(1)
+    found = [ratio_of([random.gauss(0.3, 0.2) for _ in range(5)]) for _ in range(4000)]
+    assert 0.94 < sum(low <= math.exp(0.3) <= high for _, low, high in found) / 4000 < 0.96
+
+
+def test_choices_are_compared_sample_by_sample():
+    # The samples differ far more among themselves than the choices do, but b is better on each of them by as much.
+    a = {n: 10.0 * n for n in range(5)}
+    b = {n: 10.0 * n + 1 + 0.01 * n for n in range(5)}
+    assert may_be_best({"a": a, "b": b}) == ["b"]
+    assert not lies_above([*b.values()], 20.0)
+    # What differs by chance, has a single sample or none in common cannot be distinguished.
+    assert may_be_best({"a": {0: 1.0, 1: 2.0, 2: 1.0}, "b": {0: 1.1, 1: 1.9, 2: 1.2}}) == ["a", "b"]
+    assert may_be_best({"a": {0: 1.0}, "b": {0: 9.0}}) == ["a", "b"]
+    assert may_be_best({"a": {0: 1.0, 1: 1.0}, "b": {2: 9.0, 3: 9.0}}) == ["a", "b"]
+    assert may_be_best({"a": {0: 1.0}}) == ["a"]
+
+
+def test_the_truly_best_choice_is_kept_in_at_least_95_of_100_cases_even_among_equals():
+    random = Random(2)
+    lost = 0
+    for _ in range(600):
+        scores = {k: {n: random.gauss(0.0, 1.0) for n in range(4)} for k in range(5)}  # all alike, so each is the best
+        lost += 0 not in may_be_best(scores)
+    assert lost / 600 < 0.07  # 5% and two standard deviations

@@ -1,14 +1,16 @@
-"""What the inspector says of a token: the right reason, in the terms of the rule that judged it, with its own numbers."""
+"""What the inspector says of a token: the right reason, in the terms of its rule, with its own numbers; also for nonsense."""
 
 import json
+import random
 
 import pytest
 
-from naive_speculate.events import Event, EventKind
+from naive_speculate import SamplingParams
+from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run, step_of, token, top
 from ui.explain.case import case_of, warning
-from ui.explain.inspector import NO_DISTRIBUTIONS, distributions, to_json, words
+from ui.explain.inspector import NO_DISTRIBUTIONS, OBSTACLES, UNRECORDED, distributions, redraw_data, to_json, words
 from ui.explain.why import NO_NUMBERS
 
 ACCEPTED, REJECTED, DISCARDED = EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED
@@ -239,3 +241,110 @@ def test_what_is_not_recorded_is_part_of_the_rest_unless_the_other_model_s_list_
     assert crossed["rest"] == pytest.approx([0.25, 0.57])
     sure = top((" king", 1.0))
     assert odds(draft_prob=1.0, target_prob=1.0, draft_top=sure, target_top=sure)["rest"] == []
+
+
+NUMBERS = [0, 1, -1, -0.5, 0.5, 1e-300, 1e300, -1e300, 10**9, -(10**9), 0.9999999, None]
+TEXTS = ["", None, "<img src=x onerror=alert(1)>", "\u202e\x00", " ", "%{x}", "𝕏" * 5000, "</b><b>"]
+WHOLE = ("num_draft", "num_accepted", "step", "index", "position", "token_id")
+REAL = ("draft_prob", "target_prob", "accept_prob", "uniform", "threshold", "draft_entropy", "target_entropy")
+REAL += ("draft_seconds", "verify_seconds", "total_seconds", "time")
+
+
+def mangled(seed: int) -> Trace:
+    """A run with nonsense in about every third field of its events."""
+    chance = random.Random(seed)
+    trace = run([(5, chance.randint(0, 5)) for _ in range(8)])
+    for event in trace.events[1:]:
+        _mangle(event, chance)
+    return trace
+
+
+def _mangle(event: Event, chance: random.Random) -> None:
+    for name in REAL:
+        if chance.random() < 0.3:
+            value = chance.choice(NUMBERS)
+            setattr(event, name, 0.0 if value is None and name == "time" else value)
+    for name in WHOLE:
+        if chance.random() < 0.3:
+            value = chance.choice(NUMBERS)
+            setattr(event, name, None if value is None else int(max(-(10**12), min(10**12, value))))
+    if chance.random() < 0.3:
+        event.text, event.token = chance.choice(TEXTS), chance.choice(TEXTS)
+    for name in ("draft_top", "target_top", "residual_top"):
+        if event.kind in TOKEN_KINDS and chance.random() < 0.4:
+            tokens = [TokenProb(n, chance.choice(TEXTS) or "", float(chance.choice(NUMBERS) or 0)) for n in range(3)]
+            setattr(event, name, tokens)
+
+
+def test_nonsense_is_drawn_and_explained_without_an_error():
+    for trace in map(mangled, range(20)):
+        for number, event in enumerate(trace):
+            if event.kind in TOKEN_KINDS:
+                assert "<" not in to_json(trace, number)  # which stands in the page's source, and whose words become text
+
+
+@pytest.mark.parametrize(("drafted", "accepted"), [(4, 9), (4, -1), (-2, 0), (10**9, 10**9)])
+def test_a_file_with_impossible_steps_is_refused(drafted, accepted):
+    trace = run([(4, 2)])
+    step = next(event for event in trace if event.kind == EventKind.STEP)
+    step.num_draft, step.num_accepted = drafted, accepted
+    with pytest.raises(ValueError, match=r"trace line \d+: num_accepted=.* is impossible"):
+        Trace.from_jsonl(trace.to_jsonl())
+
+
+JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED)
+RECORDED = {
+    "draft_prob": 0.6,
+    "target_prob": 0.3,
+    "accept_prob": 0.5,
+    "uniform": 0.7,
+    "expected_accept": 0.55,
+    "draft_top": top((" king", 0.6), (" queen", 0.2)),
+    "draft_top_target": [0.3, 0.4],
+    "target_top": top((" queen", 0.4), (" king", 0.3), (" on", 0.1)),
+    "target_top_draft": [0.2, 0.6, 0.05],
+}
+
+
+def rejected(**numbers):
+    event = token(EventKind.REJECTED, " king", **(RECORDED | numbers))
+    return step_of(token(EventKind.PROPOSED, " king"), event, token(EventKind.RESAMPLED, " queen"))
+
+
+def test_the_bins_are_the_union_of_both_lists_and_other_closes_the_sums():
+    (king, queen, on, other) = redraw_data(rejected(), 2)["bins"]
+    assert king == ["␣king", 0.3, 0.6, 0.3]
+    assert queen == ["␣queen", 0.4, 0.2, 0.2]
+    assert on == ["␣on", 0.1, 0.05, 0.05]
+    assert other == ["", pytest.approx(0.2), pytest.approx(0.15), 0]
+    assert redraw_data(rejected(), 1) == redraw_data(rejected(), 2)  # the proposed token and its verdict are one draft
+    assert redraw_data(rejected(), 3) is None
+
+
+def test_of_a_real_run_every_judged_draft_has_bins_that_sum_to_1(small_decoder):
+    trace = small_decoder.generate("Once upon a time", SamplingParams(max_tokens=40, seed=5), num_draft_tokens=4).trace
+    judged = [(number, event) for number, event in enumerate(trace) if event.kind in JUDGED]
+    assert len(judged) > 9
+    for number, event in judged:
+        bins = redraw_data(trace, number)["bins"]
+        assert sum(p for _, p, _, _ in bins) == pytest.approx(1)
+        assert sum(q for _, _, q, _ in bins) == pytest.approx(1)
+        assert sum(shared for *_, shared in bins) == pytest.approx(event.expected_accept, abs=1e-4)
+        assert all(0 <= shared <= min(p, q) + 1e-12 for _, p, q, shared in bins)
+        assert len(bins) <= 10
+
+
+def test_where_it_makes_no_sense_it_says_why():
+    for rule, why in OBSTACLES.items():
+        block, typical = rule == "block_verification", rule == "typical_acceptance"
+        trace = rejected(accept_prob=0.0, uniform=0.7 if block else None, threshold=0.1 if typical else None)
+        trace[0].settings["verify_strategy"] = rule.value
+        assert redraw_data(trace, 2) == {"why": why}
+    for name in ("expected_accept", "draft_top_target", "target_top_draft", "draft_top", "draft_prob"):
+        assert redraw_data(rejected(**{name: None}), 2) == {"why": UNRECORDED}
+
+
+def test_what_a_file_claims_that_cannot_be_is_not_rolled():
+    other = {"draft_top": top((" king", 0.6), (" sat", 0.1)), "draft_top_target": [0.3, 7.0]}
+    for nonsense in (other, {"expected_accept": 5.0}, {"target_top_draft": [-1.0, 0.6, 0.0]}):
+        assert redraw_data(rejected(**nonsense), 2) == {"why": UNRECORDED}

@@ -1,16 +1,22 @@
-"""Measurements make way for visitors, are no runs, wait without a thread, and say why where there is no figure."""
+"""Measurements make way for visitors; what visitors send is checked in turn; errors contain no words of theirs."""
 
 import asyncio
 import threading
+from dataclasses import replace
+from functools import partial
 
+import gradio as gr
 import pytest
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import EventKind, FinishReason
 from naive_speculate.serving import Request
+from naive_speculate.serving.protocol import Reader
 from naive_speculate.serving.run_records import ObservedEngine
-from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair
+from ui.host.catalog import ELSEWHERE, NEVER, Catalog, ServedPair, Trouble
+from ui.host.errors import MOST_CHARACTERS, Page
 from ui.host.measuring import BUSY, CAME, MOST_TOKENS, SHORT, NotMeasured, in_turn
+from ui.host.visitors import Turns
 from ui.run.runs import Run, Runs
 from ui.run.stage import NONE_SAVED, STOPPED, _server_functions, speedup_of
 
@@ -53,7 +59,9 @@ def catalog(engine, records):
     return Catalog({"pair": ServedPair(ObservedEngine(engine, [records.append]), engine)})
 
 
-def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again(catalog, engine, records):
+def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again_and_plain_decoding_against_itself(
+    catalog, engine, records
+):
     """First the whole run without drafts, for those who follow it."""
     for lane, first in ((None, TOKENS), ([], REQUEST.params.max_tokens)):
         engine.asked.clear()
@@ -65,26 +73,34 @@ def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again(catalog, e
         assert 0 < found.low <= found.value <= found.high
         assert found.machine
     assert sum(event.kind == EventKind.BONUS for event in lane) == REQUEST.params.max_tokens > MOST_TOKENS
+    found = catalog.measure("", replace(REQUEST, num_draft_tokens=0))
+    assert found.low <= found.value <= found.high
+    assert (found.tokens_per_round, found.num_draft_tokens, found.draft_cost) == (1, 0, None)
     assert records == []  # it is no run
 
 
-def test_plain_decoding_is_measured_against_itself(catalog):
-    plain = Request([1, 2, 3], SamplingParams(max_tokens=64, seed=5, ignore_eos=True), num_draft_tokens=0)
-    found = catalog.measure("", plain)
-    assert found.low <= found.value <= found.high
-    assert (found.tokens_per_round, found.num_draft_tokens, found.draft_cost) == (1, 0, None)
-
-
-def test_while_others_decode_nothing_is_measured(catalog, engine):
+def test_while_others_decode_nothing_is_measured_and_one_who_decodes_past_the_catalog_ends_it_too(catalog, engine):
     cancel = threading.Event()
-    lists = engine.engine.submit(Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel)
-    next(lists)
+
+    def come() -> None:
+        if not others:
+            others.append(engine.engine.submit(Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel))
+
+    others: list = []
+    come()
+    next(others[0])
     with pytest.raises(NotMeasured, match=BUSY) as why:
         catalog.measure("", REQUEST)
-    assert why.value.again
-    assert engine.asked == []
+    assert (why.value.again, engine.asked) == (True, [])
     cancel.set()
-    list(lists)
+    list(others.pop())
+    cancel.clear()
+    engine.then = come
+    with pytest.raises(NotMeasured, match=CAME):
+        catalog.measure("", REQUEST)
+    assert len(engine.asked) == 1
+    cancel.set()
+    list(others[0])
 
 
 def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, engine, records):
@@ -118,21 +134,6 @@ def test_a_run_that_is_refused_does_not_end_it(catalog, engine):
     engine.then = come
     assert catalog.measure("", REQUEST).value > 0
     assert refused
-
-
-def test_one_who_decodes_past_the_catalog_ends_it_too(catalog, engine):
-    cancel, others = threading.Event(), []
-
-    def come() -> None:
-        if not others:
-            others.append(engine.engine.submit(Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel))
-
-    engine.then = come
-    with pytest.raises(NotMeasured, match=CAME):
-        catalog.measure("", REQUEST)
-    assert len(engine.asked) == 1
-    cancel.set()
-    list(others[0])
 
 
 def test_why_there_is_no_figure_and_another_try_will_not_help(catalog, engine):
@@ -232,3 +233,91 @@ def test_what_does_not_begin_in_time_is_not_done(monkeypatch):
 def test_the_page_s_functions_that_measure_do_not_block():
     functions = {function.__name__: function for function in _server_functions(Runs())}
     assert [name for name, function in functions.items() if asyncio.iscoroutinefunction(function)] == ["unguided", "speedup"]
+
+
+MANY, OTHER = Reader("1.1.1.1", "one"), Reader("2.2.2.2", "two")
+
+
+@pytest.fixture
+def held():
+    """Turns in one thread, with three pieces of a visitor: the first is being worked on until `go` is set."""
+    turns, begun, go, done = Turns(1, "test", most=3), threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        begun.set()
+        assert go.wait(60)
+
+    turns.submit(first, MANY)
+    assert begun.wait(60)
+    waiting = [turns.submit(partial(done.append, number), MANY) for number in range(3)]
+    yield turns, go, done, waiting
+    go.set()
+
+
+def test_a_visitor_waits_for_one_piece_of_another(held):
+    turns, go, done, waiting = held
+    other = turns.submit(partial(done.append, "other"), OTHER)
+    go.set()
+    assert other.result(60) is None
+    assert [each.result(60) for each in waiting[:2]] == [None, None]
+    assert done == ["other", 0, 1]
+
+
+def test_the_visitor_with_most_waiting_is_refused_where_there_are_too_many(held):
+    turns, go, _, waiting = held
+    other = turns.submit(lambda: "checked", OTHER)
+    assert turns.size == 4  # one is being worked on
+    for refused in (waiting[-1], turns.submit(lambda: None, MANY)):
+        with pytest.raises(Trouble, match="Too many of your runs are waiting"):
+            refused.result(60)
+    go.set()
+    assert other.result(60) == "checked"
+
+
+def test_a_piece_whose_visitor_has_left_makes_room_without_an_error_and_what_fails_says_so(held):
+    turns, go, done, waiting = held
+    assert waiting[-1].cancel()
+    other = turns.submit(lambda: "checked", OTHER)
+    go.set()
+    assert other.result(60) == "checked"
+    assert [each.result(60) for each in waiting[:2]] == [None, None]
+    assert done == [0, 1]
+    with pytest.raises(ZeroDivisionError):
+        turns.submit(lambda: 1 // 0, MANY).result(60)
+    assert turns.submit(lambda: 3, MANY).result(60) == 3, "the next has its turn"
+
+
+SECRET = "Dear diary, "
+
+
+def fails(text: str) -> str:
+    try:
+        return {"known": text}[text]
+    except KeyError as error:
+        raise RuntimeError(text) from error
+
+
+def refuses(text: str) -> str:
+    raise gr.Error(text, title="No", print_exception=False)
+
+
+def answer_of(function, text: str) -> gr.Error:
+    """What a page answers whose only function is this."""
+    with Page() as page:
+        field = gr.Textbox()
+        field.submit(function, field, field)
+    with pytest.raises(gr.Error) as refused:
+        asyncio.run(page.process_api(0, [text]))
+    return refused.value
+
+
+def test_a_failure_is_reported_to_the_operator_without_its_words_and_a_refusal_to_the_caller_up_to_a_length(caplog):
+    error = answer_of(refuses, "prompt is empty")
+    assert (error.message, error.title) == ("prompt is empty", "No")
+    assert len(answer_of(refuses, SECRET * 1000).message) < MOST_CHARACTERS + 5
+    assert caplog.text == ""
+    error = answer_of(fails, SECRET)
+    assert ("RuntimeError" in error.message, error.print_exception) == (True, False)
+    assert SECRET not in error.message + caplog.text
+    assert 0 < caplog.text.index("KeyError") < caplog.text.index("RuntimeError"), "the first cause first"
+    assert 'return {"known": text}[text]' in caplog.text, "the line of code that failed"

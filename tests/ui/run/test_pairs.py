@@ -4,13 +4,14 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from naive_speculate import SamplingParams
 from naive_speculate.known import KNOWN
-from naive_speculate.serving import Engine, LocalEngine, Request
+from naive_speculate.serving import Engine, Request
 from ui.host.catalog import TALES, Catalog, ServedPair, Trouble
 from ui.host.deferred import DeferredEngine, expected
 from ui.page import build_page
@@ -63,26 +64,8 @@ def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(tiny_eng
     assert examples(page) == [False, True], "the tiny model does not chat"
 
 
-def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_and_health_say_why(bundled_engine, caplog):
-    catalog = awaiting(missing, bundled_engine)
-    page = build_page(catalog, Runs())
-    catalog.load_later()
-    why = f"SmolLM2 cannot be loaded: target='smollm2' is neither in the package nor on the Hub. The default is now {TALES}."
-    assert [record.getMessage() for record in caplog.records] == [f"app.py: {why}"]
-    assert (catalog.notices, catalog.load().reason, catalog.load().ready) == ([why], why, True)
-    found = attributes(page)
-    assert "target=&#39;smollm2&#39; is neither" in found["loading"]["value"]
-    assert "data-loading" not in found["loading"]["value"]
-    assert [tuple(choice) for choice in found["pair"]["choices"]] == [(TALES, "")]
-    assert not found["pair"]["visible"]
-    assert examples(page) == [False, True]
-    request = Request("Once", SamplingParams(max_tokens=2, seed=1))
-    assert list(catalog.stream("", request, threading.Event()))[-1].finish_reason == "length"
-    with pytest.raises(ValueError, match="pair must be one of bundled, got 'SmolLM2'"):
-        catalog.stream("SmolLM2", request, threading.Event())
-
-
-def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default(small_engine):
+def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default_and_is_what_was_expected(small_engine, bundled_engine):
+    assert (expected(None, 4).models, expected(None, 4).chat) == (bundled_engine.about.models, bundled_engine.about.chat)
     for make, loaded in ((lambda: small_engine, False), (missing, True)):
         first = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
         tales = DeferredEngine("bundled", expected(None, 4), lambda: small_engine, 4, on_demand=True)
@@ -94,24 +77,27 @@ def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default(small_engine):
         assert tales.loaded == loaded
 
 
-def test_what_is_expected_of_the_bundled_pair_is_what_it_is(bundled_engine):
-    assert expected(None, 4).models == bundled_engine.about.models
-    assert expected(None, 4).chat == bundled_engine.about.chat
-
-
-def test_a_run_that_waited_for_it_is_given_the_reason(bundled_engine):
-    catalog, ended = awaiting(missing, bundled_engine), []
-    over = threading.Event()
-
-    def deliver(said) -> None:
-        ended.append(said)
-        over.set()
-
-    catalog.start("", Request("Once", SamplingParams(max_tokens=2)), threading.Event(), deliver)
+def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_health_and_waiting_runs_say_why(
+    bundled_engine, caplog
+):
+    catalog, waited = awaiting(missing, bundled_engine), SimpleQueue()
+    page, request = build_page(catalog, Runs()), Request("Once", SamplingParams(max_tokens=2, seed=1))
+    catalog.start("", request, threading.Event(), waited.put)
     catalog.load_later()
-    assert over.wait(60)
-    assert isinstance(ended[0], Trouble)
-    assert "is neither in the package" in str(ended[0])
+    why = f"SmolLM2 cannot be loaded: target='smollm2' is neither in the package nor on the Hub. The default is now {TALES}."
+    assert [record.getMessage() for record in caplog.records] == [f"app.py: {why}"]
+    assert (catalog.notices, catalog.load().reason, catalog.load().ready) == ([why], why, True)
+    reason = waited.get(timeout=60)
+    assert (type(reason), "is neither in the package" in str(reason)) == (Trouble, True)
+    found = attributes(page)
+    assert "target=&#39;smollm2&#39; is neither" in found["loading"]["value"]
+    assert "data-loading" not in found["loading"]["value"]
+    assert [tuple(choice) for choice in found["pair"]["choices"]] == [(TALES, "")]
+    assert not found["pair"]["visible"]
+    assert examples(page) == [False, True]
+    assert list(catalog.stream("", request, threading.Event()))[-1].finish_reason == "length"
+    with pytest.raises(ValueError, match="pair must be one of bundled, got 'SmolLM2'"):
+        catalog.stream("SmolLM2", request, threading.Event())
 
 
 def test_the_page_says_which_weights_a_target_has_and_who_was_trained_with_its_drafters(tiny_engine, bundled_engine):
@@ -124,14 +110,8 @@ def test_the_page_says_which_weights_a_target_has_and_who_was_trained_with_its_d
     assert f'<th scope="row">Target, {TALES}</th>' in re.sub(r"</?a\b[^>]*>", "", models_markup(catalog))
 
 
-def test_a_drafter_that_a_pair_lacks_is_refused_in_the_page_s_words(small_decoder):
-    engine = LocalEngine(small_decoder)
-    served = ServedPair(engine, engine, "classroom")
-    try:
-        with pytest.raises(
-            ValueError, match=r"^Draft head cannot draft for these models; choose another: Draft model, .*Prompt"
-        ):
-            served.suited(Request("Once", drafter="head"))
-        assert served.suited(Request("Once", drafter="head", num_draft_tokens=0)).drafter == "head"
-    finally:
-        engine.close()
+def test_a_drafter_that_a_pair_lacks_is_refused_in_the_page_s_words(small_engine):
+    served = ServedPair(small_engine, small_engine, "classroom")
+    with pytest.raises(ValueError, match=r"^Draft head cannot draft for these models; choose another: Draft model, .*Prompt"):
+        served.suited(Request("Once", drafter="head"))
+    assert served.suited(Request("Once", drafter="head", num_draft_tokens=0)).drafter == "head"

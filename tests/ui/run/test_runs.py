@@ -25,32 +25,16 @@ def decoding(stream):
     return lambda cancel, deliver: pump(([event] for event in stream(cancel)), deliver)
 
 
-def counted(amount: int):
+def test_batches_joined_are_the_run_and_a_failing_decoder_ends_them_and_is_reported():
     def stream(cancel: threading.Event):
-        for n in range(amount):
-            if cancel.is_set():
-                return
-            yield Event(EventKind.BONUS, step=n, index=0, token_id=n)
-
-    return stream
-
-
-def test_batches_joined_are_the_run():
-    run = Run()
-    run.start(decoding(counted(500)))
-    batches = collect(run)
-    assert [event.token_id for _, events in batches for event in events] == list(range(500))
-    assert [first for first, _ in batches] == [sum(len(e) for _, e in batches[:i]) for i in range(len(batches))]
-
-
-def test_a_failing_decoder_ends_the_batches_and_is_reported():
-    def stream(cancel):
-        yield Event(EventKind.STARTED)
+        yield from (Event(EventKind.BONUS, step=n, index=0, token_id=n) for n in range(500))
         raise ValueError("prompt is empty")
 
     run = Run()
     run.start(decoding(stream))
-    assert sum(len(events) for _, events in collect(run)) == 1
+    batches = collect(run)
+    assert [event.token_id for _, events in batches for event in events] == list(range(500))
+    assert [first for first, _ in batches] == [sum(len(e) for _, e in batches[:i]) for i in range(len(batches))]
     assert str(run.error) == "prompt is empty"
 
 
@@ -76,8 +60,11 @@ def visit():
     assert run.done.wait(60)
 
 
-def test_a_second_run_takes_the_first_one_s_place(visit):
+def test_a_run_whose_visitor_s_connection_ends_goes_on_and_a_second_one_takes_its_place(visit):
     (runs, first), second = visit, Run()
+    runs.leave("visitor")
+    assert not first.cancel.is_set()
+    assert runs.get(first.id) is first
     runs.add("visitor", second)
     assert first.done.wait(60)
     assert not second.cancel.is_set()
@@ -94,13 +81,6 @@ def test_stop_or_leaving_ends_a_visitor_s_run_and_no_other(visit, monkeypatch):
     assert runs.get(run.id) is None
     assert not other.cancel.is_set()
     assert runs.get(other.id) is other
-
-
-def test_a_run_whose_visitor_s_connection_ends_goes_on_and_can_be_asked_about(visit):
-    runs, run = visit
-    runs.leave("visitor")
-    assert not run.cancel.is_set()
-    assert runs.get(run.id) is run
 
 
 @pytest.mark.parametrize("back", ["add", "read", None])
@@ -169,13 +149,21 @@ def test_what_a_visitor_opens_ends_no_other_run_and_is_itself_forgotten():
     live.cancel.set()
 
 
-def test_a_dropped_run_leaves_the_one_before_and_ids_that_are_no_ids_find_nothing():
+def test_a_dropped_run_leaves_the_one_before_ids_that_are_no_ids_find_nothing_and_an_opened_run_is_given_to_one_visitor():
     runs, before, broken = Runs(), Run(), Run()
     runs.add("visitor", before)
     runs.add("visitor", broken)
     runs.drop(broken)
     assert runs.get(before.id) is before
     assert [runs.get(odd) for odd in (broken.id, None, 3, [], {}, "", "no such run")] == [None] * 7
+    runs, run, mine = Runs(), Run(events_of(3)), Run(events_of(3))
+    runs.add(run.id, run)
+    runs.add("visitor", mine)
+    assert runs.adopt("visitor", run.id) is run
+    assert [runs.adopt("another", asked) for asked in (run.id, mine.id, "visitor", None, {})] == [None] * 5
+    for _ in range(2):
+        runs.add("visitor", Run())
+    assert runs.get(run.id) is None
 
 
 @pytest.mark.parametrize(("limits", "said"), [({"visitor_bytes": 2**21}, TOO_LARGE), ({"total_bytes": 2**21}, NO_ROOM)])
@@ -192,14 +180,3 @@ def test_a_live_run_that_grows_too_large_is_ended_and_says_so(limits, said):
     assert run.done.wait(60)
     assert str(run.error) == said
     assert run.size < 2**22
-
-
-def test_an_opened_run_is_given_to_one_visitor_only():
-    runs, run, mine = Runs(), Run(events_of(3)), Run(events_of(3))
-    runs.add(run.id, run)
-    runs.add("visitor", mine)
-    assert runs.adopt("visitor", run.id) is run
-    assert [runs.adopt("another", asked) for asked in (run.id, mine.id, "visitor", None, {})] == [None] * 5
-    runs.add("visitor", Run())
-    runs.add("visitor", Run())
-    assert runs.get(run.id) is None

@@ -1,40 +1,36 @@
-"""The stage's markup, and what the browser can ask the server for."""
+"""What the browser gets of a run: the stage, messages, answers to its questions, other strategies' verdicts, and files."""
 
 import json
 import re
+from base64 import b64decode
 
+import pytest
 from markupsafe import escape
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from naive_speculate import Trace
-from naive_speculate.events import TOKEN_KINDS
+from naive_speculate import SamplingParams, Trace
+from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
 from naive_speculate.palette import STYLES
+from naive_speculate.theory import expected_accepted
 from tests.ui.handmade import run
 from ui.assets import mounting, scripts, styles, variables
-from ui.run.messages import batch
-from ui.run.recorded import opened
+from ui.run.messages import batch, offline_page
+from ui.run.recorded import MAX_LINE_CHARACTERS, opened, recorded_run
 from ui.run.runs import Run, Runs
 from ui.run.stage import TILES, _server_functions, template
+from ui.run.strategies import GREEDY, NO_DRAFTS, NOT_RECORDED, compared_steps, markup
 
 
-def test_every_kind_has_a_key_with_its_mark_and_meaning():
-    shown = template()
+def test_the_markup_has_a_place_for_every_number_and_a_key_for_every_kind_whose_colours_the_style_sheet_has():
+    shown, (light, dark) = template(), variables().split(".dark")
+    assert all(f">{name}</a></dt>" in shown for name in TILES)
+    assert not any(sign in shown for sign in ("`", "${", "{{")), "it is no template of Gradio's"
     for kind in TOKEN_KINDS:
         assert f'class="ns-key" data-kind="{kind.value}"><i aria-hidden="true">{STYLES[kind].mark}</i>' in shown
         assert escape(STYLES[kind].meaning) in shown
-
-
-def test_the_markup_has_a_place_for_every_number_and_is_no_template_of_gradio_s():
-    assert all(f">{name}</a></dt>" in template() for name in TILES)
-    assert not any(sign in template() for sign in ("`", "${", "{{"))
-
-
-def test_the_palette_reaches_the_style_sheet_for_both_themes():
-    light, dark = variables().split(".dark")
     for kind, style in STYLES.items():
-        assert f"--ns-{kind}:{style.light};" in light
-        assert f"--ns-{kind}:{style.dark};" in dark
+        assert (f"--ns-{kind}:{style.light};" in light, f"--ns-{kind}:{style.dark};" in dark) == (True, True)
     assert "</style" not in styles()
 
 
@@ -54,12 +50,19 @@ def kept(trace: Trace, **fields: str) -> tuple[Runs, Run]:
     return runs, mine
 
 
-def test_the_browser_gets_what_it_missed():
+def test_the_browser_gets_what_it_missed_and_odd_questions_get_an_empty_answer():
+    every = _server_functions(Runs())
+    for odd in (None, [], ["x"], ["no run", 0], ["no run", 1, 2], [None, None], [None, None, None], {"run": 1}, "text"):
+        assert [function(odd) for function in (*every[:4], *every[6:])] == [""] * 7
     runs, mine = kept(run([(3, 1), (3, 3)]))
-    resync, _, trace, *_ = _server_functions(runs)
+    resync, _, trace, explain, *_ = _server_functions(runs)
     answer = json.loads(resync([mine.id, 4]))
     assert (answer["first"], len(answer["events"]), answer["done"]) == (4, len(mine.events) - 4, True)
     assert trace(mine.id) == mine.trace.to_jsonl()
+    for odd in ([0, 3], [2, 2], [-1, 3], [1, 10**9], ["1", 3], [1.0, 3]):
+        assert explain([mine.id, *odd]) == ""
+    assert resync([mine.id, -5]) == resync([mine.id, "3"]) == ""
+    assert json.loads(resync([mine.id, 10**9]))["events"] == []
 
 
 def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
@@ -79,20 +82,176 @@ def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
     assert explain([mine.id, refused, refused]) == ""
 
 
-def test_odd_questions_get_an_empty_answer():
-    every = _server_functions(Runs())
-    for odd in (None, [], ["x"], ["no run", 0], ["no run", 1, 2], [None, None], [None, None, None], {"run": 1}, "text"):
-        assert [function(odd) for function in (*every[:4], *every[6:])] == [""] * 7
-    runs, mine = kept(run([(1, 1)]))
-    resync, _, _, explain, *_ = _server_functions(runs)
-    for odd in ([mine.id, 0, 3], [mine.id, 2, 2], [mine.id, -1, 3], [mine.id, 1, 10**9], [mine.id, "1", 3], [mine.id, 1.0, 3]):
-        assert explain(odd) == ""
-    assert resync([mine.id, -5]) == ""
-    assert resync([mine.id, "3"]) == ""
-    assert json.loads(resync([mine.id, 10**9]))["events"] == []
+def test_a_batch_holds_the_events_where_they_begin_and_whether_they_are_the_last():
+    mine = Run(run([(3, 1)]), title="a title")
+    message = json.loads(batch(mine, 2, 3))
+    assert (message["run"], message["serial"], message["first"]) == (mine.id, mine.serial, 2)
+    assert [event["kind"] for event in message["events"]] == [event.kind for event in mine.events[2:5]]
+    assert (message["done"], message["live"], message["title"]) == (False, False, "a title")
+    assert json.loads(batch(mine, len(mine.events) - 1))["done"]
+    mine.done.clear()
+    assert not json.loads(batch(mine))["done"]
 
 
-def test_a_replayed_trace_shows_the_same_as_the_run():
-    trace = run([(3, 1), (3, 3)])
-    first, second = Run(trace.events), opened("my.jsonl", trace.to_jsonl())
-    assert json.loads(batch(first))["events"] == json.loads(batch(second))["events"]
+SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+LISTS = {"draft_top": [TokenProb(1, "b", 0.5)], "target_top": [], "residual_top": []}
+
+
+def test_the_lists_of_tokens_stay_on_the_server_no_angle_bracket_reaches_the_wire_and_any_value_can_be_sent():
+    events = [Event(EventKind.REJECTED, text=SCRIPT, target_prob=1 / 3, **LISTS)]
+    events.append(Event(EventKind.STARTED, prompt="\ud800 \u202e \u0000", seed=2**70))
+    sent = batch(Run(events, title=SCRIPT))
+    assert "<" not in sent
+    sent.encode("utf-8")
+    first, second = json.loads(sent)["events"]
+    assert first == {"kind": "rejected", "row": 0, "time": 0.0, "text": SCRIPT, "target_prob": 1 / 3}
+    assert (second["prompt"], second["seed"]) == ("\ud800 \u202e \u0000", 2**70)
+
+
+STARTED = '{"kind":"started","schema_version":1}'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "larger than"),
+        ("not json", "line 1"),
+        (STARTED + "\n" + " " * MAX_LINE_CHARACTERS + "{}", "line 2: 4194306 characters, at most 4194304"),
+        ("\n".join([STARTED] * 1001), "at most 1,000"),
+        ("no JSON\n" * 1001, "1,001 events; this page replays at most 1,000"),  # nothing is split or read
+        (12, "larger than"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_refused_with_a_reason(text, reason, monkeypatch):
+    monkeypatch.setattr("ui.run.recorded.MAX_TRACE_EVENTS", 1000)
+    with pytest.raises(ValueError, match=reason):
+        opened("file.jsonl", text)
+
+
+def test_of_a_trace_file_the_first_sequence_is_shown_under_the_file_s_name_only_as_the_run_itself_is():
+    trace = run([(2, 1)])
+    events = [event.to_dict() for event in trace] + [event.to_dict() | {"row": 1} for event in trace]
+    shown = opened("/etc/../secret/trace.jsonl", "\n".join(map(json.dumps, events)))
+    assert json.loads(batch(shown))["events"] == json.loads(batch(Run(trace.events)))["events"]
+    assert shown.title == "from trace.jsonl"
+
+
+EVIL = "</script><script>alert(1)</script><!--"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Run:
+    return recorded_run()
+
+
+@pytest.fixture(scope="module")
+def page(recorded) -> str:
+    return offline_page(recorded, template())
+
+
+def data_of(page: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="run">(.*?)</script>', page, re.S)[1])
+
+
+def test_every_script_that_is_imported_is_in_the_file_and_nothing_is_loaded_from_elsewhere(page):
+    imports = json.loads(re.search(r'<script type="importmap">(.*?)</script>', page)[1])["imports"]
+    scripts = {name: b64decode(address.split(",")[1]).decode() for name, address in imports.items()}
+    assert "ns/stage.js" in scripts
+    for name, text in scripts.items():
+        assert "./" not in "".join(re.findall(r"^(?:import|export) .*? from .*$", text, re.M)), name
+        assert set(re.findall(r'from "(.+?)"', text)) <= scripts.keys(), name
+    assert "default-src 'none'" in page
+    assert not re.findall(r"<(?:link|img|iframe|script)[^>]*(?:src|href)=|@import|url\(", page)
+
+
+def test_it_holds_the_run_and_why_each_token_was_kept_or_not(recorded, page):
+    data = data_of(page)
+    message = json.loads(data["message"])
+    assert [event["kind"] for event in message["events"]] == [event.kind.value for event in recorded.events]
+    assert message["done"]
+    tokens = [str(n) for n, event in enumerate(recorded.events) if event.kind in TOKEN_KINDS]
+    assert sorted(data["words"], key=int) == tokens
+    assert all(words["sentences"] for words in data["words"].values())
+    assert any(words["redraw"] and words["redraw"]["bins"] for words in data["words"].values())
+
+
+def test_the_browser_gets_both_files_of_a_run_that_it_may_see_and_words_of_a_model_end_no_script_in_them():
+    trace = run([(3, 1)])
+    for event in trace:
+        event.text = event.token = event.prompt = EVIL
+    runs, mine = kept(trace, title=EVIL)
+    *_, file = _server_functions(runs)
+    page = file([mine.id, "replay"])
+    assert ("importmap" in page, "<script>alert" in page) == (True, False)
+    assert EVIL in json.loads(data_of(page)["message"])["events"][0]["prompt"]
+    assert Trace(mine.events)._repr_html_() in file([mine.id, "html"])
+    assert "<script>" not in file([mine.id, "html"])
+    for odd in (None, [], ["no run", "html"], [mine.id], [mine.id, "x"], [None, "replay"]):
+        assert file(odd) == ""
+
+
+@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification", "typical_acceptance"])
+def test_the_view_states_the_rounds_as_the_events_do(small_decoder, strategy):
+    params = SamplingParams(max_tokens=40, temperature=1.0, seed=2)
+    trace = small_decoder.generate("Once upon a time", params, num_draft_tokens=4, verify_strategy=strategy).trace
+    steps = [event for event in trace if event.kind == EventKind.STEP and event.num_draft]
+    rounds = compared_steps(trace)
+    assert [one.number for one in rounds] == [step.step for step in steps]
+    for one, step in zip(rounds, steps, strict=True):
+        assert one.accepted == step.others | {strategy: step.num_accepted}
+        assert one.distances == step.typical_distances
+        assert len(one.drafts) == step.num_draft
+    shown = markup(trace)
+    for name in rounds[0].accepted:
+        told = [int(kept) for kept in re.findall(rf'data-strategy="{name}" data-kept="(\d+)"', shown)]
+        assert told == [one.accepted[name] for one in rounds]
+        assert f"{sum(told)} of {sum(len(one.drafts) for one in rounds)} <" in shown
+    drafts = [event for event in trace if event.kind == EventKind.PROPOSED]
+    windows = [[e.target_prob / e.draft_prob for e in drafts if e.step == one.number] for one in rounds]
+    for name, block in (("speculative_sampling", False), ("block_verification", True)):
+        expected = sum(expected_accepted(window, block=block) for window in windows)
+        assert re.search(rf'data-strategy="{name}"><th.*?>{expected:.1f} of ', shown)
+    for one in rounds:
+        assert one.expected["block_verification"] >= one.expected["speculative_sampling"] - 1e-12
+        assert one.expected["greedy_match"] == one.accepted["greedy_match"]
+    own = re.search(rf'data-strategy="{strategy}"><th.*?([\d.]+) tokens per target pass', shown)[1]
+    assert own == f"{trace.metrics.mean_acceptance_length:.2f}"  # the figure of the page's tile
+    parting = sum(one.differs for one in rounds)
+    assert parting
+    assert f"differ in {parting} of" in shown
+    assert shown.count("data-same") == len(rounds) - parting
+
+
+def test_kept_is_counted_over_the_rounds_that_state_it_and_what_is_left_out_or_not_recorded_is_said(monkeypatch):
+    nothing = {
+        NOT_RECORDED: [run([(3, 1)])],
+        NO_DRAFTS: [run([(0, 0), (0, 0)]), Trace()],
+        escape(GREEDY): [run([(3, 1)], temperature=0), run([(3, 1)], verify_strategy="greedy_match")],
+    }
+    for why, traces in nothing.items():
+        assert all(why in markup(trace) for trace in traces)
+    monkeypatch.setattr("ui.run.strategies.MOST_STEPS", 1)
+    trace = run([(2, 1), (3, 3)])
+    steps = [event for event in trace if event.kind == EventKind.STEP]
+    steps[0].others, steps[1].others = {"block_verification": 2}, {}
+    shown = markup(trace)
+    for said in (">2 of 2 <", ">4 of 5 <", "1 later step is not shown."):
+        assert said in shown
+
+
+def test_what_a_foreign_trace_claims_is_only_text_and_within_its_drafts():
+    trace = run([(2, 1)])
+    for event in trace:
+        if event.kind == EventKind.STEP:
+            event.others = {"block_verification": 900, "<b>": 1}
+            event.typical_distances = [0.5] * 9
+        if event.text:
+            event.text = "<img src=x>"
+    shown = markup(trace)
+    assert "<img" not in shown
+    assert "<b>" not in shown
+    assert compared_steps(trace)[0].accepted == {"speculative_sampling": 1, "block_verification": 2}
+    assert compared_steps(trace)[0].distances == [0.5, 0.5]
+    trace.events[0].settings["verify_strategy"] = "<i>"
+    assert NOT_RECORDED in markup(trace)
+    assert NOT_RECORDED in markup(Trace([Event(EventKind.STARTED, settings={}), *trace.events[1:]]))
