@@ -168,11 +168,9 @@ class HeadDrafter(SlotDrafter):
             history.settle(0)
             tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
             token_ids.append(tokens + [0] * (width - count))
-        query, view, last = on_device(token_ids, self.head.device), self.view(rows), [count - 1 for count in counts]
-        states = pad_sequence(
-            [history.states[:count] for history, count in zip(histories, counts, strict=True)], batch_first=True
-        )
-        padded, head = pad_sequence(states, batch_first=True), self._head_for(rows)
+        states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
+        query, padded = on_device(token_ids, self.head.device), pad_sequence(states, batch_first=True)
+        last, view, head = [count - 1 for count in counts], self.view(rows), self._head_for(rows)
         found: tuple[torch.Tensor, torch.Tensor] = head.forward(query, padded, view, last, of_target=True)
         for history, count in zip(histories, counts, strict=True):
             history.slot.keep(history.start + count)  # without the padding
