@@ -49,6 +49,6 @@ def test_a_figure_without_data_says_why_and_no_markup_reaches_the_page_as_such()
 
 def test_every_chart_of_a_run_has_a_place_and_a_title():
     template = build_board().html_template
-    for name, title in BOARD.items():
+    for name, (title, _, _) in BOARD.items():
         assert f'id="{name}"' in template
         assert f'aria-label="{title}"' in template
