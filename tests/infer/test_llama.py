@@ -317,7 +317,7 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 
 def test_what_a_captured_window_reads_is_kept_with_it(graphs: Captures) -> None:
-    """A CUDA graph knows tensors by their addresses alone, and so does this capture."""
+    """A CUDA graph has only their addresses, and this capture has none of them either."""
     reads = Reads()
 
     def capture(compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:

@@ -50,7 +50,7 @@ class _Window:
 
     inputs: list[torch.Tensor]
     starts: torch.Tensor
-    others: Any  # the other tensors that it reads, kept here: a graph knows only their addresses
+    others: Any  # the other tensors that it reads, kept because a graph has only their addresses
     replay: Callable[[], None]
     result: torch.Tensor
 
