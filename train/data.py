@@ -150,7 +150,7 @@ def load_whole(path: Path) -> dict[str, torch.Tensor]:
 
 
 def write_part(work: Path, kept: Sequence[Conversation]) -> None:
-    """Write finished conversations as the next part, whole or not at all."""
+    """Write finished conversations as a new part, whole or not at all."""
     starts = [c.answer_start or 0 for c in kept]
     # The state at the answer's first token predicts its second one, so the tops start one token before the answer.
     tops = [top for c, start in zip(kept, starts, strict=True) for top in c.likeliest[start - 1 : len(c.states)]]
@@ -162,7 +162,10 @@ def write_part(work: Path, kept: Sequence[Conversation]) -> None:
         "top_ids": torch.stack([ids for ids, _ in tops]),
         "top_log_probs": torch.stack([log_probs for _, log_probs in tops]),
     }
-    save_whole(tensors, work / f"part-{len(parts(work)):05d}.safetensors")
+    number = len(parts(work))
+    while (path := work / f"part-{number:05d}.safetensors").exists():  # a damaged part may have been removed
+        number += 1
+    save_whole(tensors, path)
 
 
 class Collector:

@@ -6,6 +6,7 @@ import gc
 import mmap
 import sys
 import tempfile
+from threading import Lock
 from weakref import WeakSet
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _MAPPED: WeakSet[mmap.mmap] = WeakSet()
+_MAPPING = Lock()  # a model may be loaded while another thread frees memory
 
 
 def free_memory() -> None:
@@ -22,8 +24,9 @@ def free_memory() -> None:
     if trim is not None:
         trim(0)
     if sys.platform == "linux":
-        for mapped in list(_MAPPED):
-            mapped.madvise(mmap.MADV_DONTNEED)
+        with _MAPPING:
+            for mapped in _MAPPED:
+                mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def on_disk(tensor: torch.Tensor) -> torch.Tensor:
@@ -36,7 +39,8 @@ def on_disk(tensor: torch.Tensor) -> torch.Tensor:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     except OSError:
         return tensor
-    _MAPPED.add(mapped)
+    with _MAPPING:
+        _MAPPED.add(mapped)
     return torch.from_numpy(np.frombuffer(mapped, np.float32)).view(tensor.shape)
 
 

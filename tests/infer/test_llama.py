@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import GPT2Config, LlamaConfig, PreTrainedModel
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
@@ -290,6 +293,45 @@ def test_a_large_cache_is_not_kept_nor_what_was_captured_for_it(graphs: Captures
     del rows
     gc.collect()
     assert buffer() is None
+
+
+class Reads(TorchDispatchMode):
+    """Notes the memory that a computation reads and has not allocated itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[int, StorageWeakRef] = {}
+        self._own = set[int]()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for tensor in _tensors((args, kwargs)):
+            if (storage := tensor.untyped_storage())._cdata not in self._own:
+                self.found[storage._cdata] = StorageWeakRef(storage)
+        result = function(*args, **kwargs or {})
+        self._own |= {tensor.untyped_storage()._cdata for tensor in _tensors(result)} - self.found.keys()
+        return result
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
+
+
+def test_what_a_captured_window_reads_is_kept_with_it(graphs: Captures) -> None:
+    """A CUDA graph has only their addresses, and this capture has none of them either."""
+    reads = Reads()
+
+    def capture(compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
+        with reads:
+            return lambda: None, compute()
+
+    graphs.model._forward.graphs._capture = capture
+    rows = graphs.rows()
+    for _ in range(2):
+        rows.forward(3, [0])
+    assert graphs.held(rows.cache)
+    gc.collect()
+    assert len(reads.found) > len(SOURCE.model.layers)
+    assert not any(storage.expired() for storage in reads.found.values())
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError(), RuntimeError("operation not permitted when stream is capturing")])

@@ -14,7 +14,7 @@ from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from tests.tokenizers_of_tests import byte_level
 from train.__main__ import main
 from train.batches import read_part
-from train.data import chat_template, parts
+from train.data import Conversation, chat_template, parts, write_part
 from train.model import DraftModel
 from train.stream import ANSWERING, TURN, Stream, stream
 from train.texts import TextData, Texts
@@ -253,6 +253,16 @@ def test_a_damaged_file_is_one_line(
     more = ["--given", str(tmp_path / file)] if file.startswith("given") else []
     assert main(command(llama[0], tmp_path, tmp_path / "out", *more)) == 2
     assert line in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_where_a_part_was_removed_no_other_one_is_replaced(tmp_path: Path) -> None:
+    for limit in (2, 3, 4, 5, 6):
+        row = Conversation(list(range(limit)), 1, limit, 0.0)
+        row.states, row.likeliest = ([torch.zeros(4)] * limit, [(torch.zeros(1), torch.zeros(1))] * limit)
+        write_part(tmp_path, [row])
+        if limit == 3:
+            parts(tmp_path)[0].unlink()
+    assert sorted(int(load_file(path)["lengths"]) for path in parts(tmp_path)) == [3, 4, 5, 6]
 
 
 def test_a_draft_model_may_be_wider_than_its_target_and_has_heads_of_an_even_width() -> None:

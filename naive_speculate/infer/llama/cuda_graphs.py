@@ -50,7 +50,7 @@ class _Window:
 
     inputs: list[torch.Tensor]
     starts: torch.Tensor
-    tables: tuple[torch.Tensor, torch.Tensor]  # kept, since others replace those of the rotary embedding
+    others: Any  # the other tensors that it reads, kept because a graph has only their addresses
     replay: Callable[[], None]
     result: torch.Tensor
 
@@ -169,7 +169,7 @@ class Graphs:
             return torch.cat([part for part in compute(own, place, *options) if part is not None], dim=-1)
 
         replay, result = self._capture(whole)
-        return _Window(own, starts, tables, replay, result)
+        return _Window(own, starts, (tables, numbers, offsets, buffers), replay, result)
 
 
 class CudaCapture:

@@ -16,8 +16,8 @@ NOTHING = Copy([], [], None)
 class CopyingDrafter(BatchDrafter, ABC):
     """Drafts without a model; a subclass has the index of a text (`new_index`) and `copy`.
 
-    A proposal is a point mass, so that verification is lossless whatever is copied. `indexes`: the index of each row's text.
-    `num_tokens` of the text's tokens are in it; `extend` adds the next ones, up to a position.
+    A proposal is a point mass, so that verification is lossless whatever is copied. `indexes`: the index of each row's text. An
+    index holds the text's first `num_tokens` tokens; `extend(end)` adds those before position `end`.
     """
 
     new_index: type[Any]  # made from the list of a row's tokens, which grows
