@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from docs.hooks import on_page_markdown
 from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving import LocalEngine
@@ -113,6 +114,11 @@ def test_titles_differ_every_exercise_has_an_answer_and_a_lesson_that_is_not_the
     assert [learn.lesson_in({"lesson": number}) for number in ("3", "0", "99", "x", "-1", "²")] == [3, *[None] * 5]
     with pytest.raises(ValueError, match="lesson 1 has more answers than questions"):
         content(replace(LESSONS[0], right=lambda _: [0, 0, 0, 0]), recorded_lesson(1), "")
+
+
+def test_the_documentation_has_every_lesson():
+    page = on_page_markdown((ROOT.parent / "docs" / "lessons.md").read_text(encoding="utf-8"), None)
+    assert re.findall(r"^## (\d+)\.", page, re.MULTILINE) == [str(lesson.number) for lesson in LESSONS]
 
 
 @pytest.mark.parametrize("folder", [FOLDER, *(folder for folder, _ in OF_TARGETS.values())])
