@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ui.experiments.lessons.course import LESSONS, content, titles
-
+from ui.experiments.learn import LESSONS, content, titles
 from ui.experiments.lessons.lesson import Lesson
 from ui.experiments.recordings import recorded_lesson
 
