@@ -55,7 +55,7 @@ def main() -> None:
         model: Any = wrap(getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[family])(config).eval())
         cache = model.new_cache(1)
         model.forward(torch.randint(8, 8000, (1, 64)), cache)
-        state = cache.states[0].now
+        state = cache.caches[0].now
 
         def forward(num_tokens: int, model: Any = model, state: Any = state) -> Callable[[], Any]:
             query = list(range(10, 10 + num_tokens))

@@ -1,4 +1,4 @@
-"""`make check` and the parts that it leaves out are together what `make test` runs."""
+"""`make check` and the parts that it leaves out are together what `make test` runs; the tests that documents name exist."""
 
 import re
 import shlex
@@ -34,3 +34,15 @@ def test_every_test_is_of_check_or_of_one_other_part_and_all_of_them_are_run_by_
     assert sorted(test for part in parts for test in chosen(part)) == sorted(chosen(of_pytest))
     assert "-m" not in command_of("test")
     assert {word.removeprefix("--ignore=") for word in check if word.startswith("--ignore=")} <= {*PARTS.values()}
+
+
+def test_the_tests_that_documents_name_are_there():
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
+    named = set(re.findall(r"(test_\w+\.py)::(test_\w+)", text))
+    there = {
+        (file.name, test)
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for test in re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(named) > 50
+    assert named <= there

@@ -63,7 +63,7 @@ def test_rows_can_be_copied_after_a_cache_has_grown(executor: str) -> None:
 def test_prefill_then_windows_and_crops_give_transformers_logits_at_every_position(
     model: LlamaLanguageModel, source: PreTrainedModel
 ) -> None:
-    """Captured windows, which compute what torch does, are tested in `test_rows_of_different_lengths`."""
+    """Captured windows compute what torch does, and are tested with rows of different lengths."""
     rows = Rows(model, source, 1)
     rows.forward(11, [0])
     for count, surplus in ((1, 0), (5, 3), (5, 5), (1, 1), (9, 2), (2, 0)):
@@ -350,6 +350,18 @@ def test_where_a_capture_fails_decoding_goes_on_without(graphs: Captures, error:
     assert lasting == (not isinstance(error, torch.OutOfMemoryError))
     assert lasting or graphs.held(others.cache)
     assert graphs.tried == (1 if lasting else 2)
+
+
+def test_decoding_with_captured_windows_gives_the_same_tokens() -> None:
+    sources = (SOURCE, random_model(FAMILIES["llama"](), 1))
+    plain, graphs = (SpeculativeDecoder(ModelPair(*(made(each, way) for each in sources))) for way in ("torch", "graphs"))
+    params = [SamplingParams(max_tokens=6, seed=seed, temperature=0.7, ignore_eos=True) for seed in range(3)]
+    prompts = [[5, 6, 7], [8, 9], [10]]
+    expected = [result.token_ids for result in plain.generate(prompts, params, num_draft_tokens=3)]
+    for _ in range(2):  # the second time with what the first has captured
+        together = graphs.generate(prompts, params, num_draft_tokens=3)
+        alone = [graphs.generate(prompt, one, num_draft_tokens=3) for prompt, one in zip(prompts, params, strict=True)]
+        assert [result.token_ids for result in (*together, *alone)] == expected * 2
 
 
 def test_captured_windows_give_hidden_states_with_their_logits(graphs: Captures) -> None:

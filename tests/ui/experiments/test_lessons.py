@@ -1,5 +1,6 @@
 """The lessons: their words, steps and views belong together, and are made of what was found, recorded or live."""
 
+import html
 import json
 import re
 import threading
@@ -112,6 +113,8 @@ def test_titles_differ_every_exercise_has_an_answer_and_a_lesson_that_is_not_the
     for number in (0, len(LESSONS) + 1, "1; drop", None, [1], 1.5):
         assert learn.recording(number) == ""
     assert [learn.lesson_in({"lesson": number}) for number in ("3", "0", "99", "x", "-1", "²")] == [3, *[None] * 5]
+    page = on_page_markdown("{{ lessons }}", None)  # of the documentation's site
+    assert all(f"## {n}. {html.escape(title)}" in page for n, title in enumerate(titles(), start=1))
     with pytest.raises(ValueError, match="lesson 1 has more answers than questions"):
         content(replace(LESSONS[0], right=lambda _: [0, 0, 0, 0]), recorded_lesson(1), "")
 
