@@ -1,7 +1,6 @@
 """Runs: the events that the decoder has delivered so far, and the visitor to whom each run belongs."""
 
 import asyncio
-import itertools
 import threading
 import time
 from collections import deque
@@ -37,8 +36,8 @@ TOO_LARGE = f"The run was ended: its events exceed the {VISITOR_BYTES // 2**20} 
 NO_ROOM = "The run was ended: the server's memory for events is full. Try again in a moment, or with fewer tokens."
 
 _live: set[int] = set()
-_serials = itertools.count(time.time_ns() // 1000)
-"""Each number is larger than all before, also across restarts of the server, since a page may stay open."""
+_newest = 0
+_counting = threading.Lock()
 
 
 async def request_of(settings: Settings) -> Request:
@@ -46,6 +45,14 @@ async def request_of(settings: Settings) -> Request:
     the invalid setting."""
     make = partial(settings.request, shrink_in_batch=True)
     return await asyncio.wrap_future(GUIDING.submit(make, Reader(*visitor()))) if settings.guided else make()
+
+
+def _next_serial() -> int:
+    """A number larger than all before, also those of other servers, since a page may stay open when its server ends."""
+    global _newest
+    with _counting:
+        _newest = max(_newest + 1, time.time_ns() // 1000)
+        return _newest
 
 
 class Run:
@@ -56,7 +63,7 @@ class Run:
         self, events: Iterable[Event] = (), *, id: str = "", title: str = "", size: int | None = None, keeps: bool = True
     ) -> None:
         self.id = id or token_urlsafe(16)
-        self.serial = next(_serials)  # larger for later runs
+        self.serial = _next_serial()  # larger for later runs
         self.visitor = ""  # the session that may see it; its own id until a visitor adopts it
         self.events: list[Event] = list(events)  # only appended to, except for the last one's `speedup`
         self.size = weight(self.events) if size is None else size  # of the events, in bytes

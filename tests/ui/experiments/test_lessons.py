@@ -119,11 +119,6 @@ def test_titles_differ_every_exercise_has_an_answer_and_a_lesson_that_is_not_the
         content(replace(LESSONS[0], right=lambda _: [0, 0, 0, 0]), recorded_lesson(1), "")
 
 
-def test_the_documentation_has_every_lesson():
-    page = on_page_markdown((ROOT.parent / "docs" / "lessons.md").read_text(encoding="utf-8"), None)
-    assert re.findall(r"^## (\d+)\.", page, re.MULTILINE) == [str(lesson.number) for lesson in LESSONS]
-
-
 @pytest.mark.parametrize("folder", [FOLDER, *(folder for folder, _ in OF_TARGETS.values())])
 def test_what_was_recorded_is_at_places_that_teach_and_figures_follow_from_those_that_are_shown(folder):
     guess = recorded_lesson(3, folder)
