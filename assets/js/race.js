@@ -141,7 +141,7 @@ function faster(plain, drafts) {
   const most = same ? drafts.tokens / drafts.passes : (drafts.tokens - drafts.first.tokens) / (drafts.passes - 1);
   if (times > (1 + DRAW) * most) return "Other programs were busy, so the times say little";
   if (Math.abs(times - 1) < DRAW) return "As fast as without drafts";
-  const each = same ? "" : " per token";
+  const each = same ? "" : " per token after the first pass";
   return times > 1 ? `${times.toFixed(1)}× faster${each}` : `Slower: ${times.toFixed(2)}×${each}`;
 }
 

@@ -293,6 +293,7 @@ def test_browser_and_server_write_a_share_in_the_same_way_and_a_token_of_plain_d
     assert scripts.evaluate(NAMES, [list(kind) for kind in kinds]) == [*kinds.values()]
 
 
+EACH = " per token after the first pass"
 VERDICT = "async ([run, plain, drafts]) => (await import('/race.js')).verdict(run, plain, drafts, 1)"
 GREEDY, SAMPLED = {"temperature": 0}, {"temperature": 0.7}
 
@@ -307,8 +308,8 @@ PASSES = "6 target passes instead of 12 · "
 RESULTS = [
     (GREEDY, lane(12, 6, 12), "1.5× faster", "same text"),
     # It was stopped: the texts are the same. 0.5 seconds per token, and 0.3 with drafts.
-    (GREEDY, lane(8, 4.5, 8), "1.7× faster per token", "same text up to token 8, where the target alone was stopped"),
-    (SAMPLED, lane(4, 1.6, 4), "Slower: 0.67× per token", "same distribution; the target alone wrote 4 tokens"),
+    (GREEDY, lane(8, 4.5, 8), f"1.7× faster{EACH}", "same text up to token 8, where the target alone was stopped"),
+    (SAMPLED, lane(4, 1.6, 4), f"Slower: 0.67×{EACH}", "same distribution; the target alone wrote 4 tokens"),
     (SAMPLED, lane(1, 1, 1), "The text is too short to be timed.", "same distribution; the target alone wrote 1 token"),
     (SAMPLED, lane(12, 4.1, 12), "As fast as without drafts", "same distribution"),
     (GREEDY, lane(12, 10, 12), "Other programs were busy, so the times say little", "same text"),
@@ -325,4 +326,4 @@ def test_the_most_that_is_possible_counts_what_is_timed(scripts):
     """Without the first pass, which gave one token: 11 tokens in 5 passes, 2.2 per pass, though all 12 are 2 per pass."""
     drafts = lane(12, 4, 6) | {"first": {"seconds": 1, "tokens": 1}}
     run = {"settings": SAMPLED, "crowded": False}
-    assert scripts.evaluate(VERDICT, [run, lane(8, 5.2, 8), drafts])[0] == "2.2× faster per token"
+    assert scripts.evaluate(VERDICT, [run, lane(8, 5.2, 8), drafts])[0] == f"2.2× faster{EACH}"
