@@ -53,6 +53,10 @@ class _Case:
         return f"{self.name}, prompt {list(self.prompt)}, {parameters}"
 
 
+_LOSSLESS: tuple[str, ...] = (VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION)
+"""The strategies that are proved with a drafter, where none is named."""
+
+
 def prove_lossless(
     *,
     verifier: str | type[Verifier] | Verifier | None = None,
@@ -107,10 +111,8 @@ def prove_lossless(
     changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     cases = [replace(case, **changes) for case in _cases(pair, drafter)]
     with ExitStack() as registered:
-        strategies: list[str] = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
+        strategies = _LOSSLESS if verifier is None else (_verifier(verifier, registered),)
         drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
-        if verifier is not None:
-            strategies = [_verifier(verifier, registered)]
         if drafter is not None:
             drafters = [_drafter(drafter, registered)]
         return _prove(cases, list(product(strategies, drafters)), tolerance)
