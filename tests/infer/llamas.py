@@ -16,7 +16,7 @@ from tests.tiny import shape
 
 VOCAB = 97
 TOLERANCE = 1e-4
-SHAPE = shape(hidden_size=64, intermediate_size=48, max_position_embeddings=640, pad_token_id=None)
+SHAPE = shape(hidden_size=64, intermediate_size=48, num_hidden_layers=2, max_position_embeddings=640, pad_token_id=None)
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 64}
 YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128}
@@ -86,17 +86,22 @@ def direct_logits(source: PreTrainedModel, token_ids: Sequence[int]) -> torch.Te
         return source(torch.tensor([token_ids]), use_cache=False).logits[0]
 
 
+def final_norm(source: PreTrainedModel) -> torch.nn.Module | None:
+    """The norm after the last layer; None where a model norms each layer's output itself, or has its norm deeper inside."""
+    return getattr(source.base_model, "norm", getattr(source.base_model, "ln_f", None))
+
+
 def own_features(source: PreTrainedModel, token_ids: torch.Tensor, layers: Sequence[int]) -> torch.Tensor:
     """transformers' hidden states of these layers, 0 for the embeddings, `[rows, tokens, len(layers) * hidden_size]`. The last
-    layer's are those before the final norm, where the model has `layers`."""
+    layer's are those before the final norm, where there is one."""
     kept: list[Any] = []
-    blocks = getattr(source.base_model, "layers", [])
-    hooks = [block.register_forward_hook(lambda _module, _input, output: kept.append(output)) for block in blocks[-1:]]
+    if (norm := final_norm(source)) is not None:
+        hook = norm.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
     with torch.no_grad():
         states = list(source(input_ids=token_ids, use_cache=False, output_hidden_states=True).hidden_states)
-    for hook in hooks:
+    if norm is not None:
         hook.remove()
-        states[-1] = kept[0][0] if isinstance(kept[0], tuple) else kept[0]
+        states[-1] = kept[0]
     return torch.cat([states[layer] for layer in layers], dim=-1)
 
 
