@@ -267,29 +267,21 @@ def eager_window(
 
 
 BLOCK_SIZE = 5
-BLOCK_CONFIG: dict[str, Any] = {
+BLOCK_CONFIG = CONFIG | {
     "architectures": ["DFlashDraftModel"],
     "model_type": "qwen3",
     "attention_bias": False,
     "block_size": BLOCK_SIZE,
     "dflash_config": {"mask_token_id": 96, "target_layer_ids": [0, 1, 3]},
     "head_dim": 8,
-    "hidden_act": "silu",
-    "hidden_size": TARGET_WIDTH,
-    "intermediate_size": 40,
     "layer_types": ["full_attention", "full_attention"],
-    "max_position_embeddings": 64,
-    "num_attention_heads": 4,
     "num_hidden_layers": 2,
-    "num_key_value_heads": 2,
     "num_target_layers": 4,
     "rms_norm_eps": 1e-6,
     "rope_scaling": None,
-    "rope_theta": 5000.0,
     "sliding_window": None,
     "tie_word_embeddings": False,
     "use_sliding_window": False,
-    "vocab_size": VOCAB,
 }
 
 

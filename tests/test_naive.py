@@ -290,11 +290,5 @@ def test_bad_input_is_refused_in_one_line_with_status_2(tmp_path, arguments, sai
     assert said in refusal("naive_speculate.naive", [*arguments, *models])
 
 
-def test_a_draft_with_another_tokenizer_is_refused_in_one_line(small_pair, tmp_path):
-    save_model(tiny_llama(1, seed=0), tmp_path)
-    given = ["Hi", "--target", str(small_pair[0]), "--draft", str(tmp_path)]
-    assert f"draft='{tmp_path}' shares " in refusal("naive_speculate.naive", given)
-
-
 def test_it_stays_one_page():
     assert len(Path(naive.__file__).read_text(encoding="utf-8").splitlines()) <= 250

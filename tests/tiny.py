@@ -21,12 +21,12 @@ def shape(**changes: Any) -> dict[str, Any]:
     return sizes | heads | {"eos_token_id": 1, "bos_token_id": 0, "pad_token_id": 0} | changes
 
 
-def tiny_llama(num_layers: int, seed: int, positions: int = 200) -> LlamaForCausalLM:
+def tiny_llama(num_layers: int, seed: int, positions: int = 200, **more: Any) -> LlamaForCausalLM:
     """A random Llama with large weights, so that its distributions are far from uniform."""
     torch.manual_seed(seed)
-    none = dict.fromkeys(("eos_token_id", "bos_token_id", "pad_token_id"))
+    changes = dict.fromkeys(("eos_token_id", "bos_token_id", "pad_token_id")) | more
     sizes = {"num_hidden_layers": num_layers, "max_position_embeddings": positions}
-    return LlamaForCausalLM(LlamaConfig(**shape(**sizes, **none), initializer_range=0.3)).eval()
+    return LlamaForCausalLM(LlamaConfig(**shape(**sizes, **changes), initializer_range=0.3)).eval()
 
 
 def noisy_pair(wrap: Callable[[LlamaForCausalLM], LanguageModel] | None = None) -> ModelPair:

@@ -6,11 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from tests.tiny import shape
+from tests.tiny import tiny_llama
 
 PROSE = [
     "Once upon a time there was a little fox who lived in the forest with her mother and her brothers.",
@@ -114,10 +113,8 @@ def shuffled(tokenizer: Any, seed: int = 0) -> tuple[PreTrainedTokenizerFast, li
 
 def llama(tokenizer: Any, seed: int, num_layers: int = 1, positions: int = 200) -> LlamaForCausalLM:
     """A random Llama of a tokenizer's width."""
-    torch.manual_seed(seed)
-    sizes = {"vocab_size": len(tokenizer), "num_hidden_layers": num_layers, "max_position_embeddings": positions}
-    ends = {"eos_token_id": tokenizer.eos_token_id, "bos_token_id": tokenizer.bos_token_id, "pad_token_id": None}
-    return LlamaForCausalLM(LlamaConfig(**shape(**sizes, **ends), initializer_range=0.3)).eval()
+    ends = {"eos_token_id": tokenizer.eos_token_id, "bos_token_id": tokenizer.bos_token_id}
+    return tiny_llama(num_layers, seed, positions, vocab_size=len(tokenizer), **ends)
 
 
 def save(model: LlamaForCausalLM, tokenizer: Any, folder: Path) -> Path:

@@ -137,6 +137,11 @@ def test_a_matrix_in_8_bits_is_the_matrix_up_to_half_a_step():
 IDS = "eagle_aux_hidden_state_layer_ids"
 
 
+@pytest.fixture(scope="module")
+def deep():
+    return TransformersLanguageModel(tiny_llama(8, seed=0))
+
+
 @pytest.mark.parametrize(
     ("layout", "more", "expected", "why"),
     [
@@ -154,20 +159,18 @@ IDS = "eagle_aux_hidden_state_layer_ids"
         ("eagle", {"eagle_config": {IDS: [1, 4, 8]}}, (1, 4, 8), "inputs: the target has 8 layers"),
     ],
 )
-def test_the_layers_are_those_that_the_configuration_means(tmp_path, layout, more, expected, why, caplog):
-    target, config = TransformersLanguageModel(tiny_llama(8, seed=0)), head_config()
+def test_the_layers_are_those_that_the_configuration_means(tmp_path, deep, layout, more, expected, why, caplog):
     with caplog.at_level("INFO", "naive_speculate"):
-        head = loaded(save_head(tmp_path, layout, config, head_tensors(config), **more), target)
+        head = loaded(save_head(tmp_path, layout, head_config(), head_tensors(head_config()), **more), deep)
     assert head.layers == expected
     logged = [record.getMessage() for record in caplog.records if IDS in record.getMessage()]
     assert [line.partition("are read as layer ")[2] for line in logged] == ([] if why is None else [why])
 
 
-@pytest.mark.parametrize("stored", [1, 3])
 @pytest.mark.parametrize(
-    ("declared", "architectures", "layout"),  # every two of them together
+    ("declared", "architectures", "layout", "stored"),  # every two of them together
     [
-        (declared, architectures, LAYOUTS[(i + j) % 2])
+        (declared, architectures, LAYOUTS[(i + j) % 2], (1, 3)[(j + (i > 0)) % 2])
         for i, declared in enumerate((1, 40, None))
         for j, architectures in enumerate((["LlamaForCausalLM"], ["LlamaForCausalLMEagle3"], None))
     ],
@@ -220,15 +223,6 @@ def test_a_head_stored_in_shards_and_in_half_precision_is_loaded(tmp_path, targe
     found = [head.forward(query, states, head.new_cache(1).all_rows(), [2], states is features) for states in (features, fused)]
     torch.testing.assert_close(*found)
     assert loaded(tmp_path, target).dtype == torch.float16
-
-
-def test_whether_something_is_a_head_is_read_from_its_configuration(tmp_path):
-    config = head_config()
-    for layout in LAYOUTS:
-        assert is_head(save_head(tmp_path / layout, layout, config, head_tensors(config)))
-    tiny_llama(1, seed=0).save_pretrained(tmp_path / "llama")
-    assert not is_head(tmp_path / "llama")
-    assert not is_head(tmp_path / "nowhere")
 
 
 MISFITS = [  # a tensor, what becomes of it, and the message

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from naive_speculate import load_pair
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.stored import read_llama
-from naive_speculate.models import BUNDLED_PAIR
+from tests.tiny import save_model
 
 CPU = torch.device("cpu")
 SIZES = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
@@ -19,13 +19,13 @@ SIZES = {"vocab_size": 61, "hidden_size": 32, "intermediate_size": 48, "num_hidd
 def saved(folder: Path, **more: object) -> Path:
     torch.manual_seed(0)
     config = LlamaConfig(**SIZES | {"num_key_value_heads": 2, "head_dim": 8, "eos_token_id": [3, 5]} | more)
-    LlamaForCausalLM(config).save_pretrained(folder)
+    save_model(LlamaForCausalLM(config), folder)
     return folder
 
 
 @pytest.mark.parametrize("executor", ["onnx", "torch"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_model_read_from_its_folder_is_the_one_that_transformers_loads(tmp_path: Path, tied: bool, executor: str) -> None:
+def test_a_model_read_from_its_folder_is_the_one_that_transformers_loads(tmp_path, tied, executor):
     folder = saved(tmp_path, tie_word_embeddings=tied)
     stored = read_llama(folder, CPU, torch.float32)
     assert stored is not None
@@ -40,21 +40,10 @@ def test_a_model_read_from_its_folder_is_the_one_that_transformers_loads(tmp_pat
 @pytest.mark.parametrize(
     "more", [{"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}}, {"attention_bias": True}]
 )
-def test_what_a_folder_does_not_say_in_full_is_left_to_transformers(tmp_path: Path, more: dict[str, object]) -> None:
+def test_what_a_folder_does_not_say_in_full_is_left_to_transformers(tmp_path, more):
     folder = saved(tmp_path, **more)
     assert read_llama(folder, CPU, torch.float32) is None
-    assert load_pair(_with_tokenizer(folder)).target.num_layers == 2
-
-
-def _with_tokenizer(folder: Path) -> Path:
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (folder / name).write_bytes((BUNDLED_PAIR / "target" / name).read_bytes())
-    told = json.loads((folder / "tokenizer.json").read_text())
-    told["model"]["vocab"] = {token: number for token, number in told["model"]["vocab"].items() if number < SIZES["vocab_size"]}
-    told["added_tokens"] = [token for token in told["added_tokens"] if token["id"] < SIZES["vocab_size"]]
-    told["model"]["merges"] = []
-    (folder / "tokenizer.json").write_text(json.dumps(told))
-    return folder
+    assert load_pair(folder).target.num_layers == 2
 
 
 WRONG = {"num_key_value_heads": None, "max_position_embeddings": None, "rms_norm_eps": None, "hidden_size": 32.0}
@@ -62,11 +51,11 @@ WRONG |= {"num_attention_heads": 0, "num_hidden_layers": 3, "intermediate_size":
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_values_and_damaged_weights_are_left_to_transformers_to_refuse(tmp_path: Path, name: str) -> None:
+def test_wrong_values_and_damaged_weights_are_left_to_transformers_to_refuse(tmp_path, name):
     folder = saved(tmp_path)
     file = folder / ("config.json" if name else "model.safetensors")
     content = file.read_bytes()
     file.write_bytes(json.dumps(json.loads(content) | {name: WRONG[name]}).encode() if name else content[:1000])
     assert read_llama(folder, CPU, torch.float32) is None
     with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: "):
-        load_pair(_with_tokenizer(folder))
+        load_pair(folder)
