@@ -13,9 +13,9 @@ from naive_speculate.infer import (
     SampleStrategy,
     TransformersLanguageModel,
 )
-from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.speculate.drafter import Drafter
 from tests.infer.gguf.files import loaded
+from tests.infer.llamas import made as made_by
 from tests.tiny import shape
 
 COMMON = shape(max_position_embeddings=64, initializer_range=0.2)
@@ -31,18 +31,11 @@ def build(family: str, **more):
     return AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](**FAMILIES[family] | more)).eval()
 
 
-WAYS = {
-    "transformers": TransformersLanguageModel,
-    "torch": lambda source: LlamaLanguageModel.from_transformers(source, "torch"),
-    "onnx": lambda source: LlamaLanguageModel.from_transformers(source, "onnx"),
-    "gguf": loaded,
-}
-"""Other families: `test_architectures.py` for transformers, `test_llama.py` for ours."""
-
-
 def made(name: str, **more):
+    """Other families: `test_architectures.py` for transformers, `test_llama.py` for ours."""
     family, way = name.split()
-    return WAYS[way](build(family, **more))
+    source = build(family, **more)
+    return loaded(source) if way == "gguf" else made_by(source, way)
 
 
 MODELS = ["llama transformers", "llama torch", "llama onnx", "llama gguf", "qwen3 gguf", "gemma2 gguf"]
@@ -79,44 +72,31 @@ def tokens(*shape: int, seed: int = 0) -> torch.Tensor:
 # KVCache
 
 
-def test_a_new_cache_is_empty(cache):
+def test_updates_are_kept_in_order_and_a_crop_takes_tokens_from_the_end(cache):
     assert cache.get_kv_states() == []
-    assert cache.get_num_tokens() == 0
-
-
-def test_updates_are_kept_in_order(cache):
-    first, second = states(3, 1), states(200, 2)
+    first, second, third = states(3, 1), states(200, 2), states(2, 3)
     cache.update(first)
     cache.update(second)
     assert cache.get_num_tokens() == 203
-    for layer, found in enumerate(cache.get_kv_states()):
-        torch.testing.assert_close(found.keys, torch.cat([first[layer].keys, second[layer].keys], dim=2))
-        torch.testing.assert_close(found.values, torch.cat([first[layer].values, second[layer].values], dim=2))
-
-
-def test_crop_takes_tokens_from_the_end(cache):
-    first, second = states(5, 1), states(2, 2)
-    cache.update(first)
-    cache.crop(2)
+    cache.crop(198)
     cache.crop(0)
-    assert cache.get_num_tokens() == 3
-    cache.update(second)
-    found = cache.get_kv_states()[1]
-    torch.testing.assert_close(found.keys, torch.cat([first[1].keys[:, :, :3], second[1].keys], dim=2))
+    cache.update(third)
+    assert cache.get_num_tokens() == 7
+    for found, *parts in zip(cache.get_kv_states(), first, second, third, strict=True):
+        for kind in ("keys", "values"):
+            whole = torch.cat([getattr(part, kind)[:, :, :size] for part, size in zip(parts, (3, 2, 2), strict=True)], dim=2)
+            torch.testing.assert_close(getattr(found, kind), whole)
 
 
-@pytest.mark.parametrize(("count", "message"), [(-1, "must not be negative, got -1"), (4, "is 4, but the cache holds only 3")])
-def test_a_crop_outside_the_cache_is_refused(cache, count, message):
+def test_a_crop_outside_the_cache_and_an_update_with_other_layers_are_refused(cache):
+    assert cache.get_num_tokens() == 0
     cache.update(states(3))
-    with pytest.raises(ValueError, match=message):
-        cache.crop(count)
-    assert cache.get_num_tokens() == 3
-
-
-def test_an_update_with_other_layers_is_refused(cache):
-    cache.update(states(1))
+    for count, message in ((-1, "must not be negative, got -1"), (4, "is 4, but the cache holds only 3")):
+        with pytest.raises(ValueError, match=message):
+            cache.crop(count)
     with pytest.raises(ValueError, match="3 layers, the cache has 2"):
         cache.update(states(1, layers=3))
+    assert cache.get_num_tokens() == 3
 
 
 # LanguageModel
@@ -141,23 +121,16 @@ def test_cached_steps_with_crops_equal_an_uncached_forward(named_model):
         torch.testing.assert_close(torch.cat(found, dim=1), expected, atol=tolerance, rtol=tolerance)
 
 
-def test_logits_are_those_of_every_or_of_the_last_query_positions(model):
+def test_logits_are_those_of_every_or_of_the_last_query_positions_and_a_malformed_query_is_refused(model):
     ids = tokens(2, 7)
     every = model.forward(ids, model.new_cache(2))
     assert every.shape == (2, 7, 97)
     assert every.is_floating_point()
     torch.testing.assert_close(model.forward(ids, model.new_cache(2), num_logits=2), every[:, -2:], atol=1e-5, rtol=1e-5)
-
-
-def test_a_malformed_query_is_refused(model):
     for query in (tokens(3), tokens(1, 0), tokens(3, 2)):
         with pytest.raises(ValueError, match="query_token_ids"):
             model.forward(query, model.new_cache(1))
-
-
-def test_the_eos_token_is_the_configurations(model):
-    assert model.eos_token_id == 1
-    assert tuple(model.eos_token_ids) == (1,)
+    assert (model.eos_token_id, tuple(model.eos_token_ids)) == (1, (1,))
 
 
 @pytest.mark.parametrize("name", ["llama transformers", "llama torch", "llama onnx"])
