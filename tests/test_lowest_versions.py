@@ -1,9 +1,9 @@
 """The wheel works with the lowest versions that it allows. Needs the package index; torch alone is borrowed, not downloaded."""
 
-import ast
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -60,7 +60,7 @@ def run(*command: str, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory, request) -> Path:
+def environment(tmp_path_factory, request):
     """An environment with this wheel, the lowest versions of all that it names, and the torch of this one.
 
     Its libraries are kept in pytest's cache, under a name that changes with their versions.
@@ -93,10 +93,9 @@ def environment(tmp_path_factory, request) -> Path:
 
 def test_every_library_that_is_imported_is_declared():
     shown = subprocess.run(["git", "ls-files", "naive_speculate/*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
-    nodes = [node for file in shown.stdout.split() for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))]
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    imported = {name.partition(".")[0] for name in names} - {"naive_speculate"} - sys.stdlib_module_names
+    source = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in shown.stdout.split())
+    names = re.findall(r"^ *(?:from (\w+)[\w.]* import|import (\w+)[\w.]*(?: as \w+)?$)", source, re.MULTILINE)
+    imported = {name or other for name, other in names} - {"naive_speculate"} - sys.stdlib_module_names
     optional = {
         canonicalize_name(Requirement(line).name) for lines in PROJECT["optional-dependencies"].values() for line in lines
     }

@@ -23,8 +23,10 @@ def files(patterns: list[str]) -> list[Path]:
 
 
 def texts(path: Path) -> list[tuple[int, str]]:
-    """Lines of a file's words: of Python comments and strings, of other files everything."""
+    """Lines of a file's words: of Python comments and strings, of other files everything. None of a file without such words."""
     source = path.read_text(encoding="utf-8")
+    if not RETIRED.search(source):
+        return []
     if path.suffix != ".py":
         return list(enumerate(source.splitlines(), 1))
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
