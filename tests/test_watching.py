@@ -28,7 +28,7 @@ OPTIONS = {
 
 @pytest.fixture(scope="module")
 def models():
-    target, draft = tiny_llama(2, 0), tiny_llama(2, 0)
+    target, draft = tiny_llama(1, 0), tiny_llama(1, 0)
     with torch.no_grad():  # a draft that is often right, and often not
         for weight in draft.parameters():
             weight += 0.03 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
@@ -184,27 +184,32 @@ def test_what_cannot_be_watched_is_refused(models, inputs, options, message):
         watch(models[0], **{"assistant_model": models[1], "inputs": inputs, "max_new_tokens": 2, "pad_token_id": 0} | options)
 
 
+OTHERS = {"typical_p": 0.9, "no_repeat_ngram_size": 3, "suppress_tokens": [7]}
 SETTINGS = {
-    "min_p": ({"do_sample": True, "min_p": 0.1}, {"min_p": 0.1, "top_k": 50, "temperature": 1.0}),
-    "temperature, top_p": (
-        {"do_sample": True, "temperature": 0.6, "top_p": 0.8},
-        {"temperature": 0.6, "top_p": 0.8, "top_k": 50},
+    "sampled": (
+        {
+            "do_sample": True,
+            "temperature": 0.6,
+            "top_p": 0.8,
+            "min_p": 0.1,
+            "min_new_tokens": 4,
+            "eos_token_id": [3, 4],
+            **OTHERS,
+        },
+        {"temperature": 0.6, "top_p": 0.8, "min_p": 0.1, "top_k": 50, "min_tokens": 4, "stop_token_ids": [3, 4]}
+        | {"ignore_eos": False, "generation_config": OTHERS},
     ),
-    "only the best token": ({"do_sample": True, "top_p": 0.0}, {"top_p": 0.0}),
+    "only the best token": ({"do_sample": True, "top_p": 0.0}, {"top_p": 0.0, "temperature": 1.0}),
     "no top_k": ({"do_sample": True, "top_k": None}, {"top_k": 0}),
-    "greedy": ({"do_sample": False, "repetition_penalty": 1.3}, {"temperature": 0.0, "top_k": 0, "repetition_penalty": 1.3}),
-    "min_new_tokens": ({"min_new_tokens": 4}, {"min_tokens": 4}),
-    "min_length": ({"min_length": len(PROMPT) + 3}, {"min_tokens": 3}),
-    "a short min_length": ({"min_length": 2}, {"min_tokens": 0}),
-    "max_length": ({"max_length": len(PROMPT) + 9, "max_new_tokens": None}, {"max_tokens": 9}),
-    "end tokens": ({"eos_token_id": [3, 4]}, {"stop_token_ids": [3, 4], "ignore_eos": False}),
-    "no end token": ({"eos_token_id": None}, {"stop_token_ids": [], "ignore_eos": True}),
-    "others": (
-        {"do_sample": True, "typical_p": 0.9, "no_repeat_ngram_size": 3, "suppress_tokens": [7]},
-        {"generation_config": {"typical_p": 0.9, "no_repeat_ngram_size": 3, "suppress_tokens": [7]}},
+    "greedy, which leaves options of sampling out": (
+        {"do_sample": False, "repetition_penalty": 1.3, "typical_p": 0.9, "min_length": len(PROMPT) + 3, "eos_token_id": None},
+        {"temperature": 0.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.3, "min_tokens": 3, "stop_token_ids": []}
+        | {"ignore_eos": True, "generation_config": {}},
     ),
-    "biases": ({"sequence_bias": [[[5], -1.5]]}, {"generation_config": {"sequence_bias": [[[5], -1.5]]}}),
-    "others that greedy decoding leaves out": ({"do_sample": False, "typical_p": 0.9}, {"generation_config": {}, "min_p": 0.0}),
+    "lengths with the prompt, and biases": (
+        {"min_length": 2, "max_length": len(PROMPT) + 9, "max_new_tokens": None, "sequence_bias": [[[5], -1.5]]},
+        {"min_tokens": 0, "max_tokens": 9, "generation_config": {"sequence_bias": [[[5], -1.5]]}},
+    ),
 }
 
 
