@@ -13,7 +13,7 @@ from naive_speculate.pair import BUNDLED_PAIR
 from tests.programs import refusal
 
 TARGET = BUNDLED_PAIR / "draft"
-PROMPTS = ["Once upon a time", "The old king opened", "It was raining when", "A fox and a crow", "My dear friend,"]
+PROMPTS = ["A fox and a crow", "Once upon a time", "The old king opened", "It was raining when", "My dear friend,"]
 TEMPLATE = "{% for m in messages %}A tale about {{ m.content }}:\n\n{% endfor %}{% if add_generation_prompt %}Once{% endif %}"
 
 
@@ -28,14 +28,14 @@ def written(dtype: str, prompt: str, **params: float) -> str:
 
 
 @pytest.fixture(scope="module")
-def parted() -> tuple[str, str, str]:
+def parted():
     """A prompt whose greedy text in bfloat16 is not that in float32, and both texts."""
     found = ((prompt, written("float32", prompt), written("bfloat16", prompt)) for prompt in PROMPTS)
     return next(texts for texts in found if texts[1] != texts[2])
 
 
 @pytest.fixture
-def files(tmp_path, parted) -> list[str]:
+def files(tmp_path, parted):
     paths = [tmp_path / name for name in ("prompt.txt", "A.txt", "B.txt")]
     for path, text in zip(paths, parted, strict=True):
         path.write_text(text, encoding="utf-8")

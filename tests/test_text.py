@@ -14,7 +14,7 @@ from naive_speculate.models import wrap
 from naive_speculate.text import StopStrings, TextStream, Vocabulary
 from tests.tokenizers_of_tests import ODD, PROSE, byte_level, legacy, llama, unigram, wrapped
 
-RUNS = 150
+RUNS = 60
 
 
 @cache
@@ -165,7 +165,7 @@ def test_special_tokens_are_skipped_or_spaced_bad_words_are_spelled_and_without_
     assert [*without.texts([1, 2]), without.piece(3), without.text_of(3)] == [""] * 4
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.text("ab", max_size=4), max_size=12), st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3)
 )

@@ -4,7 +4,6 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -18,7 +17,6 @@ from naive_speculate.events.metrics import Metrics
 from naive_speculate.infer.threads import THREADS_VARIABLE
 from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
 from naive_speculate.theory import speedup
 from tests.programs import refusal, run_program
@@ -36,7 +34,7 @@ SMALL = ["--target", str(BUNDLED_PAIR / "draft")]
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> Path:
+def suite(tmp_path):
     path = tmp_path / "suite.jsonl"
     path.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS) + "\n", encoding="utf-8")
     return path
@@ -71,7 +69,7 @@ def asked(prompts: list[list[int]]) -> tuple[Any, list[tuple[str, int]]]:
     return (ways, questions, *answers_of(ways, prompts, lambda number: None)), calls[len(ways) :]
 
 
-def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
+def test_figures_follow_from_the_runs_by_category_and_overall():
     (ways, questions, answers, _), calls = asked([[0], [1]])
     assert calls == [("none", 0), ("draft", 0), ("draft", 1), ("none", 1)]  # the order moves on
     found = figures(ways, questions, answers, 0.0)
@@ -100,21 +98,21 @@ def test_figures_follow_from_the_runs_by_category_and_overall() -> None:
     assert (run.prompt_seconds, run.decoding_speed) == (2.0, 1.0)
 
 
-def test_ctrl_c_keeps_the_questions_that_are_complete() -> None:
+def test_ctrl_c_keeps_the_questions_that_are_complete():
     (*_, answers, interrupted), _ = asked([[0], [1], [2]])
     assert (interrupted, len(answers)) == (True, 2)
     with pytest.raises(KeyboardInterrupt):
         asked([[2]])
 
 
-def test_first_turns_are_read_and_a_category_may_be_limited(suite: Path) -> None:
+def test_first_turns_are_read_and_a_category_may_be_limited(suite):
     found = read_suite(suite, limit=1)
     assert [(q.category, q.line) for q in found] == [("lists", 1), ("tales & more", 2)]
     assert found[0].text == "apples, pears, plums, apples, pears, plums, apples,"
     assert len(read_suite(suite)) == 3
 
 
-def test_an_interrupted_run_reports_what_it_has_with_status_130(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_reports_what_it_has_with_status_130(suite, monkeypatch):
     class Interrupted(SuffixDrafter):
         """Ctrl-C comes while the second question is drafted for."""
 
@@ -137,12 +135,10 @@ def test_an_interrupted_run_reports_what_it_has_with_status_130(suite: Path, mon
     assert report["overall"]["interrupted"]["questions"] == 1
 
 
-def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(
-    suite: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(suite, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv(THREADS_VARIABLE, "1")
     picture = tmp_path / "suite.svg"
-    options = ["--drafters", "none,suffix,head:3x1,suffix+head", "--num-draft-tokens", "3", "--max-tokens", "8"]
+    options = ["--drafters", "none,head:3x1,suffix+head", "--num-draft-tokens", "3", "--max-tokens", "6"]
     options += ["--threads", "1"]
     assert main(["--suite", str(suite), *options, "--limit", "1", "--json", "--svg", str(picture)]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -150,18 +146,18 @@ def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(
     assert report["threads"] == 1
     assert not report["chat"]  # the tales pair has no template
     for category in (*report["categories"].values(), report["overall"]):
-        assert list(category) == ["none", "suffix", "head:3x1", "suffix+head"]
+        assert list(category) == ["none", "head:3x1", "suffix+head"]
         assert all(one["same_as_plain"] == 1.0 for one in category.values())
         assert all(one["tokens_per_second"] > 0 for one in category.values())
     assert report["categories"]["lists"]["none"]["tokens_per_step"] == 1.0
     assert report["overall"]["suffix+head"]["tokens_per_step"] > 1.0
     assert report["overall"]["head:3x1"]["tokens_per_step"] > 1.0
     drawn = "".join(ElementTree.fromstring(picture.read_text(encoding="utf-8")).itertext())
-    for text in ("tales & more", "suffix+head", "overall", f"{report['overall']['suffix']['decoding_over_plain']:.2f}"):
+    for text in ("tales & more", "suffix+head", "overall", f"{report['overall']['suffix+head']['decoding_over_plain']:.2f}"):
         assert text in drawn
 
 
-def test_the_table_has_a_row_for_each_category_drafter_and_window(suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_a_row_for_each_category_drafter_and_window(suite, capsys):
     options = [*SMALL, "--draft", SMALL[1], "--drafters", "suffix", "--num-draft-tokens", "2, auto", "--transformers"]
     options += ["--max-tokens", "4", "--limit", "1"]
     assert main(["--suite", str(suite), *options]) == 0
@@ -178,8 +174,8 @@ def test_the_table_has_a_row_for_each_category_drafter_and_window(suite: Path, c
     assert "k = 2, auto, temperature 0, 4 tokens, no chat template" in printed
 
 
-def test_a_drafter_with_argmax_drafts_its_most_probable_tokens(small_decoder: SpeculativeDecoder) -> None:
-    decoder, params, prompt = small_decoder, SamplingParams(max_tokens=24, temperature=1.0), [5, 6, 7]
+def test_a_drafter_with_argmax_drafts_its_most_probable_tokens(small_decoder):
+    decoder, params, prompt = small_decoder, SamplingParams(max_tokens=12, temperature=1.0), [5, 6, 7]
     _, *ways = ways_of(decoder, ["model", "model:argmax"], [3], params, None)
     seeded = replace(params, seed=7)
     texts = [decoder.generate(prompt, seeded, num_draft_tokens=3, draft_sampling=how) for how in SAMPLED]
@@ -210,7 +206,7 @@ LINES = [
         ("", ["--suite", "/dev/null"], "--suite /dev/null: the file has no questions"),
     ],
 )
-def test_a_bad_line_or_option_is_named_in_one_line(suite: Path, line: str, options: list[str], message: str) -> None:
+def test_a_bad_line_or_option_is_named_in_one_line(suite, line, options, message):
     suite.write_text(json.dumps(QUESTIONS[0]) + "\n" + line + "\n", encoding="utf-8")
     said = refusal("naive_speculate.__main__", ["bench", "--suite", str(suite), *SMALL, *options])
     assert (f"--suite {suite}, " if line else "") + message in said

@@ -15,7 +15,7 @@ from naive_speculate.models import wrap
 from naive_speculate.sampling.guided import GuidedDecodingParams
 from tests.tiny import save_model, tiny_llama
 
-PROMPT, LENGTH = [5, 17, 33], 20
+PROMPT, LENGTH = [5, 17, 33], 12
 GREEDY = SamplingParams(temperature=0, max_tokens=LENGTH)
 
 
@@ -92,9 +92,14 @@ def gemma3(**tokens):
     return Gemma3ForConditionalGeneration(Gemma3Config(text_config=text, vision_config=vision, **images, **tokens)).eval()
 
 
+@pytest.fixture(scope="module")
+def fourth_token():
+    return generated(gemma3(), eos_token_id=[93])[3]
+
+
 @pytest.mark.parametrize(("inner", "in_generation_config"), [("absent", True), ("absent", False), (None, False), (90, True)])
-def test_a_default_of_the_inner_configuration_does_not_hide_the_outer_one(tmp_path, inner, in_generation_config):
-    end = generated(gemma3(), eos_token_id=[93])[3]
+def test_a_default_of_the_inner_configuration_does_not_hide_the_outer_one(tmp_path, fourth_token, inner, in_generation_config):
+    end = fourth_token
     model = gemma3(eos_token_id=[1, end])
     model.generation_config.eos_token_id = [1, end]
     save_model(tiny_llama(1, seed=0), tmp_path)  # for its tokenizer

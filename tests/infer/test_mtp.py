@@ -119,7 +119,7 @@ def test_every_draft_is_drawn_as_an_eager_computation_says(made):
 
 
 def test_greedy_output_is_that_of_plain_decoding(made):
-    params = SamplingParams(max_tokens=12, temperature=0, ignore_eos=True)
+    params = SamplingParams(max_tokens=8, temperature=0, ignore_eos=True)
     same_as_plain(SpeculativeDecoder(made[1]), [1, 2, 3], params, drafter="mtp", num_draft_tokens=2)
 
 
@@ -129,12 +129,10 @@ def toy(tmp_path_factory):
     return load(folder, torch.float64)
 
 
-@pytest.mark.parametrize("params", [{"max_tokens": 2}, {"max_tokens": 3, "temperature": 1.5, "top_p": 0.9}])
-def test_the_output_distribution_is_the_target_s(toy, params):
-    params = SamplingParams(ignore_eos=True, **params)
-    strategy = "speculative_sampling" if params.top_p == 1 else "block_verification"
+def test_the_output_distribution_is_the_target_s(toy):
+    params = SamplingParams(max_tokens=2, temperature=1.5, ignore_eos=True)
     options = {"pair": toy, "prompt": [1, 0], "params": params, "num_draft_tokens": 2}
-    proof = prove_lossless(drafter="mtp", verifier=strategy, **options, tolerance=1e-7)  # its norms compute in float32
+    proof = prove_lossless(drafter="mtp", **options, tolerance=1e-7)  # its norms compute in float32
     assert proof.lossless, str(proof)
 
 

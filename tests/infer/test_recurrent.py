@@ -75,7 +75,7 @@ def test_after_any_rollback_the_logits_are_those_of_a_fresh_forward(family):
     model = wrap(source)
     assert isinstance(model, RecurrentLanguageModel)
     cache, choose, rows = model.new_cache(2), random.Random(3), [[], []]
-    for _ in range(8):
+    for _ in range(6):
         index, count = choose.randrange(2), choose.randint(1, 20)
         new = [choose.randrange(3, 97) for _ in range(count)]
         logits = model.forward(torch.tensor([new]), cache.rows([index]))[0]
@@ -90,9 +90,9 @@ def test_after_any_rollback_the_logits_are_those_of_a_fresh_forward(family):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("family", ["falcon_mamba", "mamba2", "qwen3_next", "zamba2"])
+@pytest.mark.parametrize("family", ["falcon_mamba", "mamba2", "qwen3_next"])
 def test_greedy_output_is_the_target_s_and_a_row_of_a_batch_is_what_it_is_alone(family):
-    """One by one, with a state alone, and two hybrids; for each row, every family does what the test above says. But for near
+    """One by one, with a state alone, and a hybrid; for each row, every family does what the test above says. But for near
     ties: forwards with and without a cache differ by up to 0.003."""
     source = built(family)
     params = [SamplingParams(max_tokens=6, seed=5, ignore_eos=True, temperature=temperature) for temperature in (0, 0.2)]

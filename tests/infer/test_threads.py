@@ -1,7 +1,5 @@
 """The number of computing threads follows the machine, a container's quota and the environment."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -11,8 +9,8 @@ from naive_speculate.infer import threads
 
 @pytest.mark.parametrize(("available", "alone", "shared"), [(1, 1, 1), (2, 2, 1), (3, 2, 1), (4, 3, 2), (64, 8, 32)])
 def test_one_core_of_more_than_two_is_left_free_and_sharing_halves_them_but_the_environment_decides(
-    available: int, alone: int, shared: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    available, alone, shared, monkeypatch
+):
     monkeypatch.delenv(threads.THREADS_VARIABLE, raising=False)
     monkeypatch.setattr(threads, "available_cores", lambda: available)
     assert threads.num_threads() == alone
@@ -25,14 +23,14 @@ def test_one_core_of_more_than_two_is_left_free_and_sharing_halves_them_but_the_
 
 
 @pytest.mark.parametrize("wrong", ["0", "-2", "many", ""])
-def test_a_number_of_threads_that_is_none_is_refused(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_of_threads_that_is_none_is_refused(wrong, monkeypatch):
     monkeypatch.setenv(threads.THREADS_VARIABLE, wrong)
     with pytest.raises(ValueError, match="NAIVE_SPECULATE_THREADS must be a positive number"):
         threads.num_threads()
 
 
 @pytest.mark.parametrize(("text", "quota"), [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("", None)])
-def test_a_containers_quota_counts(text: str, quota: int | None, tmp_path: Path) -> None:
+def test_a_containers_quota_counts(text, quota, tmp_path):
     (tmp_path / "cpu.max").write_text(text)
     assert threads._container_quota(tmp_path / "cpu.max") == quota
     assert threads._container_quota(tmp_path / "absent") is None
