@@ -7,7 +7,6 @@ import sys
 import tomllib
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -17,6 +16,7 @@ from naive_speculate import __version__
 from tests.infer.gguf.test_gguf_files import FILE
 
 ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 BLOCKER = """
 import importlib.metadata
 import sys
@@ -69,7 +69,7 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory) -> dict[str, Any]:
+def bare(tmp_path_factory):
     """What the program prints in a process in which nothing optional can be imported."""
     folder = tmp_path_factory.mktemp("without")
     (folder / "sitecustomize.py").write_text(BLOCKER)
@@ -100,14 +100,9 @@ def test_what_needs_an_extra_names_it_in_one_line(bare):
 
 
 def test_the_documentation_names_every_extra():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     library = (ROOT / "docs/library.md").read_text(encoding="utf-8")
-    for extra in project["optional-dependencies"]:
+    for extra in PROJECT["project"]["optional-dependencies"]:
         assert f"| `{extra}` |" in library
-
-
-ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def test_every_package_of_the_library_is_installed():

@@ -19,7 +19,7 @@ from tests.tiny import save_model, tiny_llama
 NO_GGUF = "transformers, with which this compares, does not compute GGUF files"
 
 
-def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path, capsys):
     """With a head, which has rows too; and who is faster is saved."""
     save_model(tiny_llama(6, seed=0), tmp_path / "target")
     save_model(tiny_llama(1, seed=1), tmp_path / "draft")
@@ -64,13 +64,13 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path: Pat
         (["--suite", "x", "--new-tokens", "5"], "--new-tokens does not go with --suite"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
+def test_bad_input_is_one_line_and_status_2(arguments, message):
     assert message in refusal("naive_speculate.__main__", ["bench", *arguments])
 
 
 def test_a_benchmark_that_fails_leaves_no_file_and_plots_without_matplotlib_are_refused_before_anything_is_measured(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    monkeypatch, tmp_path
+):
     with pytest.raises(ValueError, match="no such folder"):
         main(["--target", "./no-such-folder", "--write-costs", str(tmp_path / "costs.json")])
     monkeypatch.setattr("naive_speculate.bench.command.is_installed", lambda *_: False)

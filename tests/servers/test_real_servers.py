@@ -77,7 +77,7 @@ def prove(tmp_path, capsys):
 
 
 @pytest.fixture(scope="module")
-def gguf(tmp_path_factory) -> str:
+def gguf(tmp_path_factory):
     file = tmp_path_factory.mktemp("gguf") / "draft.gguf"
     export(AutoModelForCausalLM.from_pretrained(DRAFT, dtype="float32"), AutoTokenizer.from_pretrained(DRAFT), file)
     return str(file)

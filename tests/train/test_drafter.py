@@ -44,13 +44,13 @@ def saved(family: str, folder: Path, template: str | None = TEMPLATE) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def short_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_report(monkeypatch):
     monkeypatch.setattr("train.report.NUM_PROMPTS", 1)
     monkeypatch.setattr("train.report.MAX_TOKENS", 8)
 
 
 @pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def llama(tmp_path_factory):
     """A target, and a work folder whose data serves all drafters; the first test that trains collects it."""
     folder = tmp_path_factory.mktemp("llama")
     return saved("llama", folder / "target"), folder / "work"
@@ -85,13 +85,11 @@ def gained(folder: Path, work: Path, out: Path, *kind: str, trained: int = 250) 
 
 
 @pytest.mark.parametrize("family", ["qwen", "gemma"])
-def test_a_trained_head_drafts_better_than_an_untrained_one(family: str, tmp_path: Path) -> None:
+def test_a_trained_head_drafts_better_than_an_untrained_one(family, tmp_path):
     assert gained(saved(family, tmp_path / "target"), tmp_path / "work", tmp_path, "--kind", "head") > 0.1
 
 
-def test_so_it_does_for_a_llama_from_what_the_target_computes_and_it_has_the_public_layout(
-    llama: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_so_it_does_for_a_llama_from_what_the_target_computes_and_it_has_the_public_layout(llama, tmp_path):
     """Tokens that the target wrote greedily, their hidden states and distributions are those of a forward in transformers."""
     folder, work = llama
     assert gained(folder, work, tmp_path, "--kind", "head") > 0.1
@@ -114,7 +112,7 @@ def test_so_it_does_for_a_llama_from_what_the_target_computes_and_it_has_the_pub
         assert torch.allclose(c.top_log_probs.float(), log_probs.gather(-1, c.top_ids.long()), atol=2e-2)
 
 
-def test_a_trained_block_drafter_drafts_better_than_an_untrained_one(llama: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_trained_block_drafter_drafts_better_than_an_untrained_one(llama, tmp_path):
     assert gained(*llama, tmp_path, "--kind", "block", "--depth", "2", "--steps", "3", trained=60) > 0.1
     config = json.loads((tmp_path / "trained" / "config.json").read_text(encoding="utf-8"))
     assert config["architectures"] == ["DFlashDraftModel"]
@@ -123,7 +121,7 @@ def test_a_trained_block_drafter_drafts_better_than_an_untrained_one(llama: tupl
     assert load_file(tmp_path / "trained" / "model.safetensors")["fc.weight"].shape == (32, 96)
 
 
-def test_a_trained_draft_model_loads_in_transformers_and_drafts(llama: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_trained_draft_model_loads_in_transformers_and_drafts(llama, tmp_path):
     assert gained(*llama, tmp_path, "--kind", "model", "--width", "32", "--depth", "1") > 0.1
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "trained").config.vocab_size == len(byte_level())
 
@@ -133,9 +131,7 @@ def streamed(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen", "mistral"])
-def test_a_stream_of_conversations_is_what_the_target_writes(
-    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_of_conversations_is_what_the_target_writes(family, tmp_path, monkeypatch):
     """Rows begin conversations one after another in a ring of places; the greedy answers are those of transformers, and what
     is learned is the distribution there."""
     monkeypatch.setattr("train.stream.MAX_ANSWER", 12)
@@ -160,7 +156,7 @@ def test_a_stream_of_conversations_is_what_the_target_writes(
     assert not {*map(tuple, data.prompts())} & {tuple(data._prompt(n)) for n in data.for_training.tolist()}
 
 
-def test_a_stream_draws_from_the_targets_distribution(llama: tuple[Path, Path]) -> None:
+def test_a_stream_draws_from_the_targets_distribution(llama):
     target: Any = load_pair(llama[0], executor="torch", device="cpu").target
     torch.manual_seed(0)
     rows = Stream(target._forward, [[5]], ANSWERING, [], [0], 4_000)
@@ -175,9 +171,7 @@ def test_a_stream_draws_from_the_targets_distribution(llama: tuple[Path, Path]) 
         assert torch.allclose(torch.bincount(chosen, minlength=4) / len(chosen), wanted, atol=0.05)
 
 
-def test_a_head_learns_from_a_stream_of_conversations_which_is_written_once(
-    llama: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_head_learns_from_a_stream_of_conversations_which_is_written_once(llama, tmp_path, capsys):
     folder, found, written, work = llama[0], [], set(), tmp_path / "work"
     for updates in ("1", "250"):
         assert main(streamed(folder, work, tmp_path / updates, "--updates", updates)) == 0
@@ -191,7 +185,7 @@ def test_a_head_learns_from_a_stream_of_conversations_which_is_written_once(
     assert "texts.safetensors is damaged" in capsys.readouterr().err
 
 
-def test_a_base_target_continues_passages_in_a_stream(tmp_path: Path) -> None:
+def test_a_base_target_continues_passages_in_a_stream(tmp_path):
     folder, text = saved("llama", tmp_path / "target", template=None), tmp_path / "text.txt"
     text.write_text("The little fox lived in the forest with her mother. " * 200, encoding="utf-8")
     assert main(streamed(folder, tmp_path / "work", tmp_path / "head", "--updates", "1", "--text", str(text))) == 0
@@ -200,7 +194,7 @@ def test_a_base_target_continues_passages_in_a_stream(tmp_path: Path) -> None:
     assert not texts.answers[:30].any()
 
 
-def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path: Path) -> None:
+def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path):
     folder, work = saved("llama", tmp_path / "target", template=None), tmp_path / "work"
     given, text = tmp_path / "given.jsonl", tmp_path / "text.txt"
     given.write_text(json.dumps({"prompt": [5, 6, 7], "answer": [8, 9, 10, 11]}) + "\n", encoding="utf-8")
@@ -225,7 +219,7 @@ def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path:
         (["--stream", "16"], "model_type is gemma3_text, not one of llama"),
     ],
 )
-def test_bad_input_is_one_line(change: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line(change, line, tmp_path, capsys):
     folder = saved("gemma" if change == ["--stream", "16"] else "llama", tmp_path / "target")
     try:
         status = main(command(folder, tmp_path / "work", tmp_path / "out", *change))
@@ -246,16 +240,14 @@ def test_bad_input_is_one_line(change: list[str], line: str, tmp_path: Path, cap
         ("given", b'{"prompt": [5, 6], "answer": [1e999, 2]}', "line 1 has no token ids in prompt and answer"),
     ],
 )
-def test_a_damaged_file_is_one_line(
-    file: str, content: bytes, line: str, llama: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_file_is_one_line(file, content, line, llama, tmp_path, capsys):
     (tmp_path / file).write_bytes(content)
     more = ["--given", str(tmp_path / file)] if file.startswith("given") else []
     assert main(command(llama[0], tmp_path, tmp_path / "out", *more)) == 2
     assert line in capsys.readouterr().err.strip().splitlines()[-1]
 
 
-def test_where_a_part_was_removed_no_other_one_is_replaced(tmp_path: Path) -> None:
+def test_where_a_part_was_removed_no_other_one_is_replaced(tmp_path):
     for limit in (2, 3, 4, 5, 6):
         row = Conversation(list(range(limit)), 1, limit, 0.0)
         row.states, row.likeliest = ([torch.zeros(4)] * limit, [(torch.zeros(1), torch.zeros(1))] * limit)
@@ -265,16 +257,14 @@ def test_where_a_part_was_removed_no_other_one_is_replaced(tmp_path: Path) -> No
     assert sorted(int(load_file(path)["lengths"]) for path in parts(tmp_path)) == [3, 4, 5, 6]
 
 
-def test_a_draft_model_may_be_wider_than_its_target_and_has_heads_of_an_even_width() -> None:
+def test_a_draft_model_may_be_wider_than_its_target_and_has_heads_of_an_even_width():
     model = DraftModel(torch.randn(50, 16), 32, 1, (), None)
     assert model.llama.model.embed_tokens.weight.shape == (50, 32)
     with pytest.raises(ValueError, match=r"^--width 7: it must be a multiple of 2"):
         DraftModel(torch.randn(50, 16), 7, 1, (), None)
 
 
-def test_nothing_but_a_model_s_files_is_replaced(
-    llama: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_but_a_model_s_files_is_replaced(llama, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
     other = tmp_path / "other"
     shutil.copytree(llama[0], other)
@@ -287,7 +277,7 @@ def test_nothing_but_a_model_s_files_is_replaced(
     assert (llama[0] / "config.json").exists()
 
 
-def test_data_of_another_tokenizer_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_of_another_tokenizer_is_refused_in_one_line(tmp_path, capsys):
     folder, work = saved("llama", tmp_path / "target"), tmp_path / "work"
     assert main(command(folder, work, tmp_path / "head", "--updates", "1")) == 0
     told = json.loads((work / "data.json").read_text(encoding="utf-8")) | {"tokenizer": "another"}
