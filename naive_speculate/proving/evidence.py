@@ -137,7 +137,8 @@ class Evidence:
     def findings(self) -> list[Finding]:
         """All tests, the most significant first."""
         sampled = [(request, answer) for request, answer in self.answers if request.temperature]
-        tests = self._by_token(sampled) if any(answer.tokens for _, answer in sampled) else self._by_text()
+        by_token = self.reference is None or any(answer.tokens for _, answer in sampled)
+        tests = self._by_token(sampled) if by_token else self._by_text()
         adjusted = holm([fit.p_value for _, fit in tests])
         rate = ERROR_RATE / max(1, len(tests))
         found = [

@@ -80,7 +80,8 @@ class Report:
         say(f"  {self.num_answers} completions at temperatures 0 and {temperatures}: {ways}")
         say("What differs", "bold")
         differing = [finding for finding in self.findings if finding.differs]
-        say(f"  {len(differing)} of {len(self.findings)} tests of token frequencies; the most significant:")
+        shown = "; the most significant:" if self.findings else "."
+        say(f"  {len(differing)} of {len(self.findings)} tests of token frequencies{shown}")
         rows = [_row(finding) for finding in self.findings[:_SHOWN]]
         styles = ["bold red" if finding.differs else "" for finding in self.findings[:_SHOWN]]
         console.print(table(rows, left=["test"], styles=styles), soft_wrap=False)

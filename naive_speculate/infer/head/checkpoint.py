@@ -70,7 +70,7 @@ def load_head(
         target: The model that it drafts for. Its `num_layers`, `input_embeddings` and `output_embeddings` fill what the
             checkpoint leaves open.
         device: Where it computes: the device of the target's hidden states.
-        dtype: None for the dtype of the stored weights.
+        dtype: None for the dtype of the stored weights, or float32 in ONNX Runtime.
         executor: "torch" or "onnx", of a draft head; a block drafter runs in torch.
 
     Raises:
@@ -84,7 +84,7 @@ def load_head(
         for part in ("fc.weight", "hidden_norm.weight"):  # heads of EAGLE-1 and EAGLE-2 have the first alone
             if not block and not declares_head(config) and not any(key.endswith(part) for key in stored):
                 raise ValueError(f"it is no EAGLE-3 head and none of `python -m train`: it has no {part}")
-        wanted = stored["fc.weight"].dtype if dtype is None else dtype
+        wanted = dtype or (torch.float32 if executor == "onnx" else stored["fc.weight"].dtype)
         used = {key: tensor for key, tensor in stored.items() if not key.endswith(_IGNORED)}
         for key, tensor in used.items():
             if key.endswith("weight") and not tensor.is_floating_point():
