@@ -10,20 +10,11 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from ipaddress import ip_address
 from typing import Any, NoReturn
 
 from naive_speculate.arguments import Parser, parsed
 
 _port = parsed(int, "a number from 1 to 65535", lambda found: 0 < found < 2**16)
-
-
-def is_local(host: str) -> bool:
-    """Whether a page on this address is reachable from this machine only."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # another name
-        return False
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -71,10 +62,11 @@ def main(argv: list[str] | None = None) -> int:
         from ui.host.catalog import join_catalog, load_catalog
         from ui.host.configuration import cluster_engines, read_configuration
         from ui.host.operations import LOGGER, Counters, log_runs, with_queue
-        from ui.page import build_page, open_queue
+        from ui.host.origin import is_loopback
+        from ui.page import build_page
         from ui.run.runs import Runs
 
-    if is_local(args.host or os.environ.get("GRADIO_SERVER_NAME") or "localhost"):
+    if is_loopback(args.host or os.environ.get("GRADIO_SERVER_NAME") or "localhost"):
         share_cores()  # with the browser
     counters = Counters(lambda: with_queue(catalog.load(), page))  # read once the page is there
     observers = (log_runs(prompts=args.log_prompts), counters.observe)
@@ -93,7 +85,6 @@ def main(argv: list[str] | None = None) -> int:
     runs = Runs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page = build_page(catalog, runs)
-    open_queue(page, configuration.queue_size)
     try:
         _serve(page, catalog, runs, counters, configuration, args)
     except (KeyboardInterrupt, SystemExit):
@@ -117,6 +108,7 @@ def _serve(page: Any, catalog: Any, runs: Any, counters: Any, configuration: Any
 
     launch(
         page,
+        configuration.queue_size,
         [traces(runs), *routes(counters, configuration.metrics)],
         configuration.hosts,
         server_name=args.host,

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, TARGET, Surface
+from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, TARGET
 from ui import labels
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"
@@ -99,16 +99,10 @@ def component(
 ) -> gr.HTML:
     """A custom component: HTML with a module in `assets/js` that drives it, by its function `mount`. The module's name is also
     the component's id if that is empty. Unless the markup contains the value, Gradio never changes what the script adds to it.
-    `events` are those that the script triggers."""
-    script, elem_id = mounting(module, *events, mount=mount), elem_id or module
+    `events` are those that the script triggers; Gradio reads their names from it."""
+    script = calling(module, mount, f"{{ element, trigger, props, server, watch, events: {json.dumps(list(events))} }}") + ";"
+    elem_id = elem_id or module
     return gr.HTML(value, html_template=markup, js_on_load=script, apply_default_css=False, elem_id=elem_id, **options)
-
-
-def mounting(module: str, *events: str, mount: str = "mount") -> str:
-    """The script that a `gr.HTML` component runs when it is mounted: a function of a module in `assets/js`. Gradio also reads
-    the component's event names from it."""
-    component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
-    return f"{calling(module, mount, component)};"
 
 
 def calling(module: str, function: str, arguments: str) -> str:
@@ -162,13 +156,12 @@ def sheets(*names: str) -> str:
 
 def variables() -> str:
     """The palette as CSS variables, for both themes."""
-    return f":root {{{_colors(LIGHT, dark=False)}}}\n.dark {{{_colors(DARK, dark=True)}}}\n"
-
-
-def _colors(surface: Surface, *, dark: bool) -> str:
-    grounds = {name: getattr(surface, name) for name in ("page", "panel", "ink", "muted", "rule")}
-    named = grounds | {kind: style.color(dark) for kind, style in {"prompt": PROMPT, **STYLES}.items()}
-    return "".join(f"--ns-{name}:{color};" for name, color in named.items())
+    rules = []
+    for selector, surface, dark in ((":root", LIGHT, False), (".dark", DARK, True)):
+        grounds = {name: getattr(surface, name) for name in ("page", "panel", "ink", "muted", "rule")}
+        named = grounds | {kind: style.color(dark) for kind, style in {"prompt": PROMPT, **STYLES}.items()}
+        rules.append(f"{selector} {{{''.join(f'--ns-{name}:{color};' for name, color in named.items())}}}\n")
+    return "".join(rules)
 
 
 def theme() -> gr.themes.Base:

@@ -1,7 +1,7 @@
 """Every place where this page reaches into Gradio, because Gradio has no hook for it. Checked against Gradio 6.31.0.
 
-Each function says why it exists. The rest of `ui` uses only what Gradio documents, with one exception: `ui.host.queue`
-subclasses Gradio's queue. Two more patches run in the browser:
+Each function says why it exists. The rest of `ui` uses only what Gradio documents, with two exceptions: `ui.host.errors`
+and `ui.host.queue` subclass Gradio's page and its queue. Two more patches run in the browser:
 
 - `assets/js/connection.js` replaces `window.fetch`: when the connection breaks, Gradio asks every two seconds, shows an
   error each time, and finally reloads the page without its run and settings.
@@ -64,26 +64,6 @@ def use_root_url(root_of: "Callable[[Request, str, str | None], str]") -> None:
     patched.get_root_url = root_of
 
 
-def guard_calls(page: "gr.Blocks", check: Callable[[Any, list[Any]], None], explain: Callable[[Exception], Exception]) -> None:
-    """Gradio's own complaints quote the whole input, in the answer and in the log, and no event sees them. All calls are
-    guarded: from the page, from programs and over MCP. `check` raises if a function does not take these inputs, and may append
-    defaults; `explain` returns the exception that the caller sees instead."""
-    guarded: Any = page
-    process = guarded.process_api
-
-    async def process_api(block_fn: Any, inputs: list[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        try:
-            if not (isinstance(block_fn, int) or block_fn.cancels):  # Gradio fills in the session here
-                check(block_fn, inputs)
-            result: dict[str, Any] = await process(block_fn, inputs, *args, **kwargs)
-            return result
-        except Exception as error:
-            problem = explain(error)
-        raise problem
-
-    guarded.validate_inputs, guarded.process_api = check, process_api
-
-
 def shorten_tool_errors(shorten: Callable[[str], str]) -> None:
     """The MCP library quotes an invalid argument in full, and Gradio has no hook for the answer."""
     from gradio.mcp import GradioMCPServer
@@ -97,14 +77,6 @@ def shorten_tool_errors(shorten: Callable[[str], str]) -> None:
             return super()._make_error_result(shorten(error_message))
 
     GradioMCPServer.Server = ToolServer  # type: ignore[misc]
-
-
-def install_queue(page: "gr.Blocks", queue: Any) -> None:
-    """`Blocks.queue` always builds Gradio's own class. Its loops also poll 1,000 and 100 times a second, and each look
-    takes the interpreter lock from the decoder; 50 and 20 times are enough."""
-    page._queue = queue
-    queue.sleep_when_free = 0.02
-    queue.progress_update_sleep_when_free = 0.05
 
 
 def queue_of(page: "gr.Blocks") -> Any:

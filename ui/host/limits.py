@@ -36,7 +36,6 @@ MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES  # limit for all bodies that are being re
 BODY_SECONDS = 60.0  # longest time to receive a body
 CROWDED = "the server is receiving as much as it can handle; try again in a moment"
 SLOW = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
-MIN_ZIPPED_BYTES = 2000
 UNUSED = tuple(f"/gradio_api/{name}" for name in ("upload", "upload_progress", "process_recording", "deep_link", "dev/reload"))
 """Addresses that nothing here needs: Gradio writes to the disk what anybody sends, and looks twenty times a second for changes
 of the program, for each reader."""
@@ -58,7 +57,7 @@ class Guard:
     def __init__(self, app: ASGIApp, page: gr.Blocks | None = None) -> None:
         self._app = app
         self._page = page
-        self._receiving = 0
+        self.receiving = 0  # bytes of all bodies
         self._preparing = WeakValueDictionary[str, asyncio.Lock]()  # by address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,13 +109,7 @@ class Guard:
             if not begun:
                 await answer(scope, receive, watched)
         finally:
-            self._receiving -= body.taken
-
-    def count(self, size: int) -> None:
-        """Count bytes that were received, or refuse them if all bodies together become too large."""
-        if self._receiving + size > MAX_BODIES_BYTES:
-            raise HTTPException(503, CROWDED)
-        self._receiving += size
+            self.receiving -= body.taken
 
 
 class _Body:
@@ -145,7 +138,9 @@ class _Body:
         size = len(message.get("body", b""))
         self._over = not message.get("more_body", False)
         self.check(self.taken + size)
-        self._guard.count(size)
+        if self._guard.receiving + size > MAX_BODIES_BYTES:
+            raise HTTPException(503, CROWDED)
+        self._guard.receiving += size
         self.taken += size
         return message
 
@@ -164,21 +159,10 @@ async def _unused(_: HttpRequest) -> Response:
     return JSONResponse({"detail": "this page does not use this address: it accepts no uploads and keeps no files"}, 403)
 
 
-class Zipped(GZipMiddleware):
-    """Compresses every answer whose path has no file extension; Gradio compresses only its files. Event streams stay as
-    they are."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if "." in scope.get("path", ""):
-            await self.app(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
-
-
 def server_options(routes: Sequence[BaseRoute] = (), page: gr.Blocks | None = None, before: str = "") -> dict[str, Any]:
     """The `app_kwargs` of Gradio's `launch`: our middleware for a page, these routes and ours; `before` as for `Headers`."""
     unused = [Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED]
-    zipped = Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6)
+    zipped = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=6)  # all but event streams; Gradio zips only its files
     return {
         "routes": [*routes, *unused],  # they take precedence over Gradio's
         "middleware": [zipped, Middleware(Headers, before=before), Middleware(Guard, page=page)],

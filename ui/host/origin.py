@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable
+from ipaddress import ip_address
 from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import parse_qs
@@ -36,19 +37,22 @@ INLINE = re.compile(rb"<script(?=[\s>])")
 MARK = b"<gradio-app"  # the tag in Gradio's HTML that the page replaces
 
 
-def own_names(listed: Iterable[str] = (), host: str | None = None) -> frozenset[str]:
-    """The host names that visitors may use: this machine's, the Space's and the operator's `listed` ones. `host` is the address
-    that the server listens on."""
-    names = {*OURS, *listed, host or "", os.environ.get("SPACE_HOST", "")}
-    return frozenset(name.lower() for name in names if name)
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name
+        return False
 
 
-def trust(names: frozenset[str]) -> None:
-    """Let Gradio derive the page's address from these names only.
+def trust(listed: Iterable[str], host: str | None) -> None:
+    """Let Gradio derive the page's address from known names only: this machine's, the Space's, the operator's `listed` ones and
+    the `host` that the server listens on.
 
     It would trust `Host`, `X-Forwarded-Host` and `X-Gradio-Server`. Under any other name the address is relative, and browsers
     resolve it against the page's own.
     """
+    names = {name.lower() for name in (*OURS, *listed, host, os.environ.get("SPACE_HOST")) if name}
 
     def root_of(request: HttpRequest, route_path: str, root_path: str | None) -> str:
         path = (root_path or "").rstrip("/")

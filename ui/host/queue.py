@@ -66,15 +66,23 @@ class _Call:
     num_rows: int = 1
 
 
+def open_queue(page: gr.Blocks, size: int) -> None:
+    """Give a page a bounded queue for at most so many waiting calls; `Blocks.queue` always builds Gradio's own class."""
+    page.queue(max_size=size, api_open=False)  # no call bypasses the queue
+    page._queue = BoundedQueue(page, size)
+
+
 class BoundedQueue(Queue):
     """Ends calls whose unread results exceed a size in bytes. If the waiting calls are too large or more than `size`, the
     newest one of the visitor with the most is refused. `visitor_bytes` limits one visitor's unread messages, and all waiting
-    calls together. Visitors take turns."""
+    calls together. Visitors take turns. Gradio's loops poll 1,000 and 100 times a second, and each look takes the interpreter
+    lock from the decoder; 50 and 20 times are enough."""
 
     visitor_bytes, total_bytes = VISITOR_BYTES, TOTAL_BYTES
 
     def __init__(self, page: gr.Blocks, size: int) -> None:
         super().__init__(live_updates=True, concurrency_count=page.max_threads, update_intervals=1, max_size=size, blocks=page)
+        self.sleep_when_free, self.progress_update_sleep_when_free = 0.02, 0.05
         self._waiting: dict[str, _Call] = {}
         self._number = 0
         self._sent = 0
