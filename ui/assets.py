@@ -166,15 +166,7 @@ def variables() -> str:
 
 def theme() -> gr.themes.Base:
     """The theme; it uses system fonts, so that nothing is fetched from other hosts."""
-    hues, sizes = gr.themes.colors, gr.themes.sizes
-    made = gr.themes.Base(
-        primary_hue=hues.blue,
-        neutral_hue=hues.zinc,
-        radius_size=sizes.radius_md,
-        text_size=sizes.text_md,
-        font=SANS,
-        font_mono=MONO,
-    )
+    made = gr.themes.Base(primary_hue="blue", neutral_hue="zinc", text_size="md", radius_size="md", font=SANS, font_mono=MONO)
     light = {name: color for name, (color, _) in COLORS.items()}
     dark = {f"{name}_dark": color for name, (_, color) in COLORS.items()}
     return made.set(**light, **dark, **SIZES, block_title_text_weight="600", color_accent=TARGET.light)

@@ -113,18 +113,15 @@ class Measuring:
 
     @contextmanager
     def _alone(self, engine: Engine, busy: str = BUSY) -> Iterator[threading.Event]:
-        if not self._turn.acquire(timeout=PATIENCE_SECONDS):
-            raise NotMeasured(busy)
-        try:
-            cancel = threading.Event()
-            self._cancel = cancel  # set before the check, so that a later visitor finds something to cancel
-            if not self._quiet():
-                raise NotMeasured(busy)
-            self._engine = engine
-            yield cancel
-        finally:
-            self._cancel = self._engine = None
-            self._turn.release()
+        with self._turn:
+            try:
+                self._cancel = cancel = threading.Event()  # before the check, so that a later visitor finds something to cancel
+                if not self._quiet():
+                    raise NotMeasured(busy)
+                self._engine = engine
+                yield cancel
+            finally:
+                self._cancel = self._engine = None
 
 
 async def in_turn(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

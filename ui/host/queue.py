@@ -38,15 +38,6 @@ class Messages(asyncio.Queue[EventMessage]):
         item: EventMessage = super()._get()
         return item
 
-    @property
-    def last(self) -> int:
-        """The size of the newest one, in bytes."""
-        return self._sizes[-1] if self._sizes else 0
-
-    def clear(self) -> None:
-        while not self.empty():
-            self.get_nowait()
-
 
 class _Sessions(LRUCache[str, Messages]):
     """The messages of each session; the oldest session is dropped if there are too many."""
@@ -90,8 +81,10 @@ class BoundedQueue(Queue):
 
     async def push(self, body: Any, request: Any, username: Any) -> Any:
         """Queue a call (see Gradio's `Queue.push`) unless it is malformed or too large."""
-        if wrong := self._wrong(body):
-            return False, wrong, "error"
+        try:
+            self._check(body)
+        except gr.Error as error:
+            return False, error.message, "error"
         size = weight([body.data, body.event_data])  # 0.2 s for the worst body that `Guard` lets pass
         self._number += 1
         call = _Call(Reader(address_of(request), body.session_hash or ""), size, self._number)
@@ -140,32 +133,28 @@ class BoundedQueue(Queue):
                 turns = by_turns(calls, lambda call: call.number)
                 queue.queue[:] = [events[call.name] for call in turns if call.name in events]
 
-    def _wrong(self, body: Any) -> str:
+    def _check(self, body: Any) -> None:
         function = self.blocks.fns.get(body.fn_index)
         if function is None:
-            return "there is no such function"
+            raise gr.Error("there is no such function")
         if len(body.session_hash or "") > MOST_SESSION_CHARACTERS:
-            return "the session's name is too long"
+            raise gr.Error("the session's name is too long")
         if body.trigger_id is not None and body.trigger_id not in self.blocks.blocks:
-            return "there is no such trigger"
-        if function.cancels:  # Gradio fills in the session here
-            return ""
-        try:
+            raise gr.Error("there is no such trigger")
+        if not function.cancels:  # else Gradio fills in the session
             self.blocks.validate_inputs(function, body.data)
-        except gr.Error as error:
-            return error.message
-        return ""
 
     def send_message(self, event: Event, event_message: EventMessage) -> None:
         """Keep a message until it is read, if there is room."""
-        super().send_message(event, event_message)
         unread = self.pending_messages_per_session
         if event.session_hash not in unread:  # the visitor has left
             return
         mine = unread[event.session_hash]
+        before = mine.size
+        super().send_message(event, event_message)
+        self._sent += mine.size - before
         if mine.size > self.visitor_bytes:
             self._drop(event.session_hash)
-        self._sent += mine.last
         if self._sent > COUNT_BYTES:
             self._sent = 0
             total = sum(messages.size for messages in unread.values())
@@ -179,7 +168,8 @@ class BoundedQueue(Queue):
         messages = self.pending_messages_per_session[session]
         if not messages.size:
             return
-        messages.clear()
+        while not messages.empty():
+            messages.get_nowait()
         for event in [event for job in self.active_jobs if job for event in job if event.session_hash == session]:
             event.alive = False
         for name in self.pending_event_ids_session.get(session, ()):

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import ip_address, ip_network
 from itertools import islice
@@ -53,12 +54,7 @@ def unfetched() -> Callable[[], int]:
     if request is None or page is None or not request.session_hash:
         return int  # returns 0
     held, session = queue_of(page).pending_messages_per_session, request.session_hash
-
-    def count() -> int:
-        messages = held.get(session)
-        return 0 if messages is None else messages.qsize()
-
-    return count
+    return lambda: messages.qsize() if (messages := held.get(session)) else 0
 
 
 def address_of(request: Any) -> str:
@@ -72,14 +68,15 @@ def address_of(request: Any) -> str:
     return str(address) if address.version == 4 else str(ip_network((address, 64), strict=False))
 
 
+@dataclass(eq=False)
 class _Work:
-    """A visitor's piece of work; `number` increases with every piece."""
+    """A visitor's piece of work."""
 
-    num_rows = 1
-
-    def __init__(self, work: Callable[[], Any], reader: Reader, number: int) -> None:
-        self.work, self.reader, self.number = work, reader, number
-        self.result: Future[Any] = Future()
+    work: Callable[[], Any]
+    reader: Reader
+    number: int  # increases with every piece
+    result: Future[Any] = field(default_factory=Future)
+    num_rows: int = 1
 
 
 class Turns:
@@ -140,12 +137,12 @@ STARTING = Turns(4, "starting")  # checks requests: tokenizing a long prompt tak
 GUIDING = Turns(2, "guiding")  # checks requests with a guide, which may take seconds to compile
 
 
+@dataclass
 class Weighed:
     """A value of known size, which is not measured again."""
 
-    def __init__(self, value: Any, size: int) -> None:
-        self.value = value
-        self.size = size
+    value: Any
+    size: int
 
 
 def weight(values: Iterable[object]) -> int:
