@@ -5,10 +5,8 @@ import atexit
 import faulthandler
 import logging
 import os
-import select
 import signal
 import sys
-import time
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -62,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         from ui.host.catalog import join_catalog, load_catalog
         from ui.host.configuration import cluster_engines, read_configuration
         from ui.host.operations import LOGGER, Counters, log_runs, with_queue
-        from ui.host.origin import is_loopback
+        from ui.host.visitors import is_loopback
         from ui.page import build_page
         from ui.run.runs import Runs
 
@@ -153,14 +151,15 @@ def end_in_time(seconds: float = 8.0) -> None:
     os.close(writer)
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     os.dup2(1, 2)
-    number = os.read(reader, 1)  # no byte once the other process has ended
-    while number and number[0] not in (signal.SIGTERM, signal.SIGINT):
-        number = os.read(reader, 1)
-    until = time.monotonic() + seconds
-    while number and select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
-        number = os.read(reader, 1)
-    if number:
+
+    def kill(*_: object) -> None:
         os.kill(served, signal.SIGKILL)
+        os._exit(0)
+
+    signal.signal(signal.SIGALRM, kill)
+    for number in iter(lambda: os.read(reader, 1), b""):  # no byte once the other process has ended
+        if number[0] in (signal.SIGTERM, signal.SIGINT) and not any(signal.getitimer(signal.ITIMER_REAL)):
+            signal.setitimer(signal.ITIMER_REAL, seconds)
     os._exit(0)
 
 

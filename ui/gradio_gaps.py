@@ -14,8 +14,10 @@ This module imports Gradio inside its functions: `quick_imports` must run before
 import atexit
 import gc
 import inspect
+import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 CHECKED = "6.31.0"  # the Gradio release for which every patch here was read and tried
+OURS = frozenset({"localhost", "127.0.0.1", "::1"})
+HOST = re.compile(r"(?:([\w.-]+)|\[([0-9a-f:.]+)\])(?::\d{1,5})?", re.ASCII)
 
 
 @contextmanager
@@ -56,8 +60,27 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
         gc.enable()
 
 
-def use_root_url(root_of: "Callable[[Request, str, str | None], str]") -> None:
-    """Gradio derives the page's address from headers that any visitor can set. This replaces that function."""
+def trust(listed: Iterable[str], host: str | None) -> None:
+    """Let Gradio derive the page's address from known names only: this machine's, the Space's, the operator's `listed` ones and
+    the `host` that the server listens on.
+
+    Gradio would trust `Host`, `X-Forwarded-Host` and `X-Gradio-Server`. Under any other name the address is relative, and
+    browsers resolve it against the page's own.
+    """
+    names = {name.lower() for name in (*OURS, *listed, host, os.environ.get("SPACE_HOST")) if name}
+
+    def root_of(request: "Request", route_path: str, root_path: str | None) -> str:
+        path = (root_path or "").rstrip("/")
+        if path.startswith(("http://", "https://")):
+            return path
+        asked = request.headers.get("x-forwarded-host") or request.headers.get("host") or ""
+        host = asked.split(",")[0].strip().lower()
+        found = HOST.fullmatch(host)
+        if found is None or (found[1] or found[2]) not in names:
+            return path
+        secure = request.headers.get("x-forwarded-proto", request.url.scheme).split(",")[0].strip() == "https"
+        return f"http{'s' * secure}://{host}{path}"
+
     from gradio import route_utils
 
     patched: Any = route_utils

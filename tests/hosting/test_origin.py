@@ -23,9 +23,10 @@ from naive_speculate import SamplingParams, Trace
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Load, Request, SoloEngine, Unavailable
 from tests.hosting.http import get
+from ui.gradio_gaps import trust
 from ui.host.configuration import read_configuration
+from ui.host.limits import policy
 from ui.host.operations import Counters, routes
-from ui.host.origin import policy, trust
 from ui.host.zero import MOST_SECONDS, duration, on_zero_gpu
 
 

@@ -20,8 +20,7 @@ from naive_speculate.serving import Load
 from naive_speculate.serving.run_records import Observer, RunRecord
 from ui.gradio_gaps import waiting_calls
 from ui.host.catalog import DECODING
-from ui.host.origin import is_loopback
-from ui.host.visitors import GUIDING, STARTING
+from ui.host.visitors import GUIDING, STARTING, is_loopback
 
 LOGGER = logging.getLogger("naive_speculate.runs")
 _PREFIX = "naive_speculate"

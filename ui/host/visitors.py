@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import ip_address, ip_network
-from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -26,7 +25,6 @@ OVERHEAD = 1.2
 """Resident memory per byte that `sys.getsizeof` reports: 1.17 over 56,000 events of opened traces (glibc, Python 3.11)."""
 MANY_BYTES = 2**20
 GIVE_BACK_SECONDS = 1.0
-CHUNK = 256  # values measured at once, which bounds the memory of the measurement. Objects shared by two chunks count twice
 _giving_back = threading.Lock()
 _SHARED = (type, Enum, ModuleType, FunctionType)  # belongs to the program, not to the value that refers to it
 
@@ -66,6 +64,14 @@ def address_of(request: Any) -> str:
     except ValueError:
         return host
     return str(address) if address.version == 4 else str(ip_network((address, 64), strict=False))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name
+        return False
 
 
 @dataclass(eq=False)
@@ -147,12 +153,7 @@ class Weighed:
 
 def weight(values: Iterable[object]) -> int:
     """The size of these values in bytes, with everything they refer to."""
-    rest = iter(values)
-    return sum(map(_weight, iter(lambda: list(islice(rest, CHUNK)), [])))
-
-
-def _weight(objects: list[object]) -> int:
-    seen: set[int] = set()
+    objects, seen = list(values), set[int]()
     total = known = 0
     while objects:
         new = {id(one): one for one in objects if id(one) not in seen and not isinstance(one, _SHARED)}
