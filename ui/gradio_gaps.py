@@ -92,14 +92,9 @@ def shorten_tool_errors(shorten: Callable[[str], str]) -> None:
     from gradio.mcp import GradioMCPServer
 
     server: Any = getattr(GradioMCPServer, "Server", None)
-    if server is None:  # the library is not installed
-        return
-
-    class ToolServer(server):  # type: ignore[misc]
-        def _make_error_result(self, error_message: str) -> Any:
-            return super()._make_error_result(shorten(error_message))
-
-    GradioMCPServer.Server = ToolServer  # type: ignore[misc]
+    if server is not None:  # the library is installed
+        answer = server._make_error_result
+        server._make_error_result = lambda self, message: answer(self, shorten(message))
 
 
 def queue_of(page: "gr.Blocks") -> Any:

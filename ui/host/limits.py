@@ -36,8 +36,6 @@ TRACES = "/trace"  # the address that accepts traces (see `ui.run.recorded.trace
 MAX_BODY_BYTES = 4 * 2**20  # limit for any other call. JSON takes up to 20 times its length in memory
 MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES  # limit for all bodies that are being received
 BODY_SECONDS = 60.0  # longest time to receive a body
-CROWDED = "the server is receiving as much as it can handle; try again in a moment"
-SLOW = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
 UNUSED = tuple(f"/gradio_api/{name}" for name in ("upload", "upload_progress", "process_recording", "deep_link", "dev/reload"))
 """Addresses that nothing here needs: Gradio writes to the disk what anybody sends, and looks twenty times a second for changes
 of the program, for each reader."""
@@ -158,12 +156,12 @@ class _Body:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
-            raise HTTPException(408, SLOW) from None
+            raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:.0f} seconds") from None
         size = len(message.get("body", b""))
         self._over = not message.get("more_body", False)
         self.check(self.taken + size)
         if self._guard.receiving + size > MAX_BODIES_BYTES:
-            raise HTTPException(503, CROWDED)
+            raise HTTPException(503, "the server is receiving as much as it can handle; try again in a moment")
         self._guard.receiving += size
         self.taken += size
         return message
