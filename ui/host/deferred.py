@@ -63,7 +63,9 @@ class DeferredEngine(Engine):
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
         if self._settled.is_set():
-            return self._loaded().start(request, cancel, deliver, reader)
+            if self._engine is None:
+                raise Unavailable(self._reason)
+            return self._engine.start(request, cancel, deliver, reader)
         with self._lock:
             if self._held >= self._max_waiting:
                 raise Unavailable(FULL.format(self._held))
@@ -99,7 +101,7 @@ class DeferredEngine(Engine):
             self._held -= 1
         try:
             if self._settled.is_set():
-                self._loaded().start(request, cancel, deliver, reader)
+                self.start(request, cancel, deliver, reader)
             else:
                 deliver(None)
         except Exception as error:
@@ -108,8 +110,3 @@ class DeferredEngine(Engine):
     def _load_on_demand(self) -> None:
         with suppress(Exception):  # the held requests end with it
             self.load_pair()
-
-    def _loaded(self) -> Engine:
-        if self._engine is None:
-            raise Unavailable(self._reason)
-        return self._engine
