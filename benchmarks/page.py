@@ -224,7 +224,7 @@ def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
     page = build_page(catalog, Runs())
     catalog.warm_up()
     settle_memory()
-    url = launch(page, 32, server_port=free_port(), prevent_thread_lock=True, quiet=True)
+    url = launch(page, 32, server_port=free_port(), quiet=True)
     engine = next(iter(catalog.pairs.values())).unobserved
     assert isinstance(engine, LocalEngine)
     return url, engine.decoder, page

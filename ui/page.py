@@ -82,9 +82,9 @@ def _check_link(event: gr.EventData) -> None:
 
 
 def launch(page: Page, queue: int, routes: Sequence[BaseRoute] = (), names: Iterable[str] = (), **where: Any) -> str:
-    """Serve the page with its styles, scripts and limits, a queue for so many calls, and further routes; `where` are options of
-    Gradio's `launch`. Returns the page's address. `names` are host names of the page, in addition to this machine's and the
-    Space's."""
+    """Serve the page from other threads, with its styles, scripts and limits, a queue for so many calls, and further routes.
+    `where` are options of Gradio's `launch`, `names` the page's host names, in addition to this machine's and the Space's.
+    Returns the page's address."""
     open_queue(page, queue)
     own = [scripts(), server_functions(page), *documents(), answers(), *routes]
     silence_library_logs()
@@ -96,6 +96,8 @@ def launch(page: Page, queue: int, routes: Sequence[BaseRoute] = (), names: Iter
         run_history=False,  # it would store prompts in the browser, and let the server write to the Hub
         ssr_mode=False,
         enable_monitoring=False,  # it would write its key to the log whenever anybody asks
+        prevent_thread_lock=True,
+        show_error=True,  # programs get the message of a failed call
         _frontend=False,  # otherwise Gradio requests the page itself, and gives up after 3 s
         max_file_size=MAX_TRACE_BYTES,
         max_threads=MOST_CALLS,

@@ -28,7 +28,7 @@ def served_here(catalog: Catalog) -> Iterator[str]:
     """Serve the page with these pairs, and close them afterwards; gives its address."""
     page = build_page(catalog, Runs())
     addresses = routes(Counters(lambda: with_queue(catalog.load(), page)))
-    yield launch(page, 4, addresses, server_port=free_port(), prevent_thread_lock=True, quiet=True)
+    yield launch(page, 4, addresses, server_port=free_port(), quiet=True)
     page.close(verbose=False)
     catalog.close()
 

@@ -41,6 +41,8 @@ _TIMED: tuple[tuple[str, str, Callable[[RunRecord], float | None]], ...] = (
 
 def log_runs(*, prompts: bool = False) -> Observer:
     """An observer that logs one line of JSON per run; the prompt is private and logged only on request."""
+    LOGGER.setLevel(logging.INFO)
+    logging.basicConfig(format="%(message)s")  # else the MCP library does so in its way, and each line comes twice
 
     def observe(run: RunRecord) -> None:
         params, m = run.request.params, run.summary.metrics
