@@ -102,13 +102,14 @@ class BoundedQueue(Queue):
     async def _make_room(self, new: _Call) -> bool:
         """Refuse a waiting call of the visitor with the most, if there is no room for a new one. Whether there is room."""
         self._waiting = {name: call for name, call in self._waiting.items() if name in self.event_ids_to_events}
+        queued = {str(event._id) for queue in self.event_queue_per_concurrency_id.values() for event in queue.queue}
         for most, in_bytes in ((self.max_size or math.inf, False), (self.visitor_bytes, True)):
-            calls = [call for call in self._waiting.values() if in_bytes or call.name in self._queued]
+            calls = [call for call in self._waiting.values() if in_bytes or call.name in queued]
             for call in (*calls, new):
                 call.num_rows = call.size if in_bytes else 1
             if sum(call.num_rows for call in (*calls, new)) <= most:
                 continue
-            dropped = one_too_many([call for call in calls if call.name in self._queued], new)
+            dropped = one_too_many([call for call in calls if call.name in queued], new)
             if dropped is None:
                 return False
             event = self.event_ids_to_events[dropped.name]
@@ -116,10 +117,6 @@ class BoundedQueue(Queue):
             self.send_message(event, ProcessCompletedMessage(output={"error": TOO_MANY}, success=False))
             del self._waiting[dropped.name]
         return True
-
-    @property
-    def _queued(self) -> set[str]:
-        return {str(event._id) for queue in self.event_queue_per_concurrency_id.values() for event in queue.queue}
 
     def _take_turns(self) -> None:
         """Order the calls that wait for the same: one of each visitor, then the second of each. Those that are being answered
