@@ -4,6 +4,7 @@ A measurement ends as soon as a visitor starts a run. It is not a run itself: lo
 """
 
 import platform
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -151,10 +152,7 @@ def machine_name(device: str) -> str:
     """The machine's name: the GPU, or the processor and the number of cores in use."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)[:120]
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    name = next(models, "") or platform.processor() or platform.machine() or "unknown processor"
+    listed = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:(.+)", listed.read_text(encoding="utf-8") if listed.exists() else "")
+    name = (found[1].strip() if found else "") or platform.processor() or platform.machine() or "unknown processor"
     return f"{name[:100]}, {count(available_cores(), 'core')}"
