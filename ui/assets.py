@@ -77,8 +77,9 @@ def scripts() -> Route:
 
     async def module(request: Request) -> Response:
         name = request.path_params["name"]
-        if name in TABLES:
-            return Response(_speaking(name), media_type="text/javascript", headers=FOR_GOOD)
+        if name in TABLES:  # the script that translates the page, with one language's table
+            script, table = (file.read_text(encoding="utf-8") for file in (MODULES["language.js"], TABLES[name]))
+            return Response(f"{script}\nspeak({table});", media_type="text/javascript", headers=FOR_GOOD)
         if name in MODULES:
             return FileResponse(MODULES[name], media_type="text/javascript", headers=FOR_GOOD)
         return Response(status_code=404)
@@ -125,13 +126,6 @@ def folder() -> str:
 
 
 _TEMPLATES.globals |= {"languages": LANGUAGES, "scripts_folder": folder}
-
-
-@cache
-def _speaking(name: str) -> str:
-    """The script that translates the page, with one language's table."""
-    script, table = (file.read_text(encoding="utf-8") for file in (MODULES["language.js"], TABLES[name]))
-    return f"{script}\nspeak({table});"
 
 
 def modules_for(entries: Iterable[str]) -> dict[str, str]:
