@@ -3,27 +3,15 @@
 import argparse
 import atexit
 import faulthandler
-import logging
 import os
-import select
 import signal
 import sys
-import time
 from contextlib import suppress
-from ipaddress import ip_address
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from naive_speculate.arguments import Parser, parsed
 
 _port = parsed(int, "a number from 1 to 65535", lambda found: 0 < found < 2**16)
-
-
-def is_local(host: str) -> bool:
-    """Whether a page on this address is reachable from this machine only."""
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # another name
-        return False
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -58,8 +46,20 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Load the pairs, build the page, serve it until the process is asked to end."""
+    """Serve the page until the process is asked to end; a wrong setting, a port in use or a broken pair is one line."""
     args = arguments(argv)
+    try:
+        serve(args)
+    except (KeyboardInterrupt, SystemExit):
+        pass  # SIGTERM, or Ctrl-C before `block_thread`, which handles it
+    except (ValueError, OSError) as error:
+        print(f"app.py: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def serve(args: argparse.Namespace) -> None:
+    """Load the pairs, build and serve the page, then load and warm up the other pairs, and wait."""
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # Gradio reads it at import
     # Imported here, so that --help does not load the models' libraries.
     from ui.gradio_gaps import quick_imports
@@ -67,71 +67,50 @@ def main(argv: list[str] | None = None) -> int:
 
     with quick_imports(mcp=args.mcp):
         import_spaces_first()
+        from naive_speculate.infer.memory import settle_memory
         from naive_speculate.infer.threads import num_threads, share_cores
         from ui.host.catalog import join_catalog, load_catalog
         from ui.host.configuration import cluster_engines, read_configuration
-        from ui.host.operations import LOGGER, Counters, log_runs, with_queue
-        from ui.page import build_page, open_queue
+        from ui.host.operations import Counters, log_runs, routes, with_queue
+        from ui.host.visitors import is_loopback
+        from ui.page import build_page, launch
+        from ui.run.recorded import traces
         from ui.run.runs import Runs
 
-    if is_local(args.host or os.environ.get("GRADIO_SERVER_NAME") or "localhost"):
+    if is_loopback(args.host or os.environ.get("GRADIO_SERVER_NAME") or "localhost"):
         share_cores()  # with the browser
+    num_threads()  # checks its environment variable now
+    configuration = read_configuration(os.environ, vars(args))
     counters = Counters(lambda: with_queue(catalog.load(), page))  # read once the page is there
     observers = (log_runs(prompts=args.log_prompts), counters.observe)
-    try:
-        num_threads()  # checks its environment variable now
-        configuration = read_configuration(os.environ, vars(args))
-        if args.engine == "ray":
-            catalog = join_catalog(configuration, cluster_engines(configuration, args.ray_address), observers)
-        else:
-            catalog = load_catalog(configuration, observers)
-    except (ValueError, OSError) as error:
-        print(f"app.py: {error}", file=sys.stderr)
-        return 2
-    LOGGER.setLevel(logging.INFO)
-    logging.basicConfig(format="%(message)s")  # else the MCP library does so in its way, and each line comes twice
+    if args.engine == "ray":
+        catalog = join_catalog(configuration, cluster_engines(configuration, args.ray_address), observers)
+    else:
+        catalog = load_catalog(configuration, observers)
     runs = Runs()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     page = build_page(catalog, runs)
-    open_queue(page, configuration.queue_size)
     try:
-        _serve(page, catalog, runs, counters, configuration, args)
-    except (KeyboardInterrupt, SystemExit):
-        pass  # SIGTERM, or Ctrl-C before `block_thread`, which handles it
-    except (ValueError, OSError) as error:  # the port is in use, the address is not this machine's, or a pair cannot decode
-        print(f"app.py: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        launch(
+            page,
+            configuration.queue_size,
+            [traces(runs), *routes(counters, configuration.metrics)],
+            configuration.hosts,
+            server_name=args.host,
+            server_port=args.port,
+            share=args.share,
+            mcp_server=args.mcp,
+            # Gradio keeps a megabyte per session, and recreates it if necessary.
+            state_session_capacity=2 * configuration.concurrency,
+        )
+        catalog.load_later()  # the page is up, and the other pairs decode
+        catalog.warm_up()
+        settle_memory()
+        page.block_thread()
     finally:
         runs.cancel_all()
         page.close(verbose=False)
         catalog.close()
-    return 0
-
-
-def _serve(page: Any, catalog: Any, runs: Any, counters: Any, configuration: Any, args: argparse.Namespace) -> None:
-    """Serve the page, then load and warm up the pairs, and wait."""
-    from naive_speculate.infer.memory import settle_memory
-    from ui.host.operations import routes
-    from ui.page import launch
-    from ui.run.recorded import traces
-
-    launch(
-        page,
-        [traces(runs), *routes(counters, configuration.metrics)],
-        configuration.hosts,
-        server_name=args.host,
-        server_port=args.port,
-        share=args.share,
-        # Gradio keeps a megabyte per session, and recreates it if necessary.
-        state_session_capacity=2 * configuration.concurrency,
-        show_error=True,  # programs get the message of a failed call
-        mcp_server=args.mcp,
-        prevent_thread_lock=True,
-    )
-    catalog.load_later()  # the page is up, and the other pairs decode
-    catalog.warm_up()
-    settle_memory()
-    page.block_thread()
 
 
 def leave(status: int) -> NoReturn:
@@ -161,14 +140,15 @@ def end_in_time(seconds: float = 8.0) -> None:
     os.close(writer)
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     os.dup2(1, 2)
-    number = os.read(reader, 1)  # no byte once the other process has ended
-    while number and number[0] not in (signal.SIGTERM, signal.SIGINT):
-        number = os.read(reader, 1)
-    until = time.monotonic() + seconds
-    while number and select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
-        number = os.read(reader, 1)
-    if number:
+
+    def kill(*_: object) -> None:
         os.kill(served, signal.SIGKILL)
+        os._exit(0)
+
+    signal.signal(signal.SIGALRM, kill)
+    for number in iter(lambda: os.read(reader, 1), b""):  # no byte once the other process has ended
+        if number[0] in (signal.SIGTERM, signal.SIGINT) and not any(signal.getitimer(signal.ITIMER_REAL)):
+            signal.setitimer(signal.ITIMER_REAL, seconds)
     os._exit(0)
 
 

@@ -39,7 +39,7 @@ from naive_speculate.infer.threads import share_cores
 from naive_speculate.serving import LocalEngine
 from ui.host.catalog import load_catalog
 from ui.host.configuration import read_configuration
-from ui.page import build_page, launch, open_queue
+from ui.page import build_page, launch
 from ui.run.runs import Runs
 
 Measure = Callable[[int], float]
@@ -222,10 +222,9 @@ def serve() -> tuple[str, SpeculativeDecoder, gr.Blocks]:
     share_cores()
     catalog = load_catalog(read_configuration(os.environ | {"NAIVE_SPECULATE_PAIRS": "bundled"}, {"device": "cpu"}))
     page = build_page(catalog, Runs())
-    open_queue(page, 32)
     catalog.warm_up()
     settle_memory()
-    url = launch(page, server_port=free_port(), prevent_thread_lock=True, quiet=True)
+    url = launch(page, 32, server_port=free_port(), quiet=True)
     engine = next(iter(catalog.pairs.values())).unobserved
     assert isinstance(engine, LocalEngine)
     return url, engine.decoder, page

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, TARGET, Surface
+from naive_speculate.palette import DARK, LIGHT, PROMPT, STYLES, TARGET
 from ui import labels
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"
@@ -77,8 +77,9 @@ def scripts() -> Route:
 
     async def module(request: Request) -> Response:
         name = request.path_params["name"]
-        if name in TABLES:
-            return Response(_speaking(name), media_type="text/javascript", headers=FOR_GOOD)
+        if name in TABLES:  # the script that translates the page, with one language's table
+            script, table = (file.read_text(encoding="utf-8") for file in (MODULES["language.js"], TABLES[name]))
+            return Response(f"{script}\nspeak({table});", media_type="text/javascript", headers=FOR_GOOD)
         if name in MODULES:
             return FileResponse(MODULES[name], media_type="text/javascript", headers=FOR_GOOD)
         return Response(status_code=404)
@@ -99,16 +100,10 @@ def component(
 ) -> gr.HTML:
     """A custom component: HTML with a module in `assets/js` that drives it, by its function `mount`. The module's name is also
     the component's id if that is empty. Unless the markup contains the value, Gradio never changes what the script adds to it.
-    `events` are those that the script triggers."""
-    script, elem_id = mounting(module, *events, mount=mount), elem_id or module
+    `events` are those that the script triggers; Gradio reads their names from it."""
+    script = calling(module, mount, f"{{ element, trigger, props, server, watch, events: {json.dumps(list(events))} }}") + ";"
+    elem_id = elem_id or module
     return gr.HTML(value, html_template=markup, js_on_load=script, apply_default_css=False, elem_id=elem_id, **options)
-
-
-def mounting(module: str, *events: str, mount: str = "mount") -> str:
-    """The script that a `gr.HTML` component runs when it is mounted: a function of a module in `assets/js`. Gradio also reads
-    the component's event names from it."""
-    component = f"{{ element, trigger, props, server, watch, events: {json.dumps(events)} }}"
-    return f"{calling(module, mount, component)};"
 
 
 def calling(module: str, function: str, arguments: str) -> str:
@@ -133,13 +128,6 @@ def folder() -> str:
 _TEMPLATES.globals |= {"languages": LANGUAGES, "scripts_folder": folder}
 
 
-@cache
-def _speaking(name: str) -> str:
-    """The script that translates the page, with one language's table."""
-    script, table = (file.read_text(encoding="utf-8") for file in (MODULES["language.js"], TABLES[name]))
-    return f"{script}\nspeak({table});"
-
-
 def modules_for(entries: Iterable[str]) -> dict[str, str]:
     """The text of these scripts and of all scripts that they import, by name."""
     found: dict[str, str] = {}
@@ -162,26 +150,17 @@ def sheets(*names: str) -> str:
 
 def variables() -> str:
     """The palette as CSS variables, for both themes."""
-    return f":root {{{_colors(LIGHT, dark=False)}}}\n.dark {{{_colors(DARK, dark=True)}}}\n"
-
-
-def _colors(surface: Surface, *, dark: bool) -> str:
-    grounds = {name: getattr(surface, name) for name in ("page", "panel", "ink", "muted", "rule")}
-    named = grounds | {kind: style.color(dark) for kind, style in {"prompt": PROMPT, **STYLES}.items()}
-    return "".join(f"--ns-{name}:{color};" for name, color in named.items())
+    rules = []
+    for selector, surface, dark in ((":root", LIGHT, False), (".dark", DARK, True)):
+        grounds = {name: getattr(surface, name) for name in ("page", "panel", "ink", "muted", "rule")}
+        named = grounds | {kind: style.color(dark) for kind, style in {"prompt": PROMPT, **STYLES}.items()}
+        rules.append(f"{selector} {{{''.join(f'--ns-{name}:{color};' for name, color in named.items())}}}\n")
+    return "".join(rules)
 
 
 def theme() -> gr.themes.Base:
     """The theme; it uses system fonts, so that nothing is fetched from other hosts."""
-    hues, sizes = gr.themes.colors, gr.themes.sizes
-    made = gr.themes.Base(
-        primary_hue=hues.blue,
-        neutral_hue=hues.zinc,
-        radius_size=sizes.radius_md,
-        text_size=sizes.text_md,
-        font=SANS,
-        font_mono=MONO,
-    )
+    made = gr.themes.Base(primary_hue="blue", neutral_hue="zinc", text_size="md", radius_size="md", font=SANS, font_mono=MONO)
     light = {name: color for name, (color, _) in COLORS.items()}
     dark = {f"{name}_dark": color for name, (_, color) in COLORS.items()}
     return made.set(**light, **dark, **SIZES, block_title_text_weight="600", color_accent=TARGET.light)

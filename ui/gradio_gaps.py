@@ -1,7 +1,7 @@
 """Every place where this page reaches into Gradio, because Gradio has no hook for it. Checked against Gradio 6.31.0.
 
-Each function says why it exists. The rest of `ui` uses only what Gradio documents, with one exception: `ui.host.queue`
-subclasses Gradio's queue. Two more patches run in the browser:
+Each function says why it exists. The rest of `ui` uses only what Gradio documents, with two exceptions: `ui.host.errors`
+and `ui.host.queue` subclass Gradio's page and its queue. Two more patches run in the browser:
 
 - `assets/js/connection.js` replaces `window.fetch`: when the connection breaks, Gradio asks every two seconds, shows an
   error each time, and finally reloads the page without its run and settings.
@@ -14,8 +14,10 @@ This module imports Gradio inside its functions: `quick_imports` must run before
 import atexit
 import gc
 import inspect
+import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 CHECKED = "6.31.0"  # the Gradio release for which every patch here was read and tried
+OURS = frozenset({"localhost", "127.0.0.1", "::1"})
+HOST = re.compile(r"(?:([\w.-]+)|\[([0-9a-f:.]+)\])(?::\d{1,5})?", re.ASCII)
 
 
 @contextmanager
@@ -56,32 +60,31 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
         gc.enable()
 
 
-def use_root_url(root_of: "Callable[[Request, str, str | None], str]") -> None:
-    """Gradio derives the page's address from headers that any visitor can set. This replaces that function."""
+def trust(listed: Iterable[str], host: str | None) -> None:
+    """Let Gradio derive the page's address from known names only: this machine's, the Space's, the operator's `listed` ones and
+    the `host` that the server listens on.
+
+    Gradio would trust `Host`, `X-Forwarded-Host` and `X-Gradio-Server`. Under any other name the address is relative, and
+    browsers resolve it against the page's own.
+    """
+    names = {name.lower() for name in (*OURS, *listed, host, os.environ.get("SPACE_HOST")) if name}
+
+    def root_of(request: "Request", route_path: str, root_path: str | None) -> str:
+        path = (root_path or "").rstrip("/")
+        if path.startswith(("http://", "https://")):
+            return path
+        asked = request.headers.get("x-forwarded-host") or request.headers.get("host") or ""
+        host = asked.split(",")[0].strip().lower()
+        found = HOST.fullmatch(host)
+        if found is None or (found[1] or found[2]) not in names:
+            return path
+        secure = request.headers.get("x-forwarded-proto", request.url.scheme).split(",")[0].strip() == "https"
+        return f"http{'s' * secure}://{host}{path}"
+
     from gradio import route_utils
 
     patched: Any = route_utils
     patched.get_root_url = root_of
-
-
-def guard_calls(page: "gr.Blocks", check: Callable[[Any, list[Any]], None], explain: Callable[[Exception], Exception]) -> None:
-    """Gradio's own complaints quote the whole input, in the answer and in the log, and no event sees them. All calls are
-    guarded: from the page, from programs and over MCP. `check` raises if a function does not take these inputs, and may append
-    defaults; `explain` returns the exception that the caller sees instead."""
-    guarded: Any = page
-    process = guarded.process_api
-
-    async def process_api(block_fn: Any, inputs: list[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-        try:
-            if not (isinstance(block_fn, int) or block_fn.cancels):  # Gradio fills in the session here
-                check(block_fn, inputs)
-            result: dict[str, Any] = await process(block_fn, inputs, *args, **kwargs)
-            return result
-        except Exception as error:
-            problem = explain(error)
-        raise problem
-
-    guarded.validate_inputs, guarded.process_api = check, process_api
 
 
 def shorten_tool_errors(shorten: Callable[[str], str]) -> None:
@@ -89,22 +92,9 @@ def shorten_tool_errors(shorten: Callable[[str], str]) -> None:
     from gradio.mcp import GradioMCPServer
 
     server: Any = getattr(GradioMCPServer, "Server", None)
-    if server is None:  # the library is not installed
-        return
-
-    class ToolServer(server):  # type: ignore[misc]
-        def _make_error_result(self, error_message: str) -> Any:
-            return super()._make_error_result(shorten(error_message))
-
-    GradioMCPServer.Server = ToolServer  # type: ignore[misc]
-
-
-def install_queue(page: "gr.Blocks", queue: Any) -> None:
-    """`Blocks.queue` always builds Gradio's own class. Its loops also poll 1,000 and 100 times a second, and each look
-    takes the interpreter lock from the decoder; 50 and 20 times are enough."""
-    page._queue = queue
-    queue.sleep_when_free = 0.02
-    queue.progress_update_sleep_when_free = 0.05
+    if server is not None:  # the library is installed
+        answer = server._make_error_result
+        server._make_error_result = lambda self, message: answer(self, shorten(message))
 
 
 def queue_of(page: "gr.Blocks") -> Any:

@@ -17,12 +17,11 @@ from ui.experiments.explore import build_explore
 from ui.experiments.learn import answers, build_learn, lesson_in
 from ui.experiments.rooms import ROOMS
 from ui.explain.glossary import glossary
-from ui.gradio_gaps import install_queue
+from ui.gradio_gaps import trust
 from ui.host.catalog import Catalog
 from ui.host.errors import Page, silence_library_logs
 from ui.host.limits import MAX_TRACE_BYTES, server_functions, server_options
-from ui.host.origin import own_names, trust
-from ui.host.queue import BoundedQueue
+from ui.host.queue import open_queue
 from ui.notify import QUIET, warn
 from ui.run.api import add_api
 from ui.run.pairs import build_notice, documents, follow_pairs
@@ -32,8 +31,6 @@ from ui.run.workbench import Workbench, linked
 
 TAGLINE = "Speculative decoding: a drafter proposes, the target verifies. Same output distribution, faster."
 TABS = ("run", "explore", "learn")  # the tabs' names in links
-DELETE_CACHE = (600, 3600)
-"""Seconds between clean-ups of Gradio's files, and the age from which they are deleted; the page itself creates none."""
 ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
 """Query parameters of links that lead to something other than the home page."""
 FIRST_NEEDED = ("page", "glossary", "race", "stage", "inspector", "charts", "waterfall", "strategies")
@@ -51,7 +48,7 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
         if request.session_hash:
             runs.leave(request.session_hash)
 
-    with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False, delete_cache=DELETE_CACHE) as page:
+    with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
         header = component("page", value=render("header", tagline=TAGLINE), events=["linked"], elem_id="header")
         component("glossary", value=glossary())
         notice = build_notice(catalog)
@@ -84,18 +81,14 @@ def _check_link(event: gr.EventData) -> None:
             warn(f"the link names {name} {query[name]!r:.80}, which does not exist")
 
 
-def open_queue(page: gr.Blocks, size: int) -> None:
-    """Replace Gradio's queue by one that is bounded in bytes and holds at most so many waiting calls."""
-    page.queue(max_size=size, api_open=False)  # no call bypasses the queue
-    install_queue(page, BoundedQueue(page, size))
-
-
-def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = (), **where: Any) -> str:
-    """Serve the page with its styles, scripts and limits, and further routes; `where` are options of Gradio's `launch`. Returns
-    the page's address. `names` are host names of the page, in addition to this machine's and the Space's."""
+def launch(page: Page, queue: int, routes: Sequence[BaseRoute] = (), names: Iterable[str] = (), **where: Any) -> str:
+    """Serve the page from other threads, with its styles, scripts and limits, a queue for so many calls, and further routes.
+    `where` are options of Gradio's `launch`, `names` the page's host names, in addition to this machine's and the Space's.
+    Returns the page's address."""
+    open_queue(page, queue)
     own = [scripts(), server_functions(page), *documents(), answers(), *routes]
     silence_library_logs()
-    trust(own_names(names, where.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")))
+    trust(names, where.get("server_name") or os.environ.get("GRADIO_SERVER_NAME"))
     _, url, _ = page.launch(
         theme=theme(),
         head=f"<style>{styles()}</style>",
@@ -103,6 +96,8 @@ def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = 
         run_history=False,  # it would store prompts in the browser, and let the server write to the Hub
         ssr_mode=False,
         enable_monitoring=False,  # it would write its key to the log whenever anybody asks
+        prevent_thread_lock=True,
+        show_error=True,  # programs get the message of a failed call
         _frontend=False,  # otherwise Gradio requests the page itself, and gives up after 3 s
         max_file_size=MAX_TRACE_BYTES,
         max_threads=MOST_CALLS,

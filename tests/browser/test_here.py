@@ -19,7 +19,7 @@ from tests.hosting.http import get
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.deferred import DeferredEngine, expected
 from ui.host.operations import Counters, routes, with_queue
-from ui.page import build_page, launch, open_queue
+from ui.page import build_page, launch
 from ui.run.runs import Runs
 
 
@@ -27,9 +27,8 @@ from ui.run.runs import Runs
 def served_here(catalog: Catalog) -> Iterator[str]:
     """Serve the page with these pairs, and close them afterwards; gives its address."""
     page = build_page(catalog, Runs())
-    open_queue(page, 4)
     addresses = routes(Counters(lambda: with_queue(catalog.load(), page)))
-    yield launch(page, addresses, server_port=free_port(), prevent_thread_lock=True, quiet=True)
+    yield launch(page, 4, addresses, server_port=free_port(), quiet=True)
     page.close(verbose=False)
     catalog.close()
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.server import Server, free_port
 from ui.host.errors import Page
-from ui.page import launch, open_queue
+from ui.page import launch
 
 JSON = {"Content-Type": "application/json"}
 
@@ -82,6 +82,5 @@ def call_tool(url: str, arguments: dict[str, object]) -> tuple[list[str], Any]:
 
 def serve(page: Page, size: int, *more: Any) -> Page:
     """Serve a page, whose queue holds so many calls, from this process."""
-    open_queue(page, size)
-    launch(page, more, server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True)
+    launch(page, size, more, server_name="127.0.0.1", server_port=free_port(), quiet=True)
     return page

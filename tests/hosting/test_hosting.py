@@ -28,7 +28,7 @@ from tests.tiny import save_model, tiny_llama
 from ui.host.catalog import TALES, load_catalog
 from ui.host.configuration import BUNDLED, USUAL, Configuration, PairChoice, read_configuration
 from ui.host.operations import Counters, log_runs
-from ui.page import open_queue
+from ui.host.queue import open_queue
 from ui.run.pairs import FILTERED, models_markup
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,9 +23,10 @@ from naive_speculate import SamplingParams, Trace
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Load, Request, SoloEngine, Unavailable
 from tests.hosting.http import get
+from ui.gradio_gaps import trust
 from ui.host.configuration import read_configuration
+from ui.host.limits import policy
 from ui.host.operations import Counters, routes
-from ui.host.origin import own_names, policy, trust
 from ui.host.zero import MOST_SECONDS, duration, on_zero_gpu
 
 
@@ -81,7 +82,7 @@ def test_every_answer_says_what_a_browser_may_do_with_it(server, path):
 def test_names_are_this_machine_s_the_space_s_and_the_operator_s(monkeypatch):
     monkeypatch.setenv("SPACE_HOST", "me-page.hf.space")
     monkeypatch.setattr(route_utils, "get_root_url", None)
-    trust(own_names(read_configuration({"NAIVE_SPECULATE_HOSTS": "Page.example, 192.168.1.5"}, {}).hosts, "0.0.0.0"))
+    trust(read_configuration({"NAIVE_SPECULATE_HOSTS": "Page.example, 192.168.1.5"}, {}).hosts, "0.0.0.0")
     roots = {
         "localhost:7860": "http://localhost:7860",
         "page.example": "http://page.example",

@@ -19,7 +19,7 @@ from ui.host.catalog import WARM_PROMPT
 from ui.run import controls
 from ui.run.controls import EXAMPLES, QUESTIONS
 
-SILENT = re.compile(r"ui/(assets|checks|gradio_gaps|record_examples|host/(configuration|operations|origin|limits|zero))\.py")
+SILENT = re.compile(r"ui/(assets|checks|gradio_gaps|record_examples|host/(configuration|operations|limits|zero))\.py")
 """Modules without texts of the page."""
 ENGINE = [
     *("palette.py", "doctor/suspects.py", "differing/compare.py"),

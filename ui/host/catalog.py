@@ -172,27 +172,22 @@ class Catalog:
         self.settled()
 
     def warm_up(self) -> None:
-        """Run each pair once, so that the first visitor's run is not slower; visitors do not wait for this. Raises Trouble if a
-        pair cannot decode."""
-        for served in self.pairs.values():
-            if served.unobserved is None or (isinstance(served.unobserved, DeferredEngine) and not served.unobserved.loaded):
+        """Run each loaded pair, so that the first visitor's run is not slower; visitors do not wait for this. Raises Trouble if
+        a pair cannot decode."""
+        for name, served in self.pairs.items():
+            late, engine = self.deferred.get(name), served.unobserved
+            if engine is None or (late and not late.loaded):
                 continue
-            self.warm_up_engine(served.unobserved, served.filter_words)
-
-    def warm_up_engine(self, engine: Engine, filter_words: str | None) -> None:
-        """Run one engine, which has no observers, as `warm_up` does."""
-        params = SamplingParams(max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=filter_words)
-        try:
-            for _ in range(WARM_RUNS):
-                events = self._measurer.events(engine, Request(WARM_PROMPT, params, num_draft_tokens=0), detail="full")
-                if events and (trouble := _trouble(events[-1])):
-                    raise trouble
-                if events and events[-1].finish_reason == FinishReason.CANCELLED:  # it took too long
-                    return
-        except NotMeasured:  # a visitor came
-            return
-        except Unavailable as error:
-            raise Trouble(str(error)) from None
+            params = SamplingParams(max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=served.filter_words)
+            try:
+                for _ in range(WARM_RUNS):
+                    events = self._measurer.events(engine, Request(WARM_PROMPT, params, num_draft_tokens=0), detail="full")
+                    if events and (trouble := _trouble(events[-1])):
+                        raise trouble
+            except NotMeasured:  # a visitor came
+                pass
+            except Unavailable as error:
+                raise Trouble(str(error)) from None
 
     def _unobserved(self, pair: str) -> Engine:
         engine = self.of(pair).unobserved
@@ -275,12 +270,12 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
     number of waiting runs."""
     capacity = sum(engine.about.capacity for engine in engines.values())
     measuring = configuration.measuring == "on"
-    catalog = Catalog({}, configuration.max_tokens, capacity + configuration.queue_size, measuring)
-    for name, engine in engines.items():
-        target = next((choice.target for choice in configuration.pairs if choice.name == name), None)
-        served = _served(configuration, engine, target, observers)
-        catalog.warm_up_engine(engine, served.filter_words)
-        catalog.pairs[name] = replace(served, unobserved=None)  # another machine's speed is not measured
+    targets = {choice.name: choice.target for choice in configuration.pairs}
+    pairs = {name: _served(configuration, engine, targets.get(name), observers) for name, engine in engines.items()}
+    catalog = Catalog(pairs, configuration.max_tokens, capacity + configuration.queue_size, measuring)
+    catalog.warm_up()
+    for served in pairs.values():
+        served.unobserved = None  # another machine's speed is not measured
     return catalog
 
 

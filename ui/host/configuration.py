@@ -136,22 +136,17 @@ def cluster_engines(configuration: Configuration, address: str | None) -> dict[s
     except ModuleNotFoundError as error:
         raise ValueError(f"--engine ray needs Ray ({error.name} is missing): pip install -r requirements-cluster.txt") from None
 
-    def application(pair: PairChoice) -> DecoderArgs:
-        return DecoderArgs(
-            target=pair.target,
-            draft=pair.draft,
-            head=pair.head,
-            device=configuration.device,
-            dtype=configuration.dtype,
-            max_rows=configuration.concurrency,
-            max_prompt_tokens=configuration.max_prompt_tokens,
-            **ray_cluster.local_share(len(pairs)),
-        )
-
     if not ray_cluster.connect(address):
         say("no Ray cluster is running here: starting one")
         pairs = [pair for pair in configuration.pairs if not pair.later or is_found(pair)]
-        ray_cluster.start({pair.name: application(pair) for pair in pairs})
+        shared: dict[str, Any] = {
+            "device": configuration.device,
+            "dtype": configuration.dtype,
+            "max_rows": configuration.concurrency,
+            "max_prompt_tokens": configuration.max_prompt_tokens,
+            **ray_cluster.local_share(len(pairs)),
+        }
+        ray_cluster.start({p.name: DecoderArgs(target=p.target, draft=p.draft, head=p.head, **shared) for p in pairs})
     elif decided := [name for name in OF_REPLICAS if getattr(configuration, name) != getattr(read_configuration({}, {}), name)]:
         raise ValueError(f"the cluster's applications decide on {', '.join(decided)}; leave them out of the page's settings")
     names = ray_cluster.names()

@@ -23,13 +23,13 @@ def expected(known: KnownPair | None, capacity: int) -> About:
 
 class DeferredEngine(Engine):
     """Holds at most `max_waiting` requests until its pair is loaded, and then passes them on. `make` loads the pair and returns
-    its engine, which is expected to report `about`. If it is `on_demand`, the first request loads it, else `load_pair`."""
+    its engine; `about` is what it is expected to report. If it is `on_demand`, the first request loads it, else `load_pair`."""
 
     def __init__(
         self, name: str, about: About, make: Callable[[], Engine], max_waiting: int, *, on_demand: bool = False
     ) -> None:
         self._name = name
-        self._expected = about
+        self.about = about
         self._make = make
         self._max_waiting = max_waiting
         self.on_demand = on_demand
@@ -39,10 +39,6 @@ class DeferredEngine(Engine):
         self._settled = threading.Event()
         self._lock = threading.Lock()
         self._held = 0
-
-    @property
-    def about(self) -> About:  # type: ignore[override]
-        return self._expected if self._engine is None else self._engine.about
 
     @property
     def loading(self) -> bool:
@@ -58,6 +54,7 @@ class DeferredEngine(Engine):
         self._unasked = False
         try:
             self._engine = self._make()
+            self.about = self._engine.about
         except Exception as error:
             self._reason = str(error)
             raise
@@ -66,7 +63,9 @@ class DeferredEngine(Engine):
 
     def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
         if self._settled.is_set():
-            return self._loaded().start(request, cancel, deliver, reader)
+            if self._engine is None:
+                raise Unavailable(self._reason)
+            return self._engine.start(request, cancel, deliver, reader)
         with self._lock:
             if self._held >= self._max_waiting:
                 raise Unavailable(FULL.format(self._held))
@@ -86,7 +85,7 @@ class DeferredEngine(Engine):
         if self._settled.is_set():
             return Load(False, 0, self._held, 0, reason=self._reason)
         if self._unasked:
-            return Load(True, 0, self._held, self._expected.capacity)
+            return Load(True, 0, self._held, self.about.capacity)
         return Load(False, 0, self._held, 0, reason=LOADING.format(self._name))
 
     def close(self) -> None:
@@ -102,7 +101,7 @@ class DeferredEngine(Engine):
             self._held -= 1
         try:
             if self._settled.is_set():
-                self._loaded().start(request, cancel, deliver, reader)
+                self.start(request, cancel, deliver, reader)
             else:
                 deliver(None)
         except Exception as error:
@@ -111,8 +110,3 @@ class DeferredEngine(Engine):
     def _load_on_demand(self) -> None:
         with suppress(Exception):  # the held requests end with it
             self.load_pair()
-
-    def _loaded(self) -> Engine:
-        if self._engine is None:
-            raise Unavailable(self._reason)
-        return self._engine

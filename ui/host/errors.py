@@ -17,7 +17,7 @@ from gradio.exceptions import ComponentProcessingError
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
-from ui.gradio_gaps import guard_calls, shorten_tool_errors
+from ui.gradio_gaps import shorten_tool_errors
 
 LOGGER = logging.getLogger("naive_speculate.server")
 ENDPOINT = "generate"  # the endpoint for programs
@@ -25,35 +25,35 @@ MOST_CHARACTERS = 300  # longest error message. Ours name the field and quote at
 
 
 class Page(gr.Blocks):
-    """A Gradio page that answers failing calls briefly. `first_view` is markup that is visible before its scripts run."""
+    """A Gradio page that checks all calls, from the page, from programs and over MCP, and answers failing ones briefly.
+    `first_view` is markup that is visible before its scripts run."""
 
     first_view = ""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        guard_calls(self, check_inputs, refusal)
+    def validate_inputs(self, block_fn: Any, inputs: list[Any]) -> None:
+        """Check the number and kinds of the inputs. A program may omit the last ones, so that an endpoint can gain parameters.
+        Raises gr.Error if there are too few or too many, or if the function runs in the browser only. No function takes an
+        object: if one names a file, Gradio opens it, or downloads it to the disk from any address of the Internet."""
+        if block_fn.fn is None:
+            raise gr.Error("there is no such function")
+        if block_fn.api_name == ENDPOINT:
+            omitted = list(inspect.signature(block_fn.fn).parameters.values())[len(inputs) :]
+            inputs += [parameter.default for parameter in omitted if parameter.default is not parameter.empty]
+        if len(inputs) != len(block_fn.inputs):
+            problem = "not enough" if len(inputs) < len(block_fn.inputs) else "too many"
+            raise gr.Error(f"{problem} inputs: the call takes {len(block_fn.inputs)}, got {len(inputs)}")
+        values = [value for given in inputs for value in (given if isinstance(given, list) else [given])]
+        if not all(value is None or isinstance(value, str | int | float) for value in values):
+            raise gr.Error("inputs must be texts, numbers or lists of them")
 
-
-def check_inputs(block_fn: Any, inputs: list[Any]) -> None:
-    """Check the number and kinds of the inputs. A program may omit the last ones, so that an endpoint can gain parameters.
-    Raises gr.Error if there are too few or too many, or if the function runs in the browser only. No function takes an object:
-    if one names a file, Gradio opens it, or downloads it to the disk from any address of the Internet."""
-    if block_fn.fn is None:
-        raise gr.Error("there is no such function")
-    if block_fn.api_name == ENDPOINT:
-        omitted = list(inspect.signature(block_fn.fn).parameters.values())[len(inputs) :]
-        inputs += [parameter.default for parameter in omitted if parameter.default is not parameter.empty]
-    if len(inputs) != len(block_fn.inputs):
-        problem = "not enough" if len(inputs) < len(block_fn.inputs) else "too many"
-        raise gr.Error(f"{problem} inputs: the call takes {len(block_fn.inputs)}, got {len(inputs)}")
-    values = [value for given in inputs for value in (given if isinstance(given, list) else [given])]
-    if not all(value is None or isinstance(value, str | int | float) for value in values):
-        raise gr.Error("inputs must be texts, numbers or lists of them")
-
-
-def refusal(error: Exception) -> gr.Error:
-    """The error that the caller gets."""
-    return gr.Error(message_of(error), title=error.title if isinstance(error, gr.Error) else "Error", print_exception=False)
+    async def process_api(self, block_fn: Any, inputs: list[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        try:
+            if not (isinstance(block_fn, int) or block_fn.cancels):  # Gradio fills in the session here
+                self.validate_inputs(block_fn, inputs)
+            return await super().process_api(block_fn, inputs, *args, **kwargs)
+        except Exception as error:
+            title = error.title if isinstance(error, gr.Error) else "Error"
+            raise gr.Error(message_of(error), title=title, print_exception=False) from None
 
 
 def message_of(error: Exception) -> str:

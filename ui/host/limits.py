@@ -1,11 +1,13 @@
 """Limits on requests: no uploads, no large body except a trace, and few of those at once. Malformed calls are answered with
-status 4xx and the reason, and logged in one line without their content. Answers are compressed."""
+status 4xx and the reason, and logged in one line without their content. Answers are compressed and have security headers."""
 
 import asyncio
 import inspect
+import os
 import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import parse_qs
 from weakref import WeakValueDictionary
@@ -15,6 +17,7 @@ from anyio.to_thread import run_sync
 from fastapi.exceptions import RequestValidationError
 from gradio.route_utils import FnIndexInferError
 from pydantic import BaseModel, Field, ValidationError
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -26,7 +29,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ui.gradio_gaps import is_server_function, queue_of
 from ui.host.errors import LOGGER, trail, unreadable
-from ui.host.origin import Headers
 from ui.host.visitors import address_of
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
@@ -34,9 +36,6 @@ TRACES = "/trace"  # the address that accepts traces (see `ui.run.recorded.trace
 MAX_BODY_BYTES = 4 * 2**20  # limit for any other call. JSON takes up to 20 times its length in memory
 MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES  # limit for all bodies that are being received
 BODY_SECONDS = 60.0  # longest time to receive a body
-CROWDED = "the server is receiving as much as it can handle; try again in a moment"
-SLOW = f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
-MIN_ZIPPED_BYTES = 2000
 UNUSED = tuple(f"/gradio_api/{name}" for name in ("upload", "upload_progress", "process_recording", "deep_link", "dev/reload"))
 """Addresses that nothing here needs: Gradio writes to the disk what anybody sends, and looks twenty times a second for changes
 of the program, for each reader."""
@@ -46,6 +45,26 @@ KINDS = "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|rese
 CALL = re.compile(rf"/gradio_api/({KINDS})(?=/|$)")
 MALFORMED = (FnIndexInferError, LookupError, TypeError, ValueError, AttributeError, AssertionError)
 """What Gradio raises when it looks up a name in a call. The called function raises elsewhere, in the queue (see `Page`)."""
+
+HUGGING_FACE = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
+POLICY = {
+    "default-src": "'self'",
+    # Gradio compiles text to functions (`js=`, `js_on_load`).
+    "script-src": "'self' 'unsafe-eval' 'nonce-{nonce}'",
+    "style-src": "'self' 'unsafe-inline'",
+    "img-src": "'self' data: blob:",
+    "font-src": "'self' data:",
+    "connect-src": "'self' data: blob:",
+    "worker-src": "'self' blob:",
+    "object-src": "'none'",
+    "base-uri": "'self'",
+    "form-action": "'self'",
+    "frame-ancestors": f"'self' {HUGGING_FACE}",
+}
+"""What the page may load, and who may frame it."""
+ON_A_SPACE = ("img-src", "connect-src")  # Gradio's bar on Spaces calls the Hub
+INLINE = re.compile(rb"<script(?=[\s>])")
+MARK = b"<gradio-app"  # the tag in Gradio's HTML that the page replaces
 
 
 class Guard:
@@ -58,7 +77,7 @@ class Guard:
     def __init__(self, app: ASGIApp, page: gr.Blocks | None = None) -> None:
         self._app = app
         self._page = page
-        self._receiving = 0
+        self.receiving = 0  # bytes of all bodies
         self._preparing = WeakValueDictionary[str, asyncio.Lock]()  # by address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,6 +119,8 @@ class Guard:
         try:
             if announced.isdigit():
                 body.check(int(announced[:20]))
+            if scope["path"].rstrip("/").endswith(UNUSED):
+                raise HTTPException(403, "this page does not use this address: it accepts no uploads and keeps no files")
             if kind and self._page is not None and scope["method"] == "GET":
                 check_read(self._page, kind, scope)
             await self._app(scope, body.receive, watched)
@@ -110,13 +131,7 @@ class Guard:
             if not begun:
                 await answer(scope, receive, watched)
         finally:
-            self._receiving -= body.taken
-
-    def count(self, size: int) -> None:
-        """Count bytes that were received, or refuse them if all bodies together become too large."""
-        if self._receiving + size > MAX_BODIES_BYTES:
-            raise HTTPException(503, CROWDED)
-        self._receiving += size
+            self.receiving -= body.taken
 
 
 class _Body:
@@ -141,11 +156,13 @@ class _Body:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
-            raise HTTPException(408, SLOW) from None
+            raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:.0f} seconds") from None
         size = len(message.get("body", b""))
         self._over = not message.get("more_body", False)
         self.check(self.taken + size)
-        self._guard.count(size)
+        if self._guard.receiving + size > MAX_BODIES_BYTES:
+            raise HTTPException(503, "the server is receiving as much as it can handle; try again in a moment")
+        self._guard.receiving += size
         self.taken += size
         return message
 
@@ -160,27 +177,63 @@ def _answer_to(error: Exception, kind: str) -> Response:
     return JSONResponse({"detail": "the server could not do this"}, 500)
 
 
-async def _unused(_: HttpRequest) -> Response:
-    return JSONResponse({"detail": "this page does not use this address: it accepts no uploads and keeps no files"}, 403)
+class Headers:
+    """Middleware that adds security headers to each answer, and its nonce to a page's scripts. Markup that is visible `before`
+    Gradio's page runs is inserted there."""
 
-
-class Zipped(GZipMiddleware):
-    """Compresses every answer whose path has no file extension; Gradio compresses only its files. Event streams stay as
-    they are."""
+    def __init__(self, app: ASGIApp, before: str = "") -> None:
+        self._app = app
+        self._before = before.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if "." in scope.get("path", ""):
-            await self.app(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        nonce = token_urlsafe(16)
+        held: Message | None = None  # the start of a page, until its length is known
+        body = bytearray()
+
+        async def marked(message: Message) -> None:
+            nonlocal held
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "same-origin"
+                headers["Content-Security-Policy"] = policy(nonce, embedded=bool(parse_qs(scope["query_string"]).get(b"embed")))
+                if headers.get("content-type", "").startswith("text/html"):
+                    held = message
+                    return
+            elif held is not None:
+                body.extend(message.get("body", b""))
+                if message.get("more_body"):
+                    return
+                page = bytes(body).replace(MARK, self._before + MARK, 1)
+                page = INLINE.sub(b'<script nonce="%s"' % nonce.encode(), page)
+                if scope["method"] != "HEAD":
+                    MutableHeaders(scope=held)["content-length"] = str(len(page))
+                await send(held)
+                message = {"type": "http.response.body", "body": page}
+            await send(message)
+
+        await self._app(scope, receive, marked)
+
+
+def policy(nonce: str, *, embedded: bool = False) -> str:
+    """The content security policy of an answer whose scripts have this nonce. If the page is `embedded` in slides, these may be
+    anywhere, even in a file."""
+    parts: dict[str, Any] = dict(POLICY)
+    if embedded:
+        del parts["frame-ancestors"]
+    if os.environ.get("SPACE_HOST"):
+        parts |= {name: f"{parts[name]} {HUGGING_FACE}" for name in ON_A_SPACE}
+    return "; ".join(f"{name} {value}" for name, value in parts.items()).replace("{nonce}", nonce)
 
 
 def server_options(routes: Sequence[BaseRoute] = (), page: gr.Blocks | None = None, before: str = "") -> dict[str, Any]:
-    """The `app_kwargs` of Gradio's `launch`: our middleware for a page, these routes and ours; `before` as for `Headers`."""
-    unused = [Route(path, _unused, methods=["GET", "POST"]) for path in UNUSED]
-    zipped = Middleware(Zipped, minimum_size=MIN_ZIPPED_BYTES, compresslevel=6)
+    """The `app_kwargs` of Gradio's `launch`: our middleware for a page, and these routes; `before` as for `Headers`."""
+    zipped = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=6)  # all but event streams; Gradio zips only its files
     return {
-        "routes": [*routes, *unused],  # they take precedence over Gradio's
+        "routes": [*routes],  # they take precedence over Gradio's
         "middleware": [zipped, Middleware(Headers, before=before), Middleware(Guard, page=page)],
         "exception_handlers": {RequestValidationError: unreadable},
     }

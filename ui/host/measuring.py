@@ -3,24 +3,26 @@
 A measurement ends as soon as a visitor starts a run. It is not a run itself: log, `/health` and queue do not count it.
 """
 
-import asyncio
-import os
 import platform
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from anyio import CapacityLimiter, move_on_after
+from anyio.to_thread import run_sync
 
 from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.speedup import compare, plain_rates
+from naive_speculate.infer.threads import available_cores
 from naive_speculate.serving import Engine, Load, Request
 from naive_speculate.speculate.sequence import Detail
+from ui.labels import count
 
 MOST_TOKENS = 64
 MOST_SECONDS = 6.0  # longest decoding within a measurement; what a slow model wrote by then is compared
@@ -35,7 +37,7 @@ CAME = "Somebody started a run, so the measurement was stopped."
 SHORT = "The text is too short to be timed."
 
 
-_measuring = ThreadPoolExecutor(1, "measuring")
+_one_at_a_time = CapacityLimiter(1)
 
 
 class NotMeasured(Exception):
@@ -112,36 +114,28 @@ class Measuring:
 
     @contextmanager
     def _alone(self, engine: Engine, busy: str = BUSY) -> Iterator[threading.Event]:
-        if not self._turn.acquire(timeout=PATIENCE_SECONDS):
-            raise NotMeasured(busy)
-        try:
-            cancel = threading.Event()
-            self._cancel = cancel  # set before the check, so that a later visitor finds something to cancel
-            if not self._quiet():
-                raise NotMeasured(busy)
-            self._engine = engine
-            yield cancel
-        finally:
-            self._cancel = self._engine = None
-            self._turn.release()
+        with self._turn:
+            try:
+                self._cancel = cancel = threading.Event()  # before the check, so that a later visitor finds something to cancel
+                if not self._quiet():
+                    raise NotMeasured(busy)
+                self._engine = engine
+                yield cancel
+            finally:
+                self._cancel = self._engine = None
 
 
 async def in_turn(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Run measuring work in its own thread, one after another, and return its result. Waiting takes no thread. Work that does
-    not begin within `PATIENCE_SECONDS` is dropped; the result is then a `reason` and whether to ask `again`."""
-    loop, begun = asyncio.get_running_loop(), asyncio.Event()
-
-    def begin() -> dict[str, Any]:
-        loop.call_soon_threadsafe(begun.set)
-        return work()
-
-    result = _measuring.submit(begin)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await begun.wait()
-    if result.cancel():
+    """Run measuring work in a thread, one after another, and return its result. Waiting takes no thread. Work that does not
+    begin within `PATIENCE_SECONDS` is dropped; the result is then a `reason` and whether to ask `again`."""
+    with move_on_after(PATIENCE_SECONDS) as waiting:
+        await _one_at_a_time.acquire()
+    if waiting.cancelled_caught:
         return {"reason": BUSY, "again": True}
-    return await asyncio.wrap_future(result)
+    try:
+        return await run_sync(work)
+    finally:
+        _one_at_a_time.release()
 
 
 class _Until:
@@ -158,11 +152,7 @@ def machine_name(device: str) -> str:
     """The machine's name: the GPU, or the processor and the number of cores in use."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)[:120]
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    name = next(models, "") or platform.processor() or platform.machine() or "unknown processor"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return f"{name[:100]}, {cores} core{'s' if cores > 1 else ''}"
+    listed = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:(.+)", listed.read_text(encoding="utf-8") if listed.exists() else "")
+    name = (found[1].strip() if found else "") or platform.processor() or platform.machine() or "unknown processor"
+    return f"{name[:100]}, {count(available_cores(), 'core')}"

@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from ipaddress import ip_address
 from typing import Any
 
 import gradio as gr
@@ -21,7 +20,7 @@ from naive_speculate.serving import Load
 from naive_speculate.serving.run_records import Observer, RunRecord
 from ui.gradio_gaps import waiting_calls
 from ui.host.catalog import DECODING
-from ui.host.visitors import GUIDING, STARTING
+from ui.host.visitors import GUIDING, STARTING, is_loopback
 
 LOGGER = logging.getLogger("naive_speculate.runs")
 _PREFIX = "naive_speculate"
@@ -42,6 +41,8 @@ _TIMED: tuple[tuple[str, str, Callable[[RunRecord], float | None]], ...] = (
 
 def log_runs(*, prompts: bool = False) -> Observer:
     """An observer that logs one line of JSON per run; the prompt is private and logged only on request."""
+    LOGGER.setLevel(logging.INFO)
+    logging.basicConfig(format="%(message)s")  # else the MCP library does so in its way, and each line comes twice
 
     def observe(run: RunRecord) -> None:
         params, m = run.request.params, run.summary.metrics
@@ -115,27 +116,19 @@ def with_queue(load: Load, page: gr.Blocks) -> Load:
 
 
 def routes(counters: Counters, readers: str = "all") -> list[Route]:
-    """The operator's two routes. `/metrics` may be read by `all`, by `local` programs, or is `off`."""
+    """The operator's two routes. `/metrics` may be read by `all`, by `local` programs (not through a proxy), or is `off`."""
 
     async def health(_: HttpRequest) -> Response:
         now = counters.load()
         return JSONResponse({"status": "ok" if now.ready else "unavailable"} | asdict(now), 200 if now.ready else 503)
 
     async def metrics(request: HttpRequest) -> Response:
-        if readers == "local" and not _is_local(request):
+        forwarded = "x-forwarded-for" in request.headers or "forwarded" in request.headers
+        if readers == "local" and (forwarded or request.client is None or not is_loopback(request.client.host)):
             return Response(status_code=403)
         return Response(counters.text(), media_type=CONTENT_TYPE_LATEST)
 
     return [Route("/health", health), *([] if readers == "off" else [Route("/metrics", metrics)])]
-
-
-def _is_local(request: HttpRequest) -> bool:
-    """Whether a program on this machine asks, and not through a proxy."""
-    forwarded = "x-forwarded-for" in request.headers or "forwarded" in request.headers
-    try:
-        return not forwarded and request.client is not None and ip_address(request.client.host).is_loopback
-    except ValueError:
-        return False
 
 
 def _known(value: object, words: Sequence[str]) -> object:

@@ -38,15 +38,6 @@ class Messages(asyncio.Queue[EventMessage]):
         item: EventMessage = super()._get()
         return item
 
-    @property
-    def last(self) -> int:
-        """The size of the newest one, in bytes."""
-        return self._sizes[-1] if self._sizes else 0
-
-    def clear(self) -> None:
-        while not self.empty():
-            self.get_nowait()
-
 
 class _Sessions(LRUCache[str, Messages]):
     """The messages of each session; the oldest session is dropped if there are too many."""
@@ -66,15 +57,23 @@ class _Call:
     num_rows: int = 1
 
 
+def open_queue(page: gr.Blocks, size: int) -> None:
+    """Give a page a bounded queue for at most so many waiting calls; `Blocks.queue` always builds Gradio's own class."""
+    page.queue(max_size=size, api_open=False)  # no call bypasses the queue
+    page._queue = BoundedQueue(page, size)
+
+
 class BoundedQueue(Queue):
     """Ends calls whose unread results exceed a size in bytes. If the waiting calls are too large or more than `size`, the
     newest one of the visitor with the most is refused. `visitor_bytes` limits one visitor's unread messages, and all waiting
-    calls together. Visitors take turns."""
+    calls together. Visitors take turns. Gradio's loops poll 1,000 and 100 times a second, and each look takes the interpreter
+    lock from the decoder; 50 and 20 times are enough."""
 
     visitor_bytes, total_bytes = VISITOR_BYTES, TOTAL_BYTES
 
     def __init__(self, page: gr.Blocks, size: int) -> None:
         super().__init__(live_updates=True, concurrency_count=page.max_threads, update_intervals=1, max_size=size, blocks=page)
+        self.sleep_when_free, self.progress_update_sleep_when_free = 0.02, 0.05
         self._waiting: dict[str, _Call] = {}
         self._number = 0
         self._sent = 0
@@ -82,8 +81,10 @@ class BoundedQueue(Queue):
 
     async def push(self, body: Any, request: Any, username: Any) -> Any:
         """Queue a call (see Gradio's `Queue.push`) unless it is malformed or too large."""
-        if wrong := self._wrong(body):
-            return False, wrong, "error"
+        try:
+            self._check(body)
+        except gr.Error as error:
+            return False, error.message, "error"
         size = weight([body.data, body.event_data])  # 0.2 s for the worst body that `Guard` lets pass
         self._number += 1
         call = _Call(Reader(address_of(request), body.session_hash or ""), size, self._number)
@@ -101,13 +102,14 @@ class BoundedQueue(Queue):
     async def _make_room(self, new: _Call) -> bool:
         """Refuse a waiting call of the visitor with the most, if there is no room for a new one. Whether there is room."""
         self._waiting = {name: call for name, call in self._waiting.items() if name in self.event_ids_to_events}
+        queued = {str(event._id) for queue in self.event_queue_per_concurrency_id.values() for event in queue.queue}
         for most, in_bytes in ((self.max_size or math.inf, False), (self.visitor_bytes, True)):
-            calls = [call for call in self._waiting.values() if in_bytes or call.name in self._queued]
+            calls = [call for call in self._waiting.values() if in_bytes or call.name in queued]
             for call in (*calls, new):
                 call.num_rows = call.size if in_bytes else 1
             if sum(call.num_rows for call in (*calls, new)) <= most:
                 continue
-            dropped = one_too_many([call for call in calls if call.name in self._queued], new)
+            dropped = one_too_many([call for call in calls if call.name in queued], new)
             if dropped is None:
                 return False
             event = self.event_ids_to_events[dropped.name]
@@ -115,10 +117,6 @@ class BoundedQueue(Queue):
             self.send_message(event, ProcessCompletedMessage(output={"error": TOO_MANY}, success=False))
             del self._waiting[dropped.name]
         return True
-
-    @property
-    def _queued(self) -> set[str]:
-        return {str(event._id) for queue in self.event_queue_per_concurrency_id.values() for event in queue.queue}
 
     def _take_turns(self) -> None:
         """Order the calls that wait for the same: one of each visitor, then the second of each. Those that are being answered
@@ -132,32 +130,28 @@ class BoundedQueue(Queue):
                 turns = by_turns(calls, lambda call: call.number)
                 queue.queue[:] = [events[call.name] for call in turns if call.name in events]
 
-    def _wrong(self, body: Any) -> str:
+    def _check(self, body: Any) -> None:
         function = self.blocks.fns.get(body.fn_index)
         if function is None:
-            return "there is no such function"
+            raise gr.Error("there is no such function")
         if len(body.session_hash or "") > MOST_SESSION_CHARACTERS:
-            return "the session's name is too long"
+            raise gr.Error("the session's name is too long")
         if body.trigger_id is not None and body.trigger_id not in self.blocks.blocks:
-            return "there is no such trigger"
-        if function.cancels:  # Gradio fills in the session here
-            return ""
-        try:
+            raise gr.Error("there is no such trigger")
+        if not function.cancels:  # else Gradio fills in the session
             self.blocks.validate_inputs(function, body.data)
-        except gr.Error as error:
-            return error.message
-        return ""
 
     def send_message(self, event: Event, event_message: EventMessage) -> None:
         """Keep a message until it is read, if there is room."""
-        super().send_message(event, event_message)
         unread = self.pending_messages_per_session
         if event.session_hash not in unread:  # the visitor has left
             return
         mine = unread[event.session_hash]
+        before = mine.size
+        super().send_message(event, event_message)
+        self._sent += mine.size - before
         if mine.size > self.visitor_bytes:
             self._drop(event.session_hash)
-        self._sent += mine.last
         if self._sent > COUNT_BYTES:
             self._sent = 0
             total = sum(messages.size for messages in unread.values())
@@ -171,7 +165,8 @@ class BoundedQueue(Queue):
         messages = self.pending_messages_per_session[session]
         if not messages.size:
             return
-        messages.clear()
+        while not messages.empty():
+            messages.get_nowait()
         for event in [event for job in self.active_jobs if job for event in job if event.session_hash == session]:
             event.alive = False
         for name in self.pending_event_ids_session.get(session, ()):

@@ -6,9 +6,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from enum import Enum
 from ipaddress import ip_address, ip_network
-from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
@@ -25,7 +25,6 @@ OVERHEAD = 1.2
 """Resident memory per byte that `sys.getsizeof` reports: 1.17 over 56,000 events of opened traces (glibc, Python 3.11)."""
 MANY_BYTES = 2**20
 GIVE_BACK_SECONDS = 1.0
-CHUNK = 256  # values measured at once, which bounds the memory of the measurement. Objects shared by two chunks count twice
 _giving_back = threading.Lock()
 _SHARED = (type, Enum, ModuleType, FunctionType)  # belongs to the program, not to the value that refers to it
 
@@ -53,12 +52,7 @@ def unfetched() -> Callable[[], int]:
     if request is None or page is None or not request.session_hash:
         return int  # returns 0
     held, session = queue_of(page).pending_messages_per_session, request.session_hash
-
-    def count() -> int:
-        messages = held.get(session)
-        return 0 if messages is None else messages.qsize()
-
-    return count
+    return lambda: messages.qsize() if (messages := held.get(session)) else 0
 
 
 def address_of(request: Any) -> str:
@@ -72,14 +66,23 @@ def address_of(request: Any) -> str:
     return str(address) if address.version == 4 else str(ip_network((address, 64), strict=False))
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name
+        return False
+
+
+@dataclass(eq=False)
 class _Work:
-    """A visitor's piece of work; `number` increases with every piece."""
+    """A visitor's piece of work."""
 
-    num_rows = 1
-
-    def __init__(self, work: Callable[[], Any], reader: Reader, number: int) -> None:
-        self.work, self.reader, self.number = work, reader, number
-        self.result: Future[Any] = Future()
+    work: Callable[[], Any]
+    reader: Reader
+    number: int  # increases with every piece
+    result: Future[Any] = field(default_factory=Future)
+    num_rows: int = 1
 
 
 class Turns:
@@ -140,22 +143,17 @@ STARTING = Turns(4, "starting")  # checks requests: tokenizing a long prompt tak
 GUIDING = Turns(2, "guiding")  # checks requests with a guide, which may take seconds to compile
 
 
+@dataclass
 class Weighed:
     """A value of known size, which is not measured again."""
 
-    def __init__(self, value: Any, size: int) -> None:
-        self.value = value
-        self.size = size
+    value: Any
+    size: int
 
 
 def weight(values: Iterable[object]) -> int:
     """The size of these values in bytes, with everything they refer to."""
-    rest = iter(values)
-    return sum(map(_weight, iter(lambda: list(islice(rest, CHUNK)), [])))
-
-
-def _weight(objects: list[object]) -> int:
-    seen: set[int] = set()
+    objects, seen = list(values), set[int]()
     total = known = 0
     while objects:
         new = {id(one): one for one in objects if id(one) not in seen and not isinstance(one, _SHARED)}

@@ -14,7 +14,7 @@ from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
 from naive_speculate.palette import STYLES
 from naive_speculate.theory import expected_accepted
 from tests.ui.handmade import run
-from ui.assets import mounting, scripts, styles, variables
+from ui.assets import calling, scripts, styles, variables
 from ui.run.messages import batch, offline_page
 from ui.run.recorded import MAX_LINE_CHARACTERS, opened, recorded_run
 from ui.run.runs import Run, Runs
@@ -36,7 +36,7 @@ def test_the_markup_has_a_place_for_every_number_and_a_key_for_every_kind_whose_
 
 def test_scripts_are_served_as_modules_at_an_address_of_their_version():
     client = TestClient(Starlette(routes=[scripts()]))
-    address = re.search(r'URL\("\.(.+?)"', mounting("stage"))[1]
+    address = re.search(r'URL\("\.(.+?)"', calling("stage", "mount", ""))[1]
     answer = client.get(address)
     assert answer.headers["content-type"].startswith("text/javascript")
     for module in re.findall(r'from "\./(.+?)"', answer.text):
