@@ -1,6 +1,5 @@
 """The Explore tab: sweeps k, temperature and batch size with real runs; recorded maps at first (`recordings`)."""
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -141,9 +140,8 @@ def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Com
             raise ValueError("choose at least one k to measure batches with")
         if not sizes:
             raise ValueError("this host does not decode batches in one process, so there is nothing to measure")
-        cancel = threading.Event()
-        states, shown = sweep_batches(catalog, settings, prompts, sorted(ks), sizes, cancel), -1
-        for state, status in _followed(states, "batches", progress, cancel):
+        states, shown = sweep_batches(catalog, settings, prompts, sorted(ks), sizes), -1
+        for state, status in _followed(states, "batches", progress):
             changed, shown = len(state.samples) != shown, len(state.samples)
             if not state.running:
                 status = f"{where_it_pays(state.samples)}." if shown else NO_BATCH
@@ -179,10 +177,9 @@ def _explore(
 ) -> Iterator[tuple[Any, ...]]:
     if not ks or not temperatures:
         raise ValueError("choose at least one k and one temperature to explore")
-    cancel = threading.Event()
-    states = sweep(catalog, settings, prompts, seeds, ks, temperatures, cancel)
+    states = sweep(catalog, settings, prompts, seeds, ks, temperatures)
     shown: list[Cell] | None = None
-    for state, status in _followed(states, "runs", progress, cancel):
+    for state, status in _followed(states, "runs", progress):
         made = cells(state.samples)
         others: list[Any] = [gr.skip()] * (5 + len(TEMPERATURES))
         if not state.running or made != shown:
@@ -193,23 +190,18 @@ def _explore(
         yield status if state.running else _conclusion(state.samples, made), *others
 
 
-def _followed(
-    states: Iterator[Progress[S]], unit: str, progress: Any, cancel: threading.Event
-) -> Iterator[tuple[Progress[S], str]]:
+def _followed(states: Iterator[Progress[S]], unit: str, progress: Any) -> Iterator[tuple[Progress[S], str]]:
     """A sweep's states, each with a line about what is done, how long the rest takes at the mean pace so far, and the current
-    run. The sweep is cancelled when nobody reads on."""
+    run."""
     began = 0.0
-    try:
-        for state in states:
-            began = began or time.monotonic()  # before its first state a sweep may warm up
-            rest = ""
-            if state.done:
-                left = (time.monotonic() - began) * (state.total / state.done - 1)
-                rest = f", about {f'{round(left / 60)} min' if left >= 90 else f'{max(1, round(left))} s'} left"
-            yield state, f"{state.done} of {state.total} {unit} done{rest}; now {state.running}."
-            progress((state.done, state.total), unit=unit)  # Gradio shows it until the next status
-    finally:
-        cancel.set()
+    for state in states:
+        began = began or time.monotonic()  # before its first state a sweep may warm up
+        rest = ""
+        if state.done:
+            left = (time.monotonic() - began) * (state.total / state.done - 1)
+            rest = f", about {f'{round(left / 60)} min' if left >= 90 else f'{max(1, round(left))} s'} left"
+        yield state, f"{state.done} of {state.total} {unit} done{rest}; now {state.running}."
+        progress((state.done, state.total), unit=unit)  # Gradio shows it until the next status
 
 
 def _figures(

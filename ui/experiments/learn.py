@@ -10,7 +10,6 @@ answer.
 
 import html
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -99,21 +98,17 @@ def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) ->
         return
     seen, prompt = asked.get("seen"), asked.get("prompt")
     keys = frozenset(map(str, seen[-MOST_SEEN:])) if isinstance(seen, list) else frozenset()
-    cancel = threading.Event()
-    found = None
-    status = ""
+    found, status = None, ""
     try:
         chosen = parts.read(values)
         settings = Settings(**{name: getattr(chosen, name) for name in USED}, seed=fresh_seed() % 2**30)
         if isinstance(prompt, str):
             settings = replace(settings, prompt=prompt)
-        for status, data in lesson.measure(Trial(catalog, settings, cancel, keys)):
+        for status, data in lesson.measure(Trial(catalog, settings, keys)):
             found = content(lesson, data, LIVE) if data else found
             yield _message(lesson, status, found, done=False)
     except Exception as error:
         status = parts.failed(error)
-    finally:
-        cancel.set()
     yield _message(lesson, status, found, done=True)
 
 

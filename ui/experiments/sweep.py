@@ -1,7 +1,6 @@
 """A sweep over k and temperature: the runs, their measurements, and the table."""
 
 import math
-import threading
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
@@ -112,7 +111,6 @@ def sweep(
     seeds: int,
     ks: Sequence[int],
     temperatures: Sequence[float],
-    cancel: threading.Event,
 ) -> Iterator[Progress[Sample]]:
     """Run every prompt at every temperature plainly and with every k, then with the next seed.
 
@@ -130,7 +128,7 @@ def sweep(
 
     def run(**changes: Any) -> Trace:
         chosen = replace(settings, auto=False, **changes)
-        return Trace(catalog.stream(chosen.pair, chosen.request("none"), cancel))
+        return Trace(catalog.stream(chosen.pair, chosen.request("none")))
 
     samples: list[Sample] = []
     run(max_tokens=8, seed=first, prompt=prompts[0])  # warms up
@@ -138,8 +136,6 @@ def sweep(
         name = f"prompt {prompt + 1}, temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
         yield Progress(list(samples), done, len(order), name)
         trace = run(prompt=prompts[prompt], temperature=temperature, num_draft_tokens=k, seed=seed)
-        if cancel.is_set():
-            return
         if sample := measure(trace, temperature, k, prompt, seed):
             samples.append(sample)
     yield Progress(list(samples), len(order), len(order), "")

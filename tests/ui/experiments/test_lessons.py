@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import threading
 from contextlib import closing, nullcontext
 from dataclasses import replace
 
@@ -39,7 +38,7 @@ def catalog(small_engine) -> Catalog:
 
 
 def trial(catalog: Catalog, seen: frozenset[str] = frozenset()) -> Trial:
-    return Trial(catalog, Settings(prompt=PROMPT, seed=5), threading.Event(), seen)
+    return Trial(catalog, Settings(prompt=PROMPT, seed=5), seen)
 
 
 def test_a_text_is_cut_into_steps_with_their_questions_and_what_a_model_wrote_is_text_and_never_markup():

@@ -19,11 +19,8 @@ SHOWN = 5
 
 def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding until a close rejection …")
-    for seed in trial.seeds(TRIES):
-        # With this top-k, every list in an event is the whole distribution.
-        trace = trial.sampled(seed, num_draft_tokens=K, top_k=8, max_tokens=TOKENS)
-        if trial.cancel.is_set():
-            return
+    # With this top-k, every list in an event is the whole distribution.
+    for trace in trial.sampled(TRIES, num_draft_tokens=K, top_k=8, max_tokens=TOKENS):
         found = close_rejection(trace, trial.seen)
         if found is not None:
             yield Progress("Found one. Press again for another one.", _data(trace, found))

@@ -6,7 +6,7 @@ from typing import Any
 
 from ui.assets import ROOT, render
 from ui.charts.figures import ACCEPTED, MUTED, above, bars, category_axis, figure, hatched, nice_ceiling, plain_line
-from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View, asking, parts, progress_of, run_all, speedup
+from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View, asking, parts, run_all, speedup
 
 DRAFTER_WORDS = {
     "model": ("Draft model", "the draft model"),
@@ -49,9 +49,12 @@ def measure(trial: Trial) -> Iterator[Progress]:
         cases[_name("plain", text)] = {"prompt": prompt, "num_draft_tokens": 0}
         for drafter in (name for name in NAMES if name in offered):
             cases[_name(drafter, text)] = {"prompt": prompt, "num_draft_tokens": K, "drafter": drafter}
-    for name, known in run_all(trial, cases, temperature=0.0, ignore_eos=True, chat=False, max_tokens=TOKENS):
-        drafter, _, text = name.partition("@")
-        yield progress_of(name, known, cases, f"Running {NAMES.get(drafter, drafter)} on {TEXTS.get(text)} …")
+    yield from run_all(trial, cases, _status, temperature=0.0, ignore_eos=True, chat=False, max_tokens=TOKENS)
+
+
+def _status(case: str) -> str:
+    drafter, _, text = case.partition("@")
+    return f"Running {NAMES.get(drafter, drafter)} on {TEXTS[text]} …"
 
 
 def measured(data: Data) -> list[str]:

@@ -6,6 +6,7 @@ some draft tokens are accepted before one is rejected.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
@@ -55,19 +56,15 @@ class SamplingPosition:
 
 
 def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
-    drafts: list[Event] = []
-    added: Event | None = None
+    """The steps of a run that made a token, in order."""
     before = 0
-    for event in trace:
-        if event.kind in JUDGED:
-            drafts.append(event)
-        elif event.kind in (EventKind.RESAMPLED, EventKind.BONUS):
-            added = event
-        elif event.kind == EventKind.STEP:
-            done = DraftedStep(event.step or 0, drafts, added, before)
-            yield done
-            before += done.num_accepted + (added is not None)
-            drafts, added = [], None
+    tokens = (event for event in trace if event.kind in (*JUDGED, EventKind.RESAMPLED, EventKind.BONUS))
+    for number, events in groupby(tokens, key=lambda event: event.step or 0):
+        step = list(events)
+        drafts, others = ([event for event in step if (event.kind in JUDGED) == judged] for judged in (True, False))
+        done = DraftedStep(number, drafts, others[0] if others else None, before)
+        yield done
+        before += done.num_accepted + len(others)
 
 
 def close_rejection(trace: Trace, seen: Collection[str] = ()) -> DraftedStep | None:
