@@ -38,9 +38,10 @@ LIVE = "Live, on this machine, with your prompt."
 ANSWERS = "answers"
 MOST_SEEN = 100
 USED = ("prompt", "pair", "chat")  # the visitor's settings that lessons use
-_IN_ORDER = (slow, verify, accept, unchanged, overlap, window, temperature, batch, slower, drafters, ties)
 HERE, RECORDING = "this machine", "the recording machine"
-LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _IN_ORDER)
+LESSONS: tuple[Lesson, ...] = tuple(
+    module.LESSON for module in (slow, verify, accept, unchanged, overlap, window, temperature, batch, slower, drafters, ties)
+)
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _HEADING = re.compile(r"^##(#?) (.+)$", re.MULTILINE)
 _QUESTION = re.compile(r"^\? (.+(?:\n(?!- ).+)*)\n\n?((?:^- .+\n?)+)\Z", re.MULTILINE)
@@ -124,18 +125,13 @@ def lesson_in(query: Any) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    ask: str
-    choices: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
-    """A title, a text as Markdown, and the question at its end, if any."""
+    """A title, a text as Markdown, and the question at its end with its choices, if any."""
 
     title: str
     text: str
-    question: Question | None = None
+    ask: str = ""
+    choices: tuple[str, ...] = ()
 
 
 def read_steps(lesson: int) -> list[Step]:
@@ -145,19 +141,16 @@ def read_steps(lesson: int) -> list[Step]:
 
 def parse(text: str) -> list[Step]:
     """The steps of a file's content. Raises ValueError if it does not start with the lesson's title."""
-    found = list(_HEADING.finditer(text))
-    if not found or found[0].start() or found[0][1]:
+    before, *found = _HEADING.split(text)
+    if before or not found or found[0]:
         raise ValueError(f"a lesson must start with a line '## Title', got {text[:40]!r}")
-    ends = [heading.start() for heading in found[1:]] + [len(text)]
-    return [_step(heading[2], text[heading.end() : end].strip()) for heading, end in zip(found, ends, strict=True)]
-
-
-def _step(title: str, text: str) -> Step:
-    asked = _QUESTION.search(text)
-    if asked is None:
-        return Step(title, text)
-    choices = tuple(line.removeprefix("- ") for line in asked[2].strip().splitlines())
-    return Step(title, text[: asked.start()].strip(), Question(" ".join(asked[1].split()), choices))
+    steps = []
+    for title, body in zip(found[1::3], found[2::3], strict=True):
+        words, *question = _QUESTION.split(body.strip())
+        ask, choices = question[:2] if question else ("", "")
+        lines = (line.removeprefix("- ") for line in choices.strip().splitlines())
+        steps.append(Step(title, words.strip(), " ".join(ask.split()), tuple(lines)))
+    return steps
 
 
 def to_html(text: str, words: Mapping[str, str], *, one_line: bool = False) -> str:
@@ -183,25 +176,21 @@ def content(lesson: Lesson, data: Data, source: str, machine: str = HERE) -> dic
     """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence about the result's origin, and
     `machine` names where it was measured. Raises ValueError if the numbers of views and steps, or of answers and questions,
     differ."""
-    steps = read_steps(lesson.number)
+    steps, views = read_steps(lesson.number), lesson.views(data)
     words = {**lesson.words(data), "machine": machine}
-    views, answers = lesson.views(data), iter(lesson.right(data))
-    views = [*views, views[-1]]
-    asked_at = [number for number, step in enumerate(steps) if step.question]
+    asked_at = [number for number, step in enumerate(steps) if step.ask]
+    right = dict(zip(asked_at, lesson.right(data), strict=True))
     contents = []
-    for number, (step, view) in enumerate(zip(steps, views, strict=True)):
-        asked = step.question
-        question = asked and {
-            "ask": to_html(asked.ask, words, one_line=True),
-            "choices": [filled(choice, words) for choice in asked.choices],
-            "right": next(answers),
+    for number, (step, view) in enumerate(zip(steps, [*views, views[-1]], strict=True)):
+        question = step.ask and {
+            "ask": to_html(step.ask, words, one_line=True),
+            "choices": [filled(choice, words) for choice in step.choices],
+            "right": right[number],
         }
         # The opening's question is answered by the whole lesson, every other one by the next step.
         resolved = [at for at in asked_at if number == (at + 1 if at else len(steps) - 2)]
         text = {"title": step.title, "html": to_html(step.text, words)}
-        contents.append({**text, "question": question, "view": view, "resolves": resolved})
-    if next(answers, None) is not None:
-        raise ValueError(f"lesson {lesson.number} has more answers than questions")
+        contents.append({**text, "question": question or None, "view": view, "resolves": resolved})
     return {
         "lesson": lesson.number,
         "steps": contents,
