@@ -67,10 +67,6 @@ def test_the_maps_are_recorded_and_read_back(catalog, tmp_path, monkeypatch):
     assert found.about("So.").startswith("Recorded with the bundled models, 2 prompts of 8 tokens.")
 
 
-def test_where_nothing_was_recorded_nothing_is_shown(tmp_path):
-    assert recorded_exploration(tmp_path).about("So.") == ""
-
-
 def test_every_recording_can_be_named_and_what_it_writes_is_listed(catalog, tmp_path, monkeypatch, capsys):
     def note(_catalog, folder):
         yield 0, 2

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from queue import SimpleQueue
 from statistics import fmean
 
@@ -41,7 +42,7 @@ def sweep_batches(
     turns: int = REPEATS,
 ) -> Iterator[Progress[BatchSample]]:
     """Decode batches of every size plainly and with every k; then repeat all of it with other texts."""
-    order = [(turn, size, k) for turn in range(turns) for size in sizes for k in (0, *ks)]
+    order = list(product(range(turns), sizes, (0, *ks)))
     samples: list[BatchSample] = []
     chosen = replace(settings, auto=False, ignore_eos=True)  # equal lengths keep the batch full
     for done, (turn, size, k) in enumerate(order):

@@ -1,7 +1,7 @@
 """The recordings with which the tabs Explore and Learn open (see `ui.record_examples`)."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,16 +24,19 @@ class Exploration:
     """Measurements of Explore: runs by k and temperature, batches by k and size; models by role, tokens per run, and the
     batches' temperature."""
 
-    samples: list[Sample] = field(default_factory=list)
-    batches: list[BatchSample] = field(default_factory=list)
-    models: dict[str, str] = field(default_factory=dict)
-    tokens: int = 0
-    temperature: float = 0.0
+    samples: list[Sample]
+    batches: list[BatchSample]
+    models: dict[str, str]
+    tokens: int
+    temperature: float
+
+    @property
+    def ks(self) -> list[int]:
+        """The numbers of draft tokens per step."""
+        return sorted({s.k for s in self.samples} - {0})
 
     def about(self, finding: str) -> str:
-        """A finding with its origin, in plain text; empty if nothing was recorded."""
-        if not self.samples:
-            return ""
+        """A finding with its origin, in plain text."""
         target = self.models["target"]
         models, prompts = models_in_words(target), count(len({s.prompt for s in self.samples}), "prompt")
         words = f"Recorded with {models}, {prompts} of {count(self.tokens, 'token')}."
@@ -55,11 +58,8 @@ class Exploration:
 
 
 def recorded_exploration(folder: Path = FOLDER) -> Exploration:
-    """The recorded exploration; an empty one if there is none."""
-    path = folder / EXPLORE
-    if not path.exists():
-        return Exploration()
-    data = json.loads(path.read_text(encoding="utf-8"))
+    """The exploration that was recorded in this folder."""
+    data = json.loads((folder / EXPLORE).read_text(encoding="utf-8"))
     return Exploration(**{**data, "samples": _rows(Sample, data["samples"]), "batches": _rows(BatchSample, data["batches"])})
 
 
@@ -71,11 +71,7 @@ def recorded_lesson(number: int, folder: Path = FOLDER) -> dict[str, Any]:
 
 def rounded(value: Any) -> Any:
     """The same value with floats of `DIGITS` digits."""
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
-    if isinstance(value, dict):
-        return {name: rounded(inner) for name, inner in value.items()}
-    return [rounded(inner) for inner in value] if isinstance(value, list) else value
+    return json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.{DIGITS}g}"))
 
 
 def _rows(kind: type[S], columns: dict[str, list[Any]]) -> list[S]:
