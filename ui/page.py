@@ -14,7 +14,7 @@ from ui.experiments.compare_texts import build_compare_texts
 from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
 from ui.experiments.explore import build_explore
-from ui.experiments.learn import answers, build_learn, lesson_in
+from ui.experiments.learn import build_learn, lesson_in
 from ui.experiments.rooms import ROOMS
 from ui.explain.glossary import glossary
 from ui.gradio_gaps import install_queue
@@ -93,7 +93,7 @@ def open_queue(page: gr.Blocks, size: int) -> None:
 def launch(page: Page, routes: Sequence[BaseRoute] = (), names: Iterable[str] = (), **where: Any) -> str:
     """Serve the page with its styles, scripts and limits, and further routes; `where` are options of Gradio's `launch`. Returns
     the page's address. `names` are host names of the page, in addition to this machine's and the Space's."""
-    own = [scripts(), server_functions(page), *documents(), answers(), *routes]
+    own = [scripts(), server_functions(page), *documents(), *routes]
     silence_library_logs()
     trust(own_names(names, where.get("server_name") or os.environ.get("GRADIO_SERVER_NAME")))
     _, url, _ = page.launch(

@@ -5,6 +5,7 @@ Each word is one stateless call that contains the text so far. The engine makes 
 """
 
 import math
+import threading
 from functools import partial
 from typing import Any
 
@@ -80,11 +81,12 @@ def _pair(catalog: Catalog) -> str | None:
 
 def _first_step(catalog: Catalog, request: Request) -> Trace:
     """The events of a run's first step, which must have draft tokens; the run is cancelled afterwards."""
-    trace = Trace()
-    for event in catalog.stream(_pair(catalog) or "", request):
-        trace.append(event)
+    cancel, trace = threading.Event(), Trace()
+    for event in catalog.stream(_pair(catalog) or "", request, cancel):
+        if not cancel.is_set():
+            trace.append(event)
         if event.kind == EventKind.STEP:
-            break
+            cancel.set()
     if trace.started is None or not any(event.kind == EventKind.PROPOSED for event in trace):
         raise ValueError("the text has reached the model's limit: start again")
     return trace

@@ -16,12 +16,9 @@ from typing import Any
 
 import gradio as gr
 from markdown_it import MarkdownIt
-from markupsafe import Markup
-from starlette.responses import HTMLResponse
-from starlette.routing import Route
 
 from naive_speculate.sampling.random_source import fresh_seed
-from ui.assets import ROOT, component, render, styles
+from ui.assets import ROOT, component, render
 from ui.experiments.lessons import accept, batch, drafters, overlap, slow, slower, temperature, ties, unchanged, verify, window
 from ui.experiments.lessons.lesson import Data, Lesson, Trial
 from ui.experiments.recordings import recorded_lesson
@@ -35,7 +32,6 @@ from ui.run.settings import Settings
 
 RECORDED = "Recorded with {models}, unless it says calculated."
 LIVE = "Live, on this machine, with your prompt."
-ANSWERS = "answers"
 MOST_SEEN = 100
 USED = ("prompt", "pair", "chat")  # the visitor's settings that lessons use
 HERE, RECORDING = "this machine", "the recording machine"
@@ -79,11 +75,6 @@ def recording(number: object, target: str | None = None) -> str:
         return ""
     found = recorded_lesson(lesson.number, recording_of(target)[0])
     return to_json(content(lesson, found, RECORDED.format(models=models_in_words(target)), RECORDING))
-
-
-def answers() -> Route:
-    """The route of the page with the answers to all exercises."""
-    return Route(f"/{ANSWERS}", lambda _: HTMLResponse(answers_page()))
 
 
 def lesson_of(number: object) -> Lesson | None:
@@ -166,10 +157,6 @@ def filled(text: str, words: Mapping[str, str]) -> str:
 
 def titles() -> list[str]:
     return [read_steps(lesson.number)[0].title for lesson in LESSONS]
-
-
-def answers_page() -> str:
-    return str(render("answers", styles=Markup(styles()), body=Markup(to_html(_ANSWERS, {}))))
 
 
 def content(lesson: Lesson, data: Data, source: str, machine: str = HERE) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tests.ui.handmade import run
 from ui.assets import ROOT
 from ui.charts.figures import MUTED
 from ui.experiments import learn
-from ui.experiments.learn import LESSONS, answers_page, content, filled, parse, read_steps, titles, to_html
+from ui.experiments.learn import LESSONS, content, filled, parse, read_steps, titles, to_html
 from ui.experiments.lessons import accept, batch, drafters, overlap, slow, slower, temperature, unchanged, window
 from ui.experiments.lessons.find_examples import ABOUT_A_THIRD, OPEN
 from ui.experiments.lessons.lesson import Trial, showing, totals
@@ -108,7 +108,7 @@ def test_titles_differ_every_exercise_has_an_answer_and_a_lesson_that_is_not_the
     assert re.findall(r"^## (.+)$", answers, re.MULTILINE) == [f"{n}. {title}" for n, title in enumerate(titles(), start=1)]
     parts = re.split(r"^## .*$", answers, flags=re.MULTILINE)[1:]
     assert [len(re.findall(r"^\d\. ", part, re.MULTILINE)) for part in parts] == [3] * len(LESSONS)
-    assert "0.2 + 0.3 + 0.2" in answers_page()
+    assert "0.2 + 0.3 + 0.2" in answers
     for number in (0, len(LESSONS) + 1, "1; drop", None, [1], 1.5):
         assert learn.recording(number) == ""
     assert [learn.lesson_in({"lesson": number}) for number in ("3", "0", "99", "x", "-1", "²")] == [3, *[None] * 5]

@@ -53,7 +53,7 @@ def _alpha_at(trial: Trial, place: SamplingPosition, temperature: float) -> floa
     """Σ min(p, q) at a position, over the whole vocabulary: of the first draft token there."""
     changes: dict[str, Any] = {"num_draft_tokens": 1, "drafter": trial.drafter, "max_tokens": 2, "ignore_eos": True}
     settings = replace(trial.settings, temperature=temperature, **changes)
-    events = trial.catalog.stream(settings.pair, replace(settings.request(), prompt=place.token_ids, chat=False))
+    events = list(trial.catalog.stream(settings.pair, replace(settings.request(), prompt=place.token_ids, chat=False)))
     return next((event.expected_accept or 0.0 for event in events if event.kind == EventKind.PROPOSED), 0.0)
 
 

@@ -107,7 +107,7 @@ def draw(engine: Engine, request: Request, draws: int) -> Iterator[Census]:
 
 def _expected(engine: Engine, request: Request) -> Census:
     """A census without draws: both distributions of the first token, from one run."""
-    for event in run_events(engine, replace(request, detail="full")):
+    for event in list(run_events(engine, replace(request, detail="full"))):
         if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top:
             return Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
     raise ValueError("prompt leaves no room for a draft token")
