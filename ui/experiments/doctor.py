@@ -12,7 +12,7 @@ from naive_speculate.doctor.report import best_window, caveats, figures, no_prob
 from ui.assets import ROOT, component, render
 from ui.charts.figures import ACCEPTED, DRAFT, INK, PAGE, RESAMPLED, TARGET, Figure, bars, empty, figure, inside, line
 from ui.checks import in_labels
-from ui.experiments.rooms import answer_form, room
+from ui.experiments.rooms import answer_form, room, text_of
 from ui.labels import number, percent
 
 EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}  # engines with an example log in `assets/doctor`
@@ -45,11 +45,7 @@ def example(engine: object) -> str:
 
 def findings(fields: dict[str, Any]) -> dict[str, Any]:
     """Words, charts and the report, from the form's fields; a ValueError names the field that cannot be read by its label."""
-    given = {name: str(fields.get(name) or "") for name in FIELDS}
-    for name, (label, most) in FIELDS.items():
-        if len(given[name]) > most:
-            raise ValueError(f"{label} may have at most {most:,} characters, got {len(given[name]):,}")
-    log, draft_cost, verify_cost, window = given.values()
+    log, draft_cost, verify_cost, window = (text_of(fields, name, *rule, needed=False) for name, rule in FIELDS.items())
     try:
         if window.strip() and not (window.strip().isascii() and window.strip().isdigit()):
             raise ValueError(f"num_draft_tokens must be a whole number, got {window!r:.40}")

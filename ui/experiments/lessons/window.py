@@ -108,7 +108,7 @@ def views(data: Data) -> list[View]:
     few = min(found)
     bar, plain = speeds["data"]
     # One bar, not yet marked as the best.
-    unmarked = {"x": [few], "y": [found[few]], "text": [f"{found[few]:.2f}×"], "marker": {"color": ACCEPTED}, "error_y": None}
+    unmarked = {"y": [found[few]], "text": [f"{found[few]:.2f}×"], "marker": {"color": ACCEPTED}, "error_y": None}
     question = f"k = {few}: {found[few]:.2f} times as fast as plain decoding. And with more?"
     opening = asking({**speeds, "data": [bar | unmarked, plain]}, sorted(found)[1:], question)
     return [{"figure": opening, "finished": speeds}, _survival(data), _pace(data), {"figure": speeds}]
