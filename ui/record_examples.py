@@ -15,9 +15,9 @@ from tqdm import tqdm
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from ui.experiments.batches import sizes_for, sweep_batches
-from ui.experiments.learn import LESSONS
+from ui.experiments.explore import Exploration, rounded
+from ui.experiments.learn import LESSONS, LESSONS_FILE
 from ui.experiments.lessons.lesson import Data, Trial
-from ui.experiments.recordings import LESSONS_FILE, Exploration, rounded
 from ui.experiments.sweep import prompts_for, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice

@@ -7,10 +7,10 @@ import pytest
 
 from naive_speculate.events.trace import Trace
 from ui import record_examples as record
+from ui.experiments.explore import recorded_exploration
 from ui.experiments.learn import content
 from ui.experiments.lessons import verify
 from ui.experiments.lessons.lesson import Progress
-from ui.experiments.recordings import recorded_exploration
 from ui.experiments.sweep import cells
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.recorded import PLAIN, SPECULATIVE

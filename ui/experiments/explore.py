@@ -1,28 +1,34 @@
-"""The Explore tab: sweeps k, temperature and batch size with real runs; recorded maps at first (`recordings`)."""
+"""The Explore tab: sweeps k, temperature and batch size with real runs; recorded maps at first (`ui.record_examples`)."""
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import gradio as gr
+import pandas
 from gradio.components import Component
 
 from ui.assets import calling, render
 from ui.charts.figures import Figure, build_plot
-from ui.experiments.batches import sizes_for, sweep_batches, where_it_pays
+from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
 from ui.experiments.maps import acceptance_map, batch_map, speedup_curve, speedup_map
-from ui.experiments.recordings import Exploration, recorded_exploration
 from ui.experiments.spread import LEAST
 from ui.experiments.sweep import KS, TEMPERATURES, Cell, Progress, Sample, cells, finding, prompts_for, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
 from ui.labels import count, percent, to_json
 from ui.notify import QUIET
 from ui.run import controls as parts
-from ui.run.recorded import recording_of
+from ui.run.recorded import FOLDER, OF_TARGETS, models_in_words, recording_of
 from ui.run.settings import Settings
 
 S = TypeVar("S")
+RECORDED = "explore.json"
+DIGITS = 6
+LIVE = "The button measures on this machine, with these prompts and the Run tab's."
+ORDINARY = "These are ordinary questions and the head alone; a text that repeats itself gains more."
 MOST_PROMPTS = 32
 NO_BATCH = "No batch produced a token, so there is nothing to compare."
 SHOWN: dict[str, tuple[str, Any]] = {
@@ -40,6 +46,59 @@ SHOWN: dict[str, tuple[str, Any]] = {
 }
 """The table's columns: headings and number formats, the same as in the maps."""
 MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, "api_visibility": "private"}
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """Measurements of Explore: runs by k and temperature, batches by k and size; models by role, tokens per run, and the
+    batches' temperature."""
+
+    samples: list[Sample]
+    batches: list[BatchSample]
+    models: dict[str, str]
+    tokens: int
+    temperature: float
+
+    @property
+    def ks(self) -> list[int]:
+        """The numbers of draft tokens per step."""
+        return sorted({s.k for s in self.samples} - {0})
+
+    def about(self, finding: str) -> str:
+        """A finding with its origin, in plain text."""
+        target = self.models["target"]
+        models, prompts = models_in_words(target), count(len({s.prompt for s in self.samples}), "prompt")
+        words = f"Recorded with {models}, {prompts} of {count(self.tokens, 'token')}."
+        if target in OF_TARGETS:
+            words += f" {ORDINARY}"
+        return f"{words} {LIVE} {finding}"
+
+    def about_batches(self, finding: str) -> str:
+        """The same of a finding about the batches."""
+        models, turns = models_in_words(self.models["target"]), len({s.turn for s in self.batches})
+        texts = f"mean of {turns} batches per cell, texts of {count(self.tokens, 'token')}"
+        return f"Recorded with {models}, temperature {self.temperature:g}, {texts}. {LIVE} {finding}"
+
+    def save(self, folder: Path) -> None:
+        """Write it to a file in this folder, by columns, which takes a fraction of the space."""
+        columns = {name: rounded(pandas.DataFrame(getattr(self, name)).to_dict("list")) for name in ("samples", "batches")}
+        text = json.dumps(vars(self) | columns, separators=(",", ":")).replace('],"', '],\n"')
+        (folder / RECORDED).write_text(text + "\n", encoding="utf-8")
+
+
+def recorded_exploration(folder: Path = FOLDER) -> Exploration:
+    """The exploration that was recorded in this folder."""
+    data = json.loads((folder / RECORDED).read_text(encoding="utf-8"))
+    return Exploration(**{**data, "samples": _rows(Sample, data["samples"]), "batches": _rows(BatchSample, data["batches"])})
+
+
+def _rows(kind: type[S], columns: dict[str, list[Any]]) -> list[S]:
+    return [kind(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+
+
+def rounded(value: Any) -> Any:
+    """The same value with floats of `DIGITS` digits."""
+    return json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.{DIGITS}g}"))
 
 
 def build_explore(catalog: Catalog, controls: parts.Controls) -> None:

@@ -9,9 +9,11 @@ answer.
 """
 
 import html
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -21,15 +23,15 @@ from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT, component, render
 from ui.experiments.lessons import accept, batch, drafters, overlap, slow, slower, temperature, ties, unchanged, verify, window
 from ui.experiments.lessons.lesson import Data, Lesson, Trial
-from ui.experiments.recordings import recorded_lesson
 from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
 from ui.labels import to_json
 from ui.notify import QUIET
 from ui.run import controls as parts
-from ui.run.recorded import models_in_words, recording_of
+from ui.run.recorded import FOLDER, models_in_words, recording_of
 from ui.run.settings import Settings
 
+LESSONS_FILE = "lessons.json"
 RECORDED = "Recorded with {models}, unless it says calculated."
 LIVE = "Live, on this machine, with your prompt."
 MOST_SEEN = 100
@@ -75,6 +77,12 @@ def recording(number: object, target: str | None = None) -> str:
         return ""
     found = recorded_lesson(lesson.number, recording_of(target)[0])
     return to_json(content(lesson, found, RECORDED.format(models=models_in_words(target)), RECORDING))
+
+
+def recorded_lesson(number: int, folder: Path = FOLDER) -> dict[str, Any]:
+    """A lesson's recording in this folder, as data for `Lesson`."""
+    data: dict[str, Any] = json.loads((folder / LESSONS_FILE).read_text(encoding="utf-8"))[str(number)]
+    return data
 
 
 def lesson_of(number: object) -> Lesson | None:

@@ -17,12 +17,11 @@ from tests.ui.handmade import run
 from ui.assets import ROOT
 from ui.charts.figures import MUTED
 from ui.experiments import learn
-from ui.experiments.learn import LESSONS, content, filled, parse, read_steps, titles, to_html
+from ui.experiments.learn import LESSONS, content, filled, parse, read_steps, recorded_lesson, titles, to_html
 from ui.experiments.lessons import accept, batch, drafters, overlap, slow, slower, temperature, unchanged, window
 from ui.experiments.lessons.find_examples import ABOUT_A_THIRD, OPEN
 from ui.experiments.lessons.lesson import Trial, showing, totals
 from ui.experiments.lessons.unchanged import OTHERS
-from ui.experiments.recordings import recorded_lesson
 from ui.host.catalog import Catalog, ServedPair
 from ui.labels import end_of, percent
 from ui.run.recorded import FOLDER, OF_TARGETS, models_in_words
