@@ -55,12 +55,7 @@ def findings(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(in_labels(error, {name: label for name, (label, _) in FIELDS.items() if name != "log"})) from None
     console = Console(file=io.StringIO(), width=WIDTH, highlight=False, record=True, color_system=None)
     show(found, console, basis)
-    charts = {"places": places_chart(found), "windows": windows_chart(found)}
-    return {"words": words(found, basis), "report": console.export_text(), "charts": charts}
-
-
-def words(found: Diagnosis, basis: str) -> str:
-    markup = render(
+    words = render(
         "doctor_findings",
         engine=found.reading.engine,
         format=found.reading.format,
@@ -70,7 +65,8 @@ def words(found: Diagnosis, basis: str) -> str:
         no_problems=no_problems(found),
         caveats=[line for line in caveats(found) if not line.startswith("*")],
     )
-    return _OWN_OPTIONS.sub("", markup)
+    charts = {"places": places_chart(found), "windows": windows_chart(found)}
+    return {"words": _OWN_OPTIONS.sub("", words), "report": console.export_text(), "charts": charts}
 
 
 def places_chart(found: Diagnosis) -> Figure:

@@ -89,11 +89,9 @@ class Exploration:
 def recorded_exploration(folder: Path = FOLDER) -> Exploration:
     """The exploration that was recorded in this folder."""
     data = json.loads((folder / RECORDED).read_text(encoding="utf-8"))
-    return Exploration(**{**data, "samples": _rows(Sample, data["samples"]), "batches": _rows(BatchSample, data["batches"])})
-
-
-def _rows(kind: type[S], columns: dict[str, list[Any]]) -> list[S]:
-    return [kind(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+    data["samples"] = [Sample(*row) for row in zip(*data["samples"].values(), strict=True)]
+    data["batches"] = [BatchSample(*row) for row in zip(*data["batches"].values(), strict=True)]
+    return Exploration(**data)
 
 
 def rounded(value: Any) -> Any:

@@ -17,13 +17,14 @@ from ui.experiments.lessons.find_examples import (
     ABOUT_A_THIRD,
     OPEN,
     close_rejection,
+    distance,
     drafted_steps,
     full_step,
-    resampled_share,
+    probs,
     sampling_position,
 )
 from ui.experiments.lessons.lesson import Trial
-from ui.experiments.lessons.unchanged import Census, convergence, draw, shares, total_variation
+from ui.experiments.lessons.unchanged import Census, convergence, draw, shares
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
@@ -64,14 +65,14 @@ def test_batches_grow_up_to_the_engines_rows_and_drawing_needs_a_temperature(tin
 
 
 def test_distances_and_the_share_of_replacements_which_is_what_kept_drafts_leave():
-    assert total_variation({1: 0.5, 2: 0.5}, {1: 0.5, 3: 0.5}) == 0.5
-    assert total_variation({1: 1.0}, {1: 1.0}) == 0
+    assert distance({1: 0.5, 2: 0.5}, {1: 0.5, 3: 0.5}) == 0.5
+    assert distance({1: 1.0}, {1: 1.0}) == 0
     fair = [TokenProb(1, "a", 0.5), TokenProb(2, "b", 0.5)]
     by_chance = Census(fair, {}).by_chance
     assert by_chance(400) == pytest.approx(by_chance(100) / 2)
     assert by_chance(100) == pytest.approx(0.5 * math.sqrt(2 * 0.25 / (math.pi * 100)) * 2)
-    assert (resampled_share(fair, fair), resampled_share(fair, [TokenProb(3, "c", 1.0)])) == (0, 1)
-    assert resampled_share(fair, [TokenProb(1, "a", 0.8), TokenProb(2, "b", 0.2)]) == pytest.approx(0.3)
+    assert (distance(probs(fair), probs(fair)), distance(probs(fair), {3: 1.0})) == (0, 1)
+    assert distance(probs(fair), {1: 0.8, 2: 0.2}) == pytest.approx(0.3)
 
 
 def test_the_charts_are_those_of_the_counts_and_what_has_no_bar_of_its_own_is_the_last(census):

@@ -133,7 +133,7 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
     rounds, kept = sum(m.num_spec_steps for m in every), sum(m.num_accepted_draft_tokens for m in every)
     if not rounds:
         return {}
-    drafted, judged = sum(m.num_draft_tokens for m in every), kept + sum(m.num_rejected_draft_tokens for m in every)
+    drafted = sum(m.num_draft_tokens for m in every)
     kept_at = [list(accumulate(m.acceptance_histogram[:0:-1]))[::-1] for m in every]
     times = [[e.total_seconds for e in trace if e.kind == EventKind.STEP and e.step and e.total_seconds] for trace in traces]
     lengths = [m.mean_acceptance_length or 0.0 for m in every]
@@ -142,12 +142,11 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
         "rounds": rounds,
         "drafted": drafted,
         "kept": kept,
-        "judged": judged,
+        "judged": kept + sum(m.num_rejected_draft_tokens for m in every),
         "kept_at": [sum(counts) for counts in zip_longest(*kept_at, fillvalue=0)],
         "speeds": [length / undisturbed(seconds) for length, seconds in zip(lengths, times, strict=True) if seconds],
         "tokens_a_pass": tokens_per_pass,
         "kept_share": kept / drafted if drafted else None,
-        "alpha": kept / judged if judged else None,
         "speed": tokens_per_pass / undisturbed([*chain(*times)]) if any(times) else None,
     }
 

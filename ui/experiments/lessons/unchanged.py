@@ -16,7 +16,7 @@ from naive_speculate.events import OUTPUT_KINDS, EventKind, TokenProb
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Engine, Request
 from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, bars, category_axis, figure, hatched, line
-from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, joined, resampled_share, sampling_position
+from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, distance, joined, probs, sampling_position
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, showing, spoken
 from ui.host.catalog import run_events
 from ui.labels import count, end_of, label, number, percent
@@ -55,13 +55,12 @@ class Census:
     @property
     def distance(self) -> float:
         """Total variation distance between the counted shares and the target's probabilities."""
-        shares = {token: (self.kept[token] + self.replaced[token]) / self.draws for token in self.kept | self.replaced}
-        return total_variation(shares, {entry.token_id: entry.prob for entry in self.target})
+        return distance(probs(self.target), {token: n / self.draws for token, n in (self.kept + self.replaced).items()})
 
     @property
     def draft_distance(self) -> float:
         """Total variation distance between draft and target: the limit if every draft token were accepted."""
-        return total_variation(self.draft, {entry.token_id: entry.prob for entry in self.target})
+        return distance(probs(self.target), self.draft)
 
     def by_chance(self, draws: int) -> float:
         """The mean distance of so many draws from the target itself."""
@@ -72,10 +71,6 @@ def rest_of(probs: Iterable[float]) -> float:
     """1 minus the sum of these probabilities; 0 if it is too small to draw."""
     rest = 1 - sum(probs)
     return rest if rest >= LEAST_OTHERS else 0.0
-
-
-def total_variation(p: dict[int, float], q: dict[int, float]) -> float:
-    return sum(abs(p.get(token, 0.0) - q.get(token, 0.0)) for token in p.keys() | q.keys()) / 2
 
 
 def draw(engine: Engine, request: Request, draws: int) -> Iterator[Census]:
@@ -109,7 +104,7 @@ def _expected(engine: Engine, request: Request) -> Census:
     """A census without draws: both distributions of the first token, from one run."""
     for event in list(run_events(engine, replace(request, detail="full"))):
         if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top:
-            return Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
+            return Census(event.target_top, probs(event.draft_top))
     raise ValueError("prompt leaves no room for a draft token")
 
 
@@ -199,49 +194,34 @@ def find_position(trial: Trial) -> SamplingPosition | None:
 
 
 def _data(trial: Trial, fork: SamplingPosition, census: Census) -> Data:
-    # The share is not the run's: a head drafts a window's first token with another distribution than a later one.
-    share = resampled_share(census.target, [TokenProb(token, "", prob) for token, prob in census.draft.items()])
-    before = end_of(joined(trial.settings.prompt, fork.before))
-    return {"before": before, "share": share, **CENSUS.dump_python(census, mode="json")}
+    return {"before": end_of(joined(trial.settings.prompt, fork.before)), **CENSUS.dump_python(census, mode="json")}
 
 
 def words(data: Data) -> dict[str, str]:
     census = CENSUS.validate_python(data)
-    most, _ = _most_overrated(census)
-    q = census.draft.get(most.token_id, 0.0)
+    drafted, wanted = census.others
+    most = max(census.target, key=lambda entry: census.draft.get(entry.token_id, 0.0) - entry.prob)
+    one, p, q = spoken(most.text), most.prob, census.draft.get(most.token_id, 0.0)
+    overrates = (
+        f"Of the tokens with a bar of their own, the draft overrates “{one}” most: q = {percent(q)}, but p = {percent(p)}."
+    )
+    if drafted or wanted:
+        rest = f"“{OTHERS}” is every token outside the target's {len(census.target)} most probable, together: "
+        overrates = f"{rest}q = {percent(drafted)}, p = {percent(wanted)}. {overrates}"
     return {
         "before": data["before"].replace("\n", " "),
-        "overrated": spoken(most.text),
-        "overrates": _overrates(census),
-        "p": percent(most.prob),
+        "overrated": one,
+        "overrates": overrates,
+        "p": percent(p),
         "q": percent(q),
-        "product": percent(most.prob * q),
-        "share": percent(data["share"]),
+        "product": percent(p * q),
+        # Not the run's: a head drafts a window's first token with another distribution than a later one.
+        "share": percent(census.draft_distance),
         "draws": f"{census.draws:,}",
         "distance": number(census.distance, 2),
         "chance": number(census.by_chance(census.draws), 2),
         "blind": number(census.draft_distance, 2),
     }
-
-
-def _most_overrated(census: Census) -> tuple[TokenProb, float]:
-    """The token of the target's list with the largest q − p, and that difference."""
-    excess = [(entry, census.draft.get(entry.token_id, 0.0) - entry.prob) for entry in census.target]
-    return max(excess, key=lambda pair: pair[1])
-
-
-def _overrates(census: Census) -> str:
-    """The tokens that the draft overrates most, in sentences about the whole distribution."""
-    most, excess = _most_overrated(census)
-    (q, p), one = census.others, f"“{spoken(most.text)}”"
-    own = f"most: q = {percent(census.draft.get(most.token_id, 0.0))}, but p = {percent(most.prob)}."
-    if not q and not p:
-        return f"The draft overrates {one} {own}"
-    rest = f"“{OTHERS}” is every token outside the target's {len(census.target)} most probable, together: "
-    rest += f"q = {percent(q)}, p = {percent(p)}."
-    if q - p <= excess:
-        return f"{rest} The draft overrates {one} {own}"
-    return f"{rest} The draft overrates these most. Of the tokens with a bar of their own it overrates {one} {own}"
 
 
 def views(data: Data) -> list[View]:
