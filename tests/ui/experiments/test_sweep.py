@@ -9,11 +9,12 @@ import gradio as gr
 import pytest
 
 from naive_speculate.events import Event, EventKind
+from naive_speculate.theory import expected_tokens
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.experiments import explore
 from ui.experiments.batches import BatchSample, batch_speedups, full_speed, sizes_for, sweep_batches, where_it_pays
-from ui.experiments.maps import NOTHING_YET, acceptance_map, batch_map, speedup_curve, speedup_map, theory_of
+from ui.experiments.maps import NOTHING_YET, acceptance_map, batch_map, speedup_curve, speedup_map, theory
 from ui.experiments.spread import draft_seconds, lies_above, may_be_best, mean_of, ratio_of, step_seconds
 from ui.experiments.sweep import Progress, Sample, cells, finding, ks_in_words, log_speedups, measure, sweep, to_csv
 from ui.host.catalog import Catalog, ServedPair
@@ -128,27 +129,26 @@ def test_theory_takes_alpha_and_costs_from_the_runs_and_a_disturbed_k_does_not_b
     # A plain step takes 10 ms, one with k draft tokens 10 + 3k, 1 per token for drafting; half of the judged are accepted.
     plain = Sample(0.0, 0, 0, 0, 20, 0, 0, 0, 20, 0.010, 0.0)
 
-    def fitted(seconds: dict[int, float]):
+    def fitted(seconds: dict[int, float]) -> list[float]:
         runs = [Sample(0.0, k, 0, 0, 10, 10 * k, 8, 8, 10, time, 0.001) for k, time in seconds.items()]
-        return theory_of([plain, *runs], 0.0)
+        return theory([plain, *runs], 0.0, 6)
 
-    theory = fitted({2: 0.016, 4: 0.022})
-    assert (theory.alpha, theory.draft, theory.first, theory.each) == pytest.approx((0.5, 0.1, 1.0, 0.3))
-    assert theory.speedup(0) == pytest.approx(1.0)
-    assert theory.speedup(3) == pytest.approx((1 + 0.5 + 0.25 + 0.125) / (3 * 0.1 + 1.6))
-    bent = fitted({k: 0.012 + 0.002 * k + (0.050 if k == 4 else 0.0) for k in (1, 2, 4, 6, 8)})
-    assert (bent.first, bent.each) == pytest.approx((1.2, 0.2))
+    def expected(first: float, each: float) -> list[float]:
+        return pytest.approx([1.0, *(expected_tokens(0.5, k) / (first + each * k) for k in range(1, 7))])
+
+    assert fitted({2: 0.016, 4: 0.022}) == expected(1.0, 0.3)
+    assert fitted({k: 0.012 + 0.002 * k + (0.050 if k == 4 else 0.0) for k in (1, 2, 4, 6, 8)}) == expected(1.2, 0.2)
     # Not for windows of changing length, or without plain runs.
-    assert theory_of([s for s in CLEAR if s.k], 0.0) is None
-    assert theory_of([sample(0.0, 0, 100.0), Sample(0.0, 4, 0, 0, 10, 13, 5, 3, 2, 0.02, 0.0)], 0.0) is None
+    assert theory([s for s in CLEAR if s.k], 0.0, 4) == []
+    assert theory([sample(0.0, 0, 100.0), Sample(0.0, 4, 0, 0, 10, 13, 5, 3, 2, 0.02, 0.0)], 0.0, 4) == []
 
 
 def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_is_clear():
     figure = drawn(speedup_curve(CLEAR, 0.0))
-    plain, theory, slower, fastest = figure.data
+    plain, dashed, slower, fastest = figure.data
     assert list(plain.y) == [1, 1]
-    assert len(theory.y) == 5
-    assert theory.y[0] == pytest.approx(1.0)
+    assert len(dashed.y) == 5
+    assert dashed.y[0] == pytest.approx(1.0)
     assert (list(slower.x), list(fastest.x)) == ([1], [4])
     assert all(bars.error_y.array[0] > 0 and bars.error_y.arrayminus[0] > 0 for bars in (slower, fastest))
     assert (slower.marker.symbol, fastest.marker.symbol) == ("circle-open", "circle")

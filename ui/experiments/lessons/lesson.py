@@ -5,10 +5,11 @@ The experiment's result is plain data, either recorded or from a live run. The s
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, zip_longest
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from naive_speculate.events import EventKind
+from naive_speculate.events.metrics import summarize
 from naive_speculate.events.trace import Trace
 from naive_speculate.speculate.sequence import Detail
 from ui.charts.figures import Figure, above, bars, category_axis, figure
@@ -129,21 +130,19 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
     accepted, and judged; `kept_at` for each position in the window the number of steps that accepted it. `speed` is in tokens
     per second of undisturbed steps, `speeds` the same of each run. A run's first step, which includes the warm-up, has no time.
     """
-    every = [trace.metrics for trace in traces]
-    rounds, kept = sum(m.num_spec_steps for m in every), sum(m.num_accepted_draft_tokens for m in every)
-    if not rounds:
+    m = summarize(chain(*traces))
+    if not m.num_spec_steps:
         return {}
-    drafted = sum(m.num_draft_tokens for m in every)
-    kept_at = [list(accumulate(m.acceptance_histogram[:0:-1]))[::-1] for m in every]
     times = [[e.total_seconds for e in trace if e.kind == EventKind.STEP and e.step and e.total_seconds] for trace in traces]
-    lengths = [m.mean_acceptance_length or 0.0 for m in every]
-    tokens_per_pass = 1 + kept / rounds
+    lengths = [trace.metrics.mean_acceptance_length or 0.0 for trace in traces]
+    kept, drafted = m.num_accepted_draft_tokens, m.num_draft_tokens
+    tokens_per_pass = 1 + kept / m.num_spec_steps
     return {
-        "rounds": rounds,
+        "rounds": m.num_spec_steps,
         "drafted": drafted,
         "kept": kept,
-        "judged": kept + sum(m.num_rejected_draft_tokens for m in every),
-        "kept_at": [sum(counts) for counts in zip_longest(*kept_at, fillvalue=0)],
+        "judged": kept + m.num_rejected_draft_tokens,
+        "kept_at": list(accumulate(m.acceptance_histogram[:0:-1]))[::-1],
         "speeds": [length / undisturbed(seconds) for length, seconds in zip(lengths, times, strict=True) if seconds],
         "tokens_a_pass": tokens_per_pass,
         "kept_share": kept / drafted if drafted else None,
