@@ -61,10 +61,11 @@ def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
     tokens = (event for event in trace if event.kind in (*JUDGED, EventKind.RESAMPLED, EventKind.BONUS))
     for number, events in groupby(tokens, key=lambda event: event.step or 0):
         step = list(events)
-        drafts, others = ([event for event in step if (event.kind in JUDGED) == judged] for judged in (True, False))
-        done = DraftedStep(number, drafts, others[0] if others else None, before)
+        drafts = [event for event in step if event.kind in JUDGED]
+        added = next((event for event in step if event.kind not in JUDGED), None)
+        done = DraftedStep(number, drafts, added, before)
         yield done
-        before += done.num_accepted + len(others)
+        before += done.num_accepted + (added is not None)
 
 
 def close_rejection(trace: Trace, seen: Collection[str] = ()) -> DraftedStep | None:
