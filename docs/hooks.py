@@ -5,9 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ui.experiments.learn import LESSONS, content, titles
+from ui.experiments.learn import LESSONS, content, recorded_lesson, titles
 from ui.experiments.lessons.lesson import Lesson
-from ui.experiments.recordings import recorded_lesson
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(?:naive_speculate|ui|benchmarks|deploy|tests)/[^)]*\)")

@@ -14,7 +14,7 @@ from ui.experiments.compare_texts import build_compare_texts
 from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
 from ui.experiments.explore import build_explore
-from ui.experiments.learn import answers, build_learn, lesson_in
+from ui.experiments.learn import build_learn, lesson_in
 from ui.experiments.rooms import ROOMS
 from ui.explain.glossary import glossary
 from ui.gradio_gaps import trust
@@ -86,7 +86,7 @@ def launch(page: Page, queue: int, routes: Sequence[BaseRoute] = (), names: Iter
     `where` are options of Gradio's `launch`, `names` the page's host names, in addition to this machine's and the Space's.
     Returns the page's address."""
     open_queue(page, queue)
-    own = [scripts(), server_functions(page), *documents(), answers(), *routes]
+    own = [scripts(), server_functions(page), *documents(), *routes]
     silence_library_logs()
     trust(names, where.get("server_name") or os.environ.get("GRADIO_SERVER_NAME"))
     _, url, _ = page.launch(

@@ -6,7 +6,6 @@ its progress.
 
 import argparse
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +15,9 @@ from tqdm import tqdm
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from ui.experiments.batches import sizes_for, sweep_batches
-from ui.experiments.learn import LESSONS
+from ui.experiments.explore import Exploration, rounded
+from ui.experiments.learn import LESSONS, LESSONS_FILE
 from ui.experiments.lessons.lesson import Data, Trial
-from ui.experiments.recordings import LESSONS_FILE, Exploration, rounded
 from ui.experiments.sweep import prompts_for, sweep
 from ui.host.catalog import Catalog, load_catalog
 from ui.host.configuration import Configuration, PairChoice
@@ -46,7 +45,7 @@ def record_run(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     _, settings = recording_of(_target(catalog))
     traces, plain, measured = list[Trace](), list[list[Event]](), list[MeasuredSpeedup]()
     for number in range(HEATS):
-        traces.append(Trace(catalog.stream("", settings.request(), threading.Event())))
+        traces.append(Trace(catalog.stream("", settings.request())))
         plain.append([])
         measured.append(catalog.measure("", settings.request(), plain[-1]))
         yield number + 1, HEATS
@@ -61,10 +60,10 @@ def record_exploration(catalog: Catalog, folder: Path) -> Iterator[tuple[int, in
     """The Explore tab's first maps."""
     prompts = prompts_for(_target(catalog))
     settings = replace(recording_of(_target(catalog))[1], prompt=prompts[0], max_tokens=EXPLORE_TOKENS)
-    for state in sweep(catalog, settings, prompts, SEEDS, KS, TEMPERATURES, threading.Event()):
+    for state in sweep(catalog, settings, prompts, SEEDS, KS, TEMPERATURES):
         yield state.done, state.total
     sizes = sizes_for(catalog, "")
-    for batches in sweep_batches(catalog, settings, prompts, BATCH_KS, sizes, threading.Event(), BATCH_TURNS):
+    for batches in sweep_batches(catalog, settings, prompts, BATCH_KS, sizes, BATCH_TURNS):
         yield state.total + batches.done, state.total + batches.total
     models = catalog.of("").engine.about.models
     Exploration(state.samples, batches.samples, models, settings.max_tokens, settings.temperature).save(folder)
@@ -77,7 +76,7 @@ def record_learn(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     found: dict[str, Data] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     yield 0, len(LESSONS)
     for done, lesson in enumerate(LESSONS, start=1):
-        *_, last = lesson.measure(Trial(catalog, settings, threading.Event()))
+        *_, last = lesson.measure(Trial(catalog, settings))
         if last.data is None:
             raise ValueError(f"lesson {lesson.number} found nothing to show: {last.status}")
         found[str(lesson.number)] = rounded(last.data)

@@ -8,7 +8,7 @@ import gradio as gr
 from playwright.sync_api import Page, expect
 
 from tests.browser.steps import TWO_FRAMES, scrolls_sideways, see_chart, toast
-from ui.experiments.recordings import recorded_exploration
+from ui.experiments.explore import recorded_exploration
 from ui.experiments.sweep import TEMPERATURES as OFFERED
 from ui.experiments.sweep import cells
 from ui.host import errors

@@ -141,8 +141,8 @@ def _raw() -> Iterator[str]:
             yield from re.findall(r'"([^"{}]*)"', code)
     for step in (step for lesson in LESSONS for step in read_steps(lesson.number)):
         yield from (step.title, *Keys(_MARKDOWN.render(step.text)).found)
-        if step.question:
-            yield from (*Keys(f"<p>{_MARKDOWN.renderInline(step.question.ask)}</p>").found, *step.question.choices)
+        if step.ask:
+            yield from (*Keys(f"<p>{_MARKDOWN.renderInline(step.ask)}</p>").found, *step.choices)
     yield from Keys(_MARKDOWN.render((ROOT / "lessons" / "answers.md").read_text("utf-8"))).found
     for term in tomllib.loads((ROOT / "glossary.toml").read_text("utf-8")).values():
         yield from (term["name"], term["meaning"])

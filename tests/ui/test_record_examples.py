@@ -7,10 +7,10 @@ import pytest
 
 from naive_speculate.events.trace import Trace
 from ui import record_examples as record
+from ui.experiments.explore import recorded_exploration
 from ui.experiments.learn import content
 from ui.experiments.lessons import verify
 from ui.experiments.lessons.lesson import Progress
-from ui.experiments.recordings import recorded_exploration
 from ui.experiments.sweep import cells
 from ui.host.catalog import Catalog, ServedPair
 from ui.run.recorded import PLAIN, SPECULATIVE
@@ -65,10 +65,6 @@ def test_the_maps_are_recorded_and_read_back(catalog, tmp_path, monkeypatch):
     assert {s.k for s in found.batches} == {0, 2}
     assert found.tokens == 8
     assert found.about("So.").startswith("Recorded with the bundled models, 2 prompts of 8 tokens.")
-
-
-def test_where_nothing_was_recorded_nothing_is_shown(tmp_path):
-    assert recorded_exploration(tmp_path).about("So.") == ""
 
 
 def test_every_recording_can_be_named_and_what_it_writes_is_listed(catalog, tmp_path, monkeypatch, capsys):

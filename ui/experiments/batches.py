@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from queue import SimpleQueue
 from statistics import fmean
 
@@ -38,26 +39,21 @@ def sweep_batches(
     prompts: Sequence[str],
     ks: Sequence[int],
     sizes: Sequence[int],
-    cancel: threading.Event,
     turns: int = REPEATS,
 ) -> Iterator[Progress[BatchSample]]:
     """Decode batches of every size plainly and with every k; then repeat all of it with other texts."""
-    order = [(turn, size, k) for turn in range(turns) for size in sizes for k in (0, *ks)]
+    order = list(product(range(turns), sizes, (0, *ks)))
     samples: list[BatchSample] = []
     chosen = replace(settings, auto=False, ignore_eos=True)  # equal lengths keep the batch full
     for done, (turn, size, k) in enumerate(order):
         yield Progress(list(samples), done, len(order), f"{size} at once, " + (f"k = {k}" if k else "plain"))
-        speed = _speed(catalog, replace(chosen, num_draft_tokens=k), prompts, size, turn, cancel)
-        if cancel.is_set():
-            return
+        speed = _speed(catalog, replace(chosen, num_draft_tokens=k), prompts, size, turn)
         if speed:
             samples.append(BatchSample(size, k, turn, speed))
     yield Progress(list(samples), len(order), len(order), "")
 
 
-def _speed(
-    catalog: Catalog, settings: Settings, prompts: Sequence[str], size: int, turn: int, cancel: threading.Event
-) -> float | None:
+def _speed(catalog: Catalog, settings: Settings, prompts: Sequence[str], size: int, turn: int) -> float | None:
     """Tokens per second of a batch; None if its texts were never decoded all together."""
     rows: list[list[tuple[float, Event]]] = [[] for _ in range(size)]
     ends = SimpleQueue[Exception | None]()
@@ -72,11 +68,11 @@ def _speed(
     first = (settings.seed or 0) + turn * size
     for number, row in enumerate(rows):
         chosen = replace(settings, prompt=prompts[(first + number) % len(prompts)], seed=first + number)
-        catalog.start(settings.pair, chosen.request("none"), cancel, partial(take, row))
+        catalog.start(settings.pair, chosen.request("none"), threading.Event(), partial(take, row))
     for _ in rows:
         if error := ends.get():
             raise error
-    return None if cancel.is_set() else full_speed(rows)
+    return full_speed(rows)
 
 
 def full_speed(rows: Sequence[Sequence[tuple[float, Event]]]) -> float | None:

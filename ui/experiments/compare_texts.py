@@ -8,7 +8,7 @@ from typing import Any
 from naive_speculate.differing import Scores, compare
 from naive_speculate.models import BUNDLED_PAIR, load_pair
 from ui.assets import component, render
-from ui.experiments.rooms import answer_form, room
+from ui.experiments.rooms import answer_form, room, text_of
 from ui.host.catalog import Catalog
 from ui.labels import end_of
 from ui.run import controls as parts
@@ -39,7 +39,7 @@ def findings(catalog: Catalog, asked: dict[str, Any], pair: str) -> dict[str, An
     The browser `asked` for "prompt", "a" and "b"; "chat" if the prompt was in the chat template, "greedy" if both texts were
     decoded at temperature 0.
     """
-    given = {name: _text(asked.get(name), *rule) for name, rule in FIELDS.items()}
+    given = {name: text_of(asked, name, *rule) for name, rule in FIELDS.items()}
     served = catalog.of(pair)
     full, half = scores_of(catalog, pair)
     for name in ("a", "b"):
@@ -51,14 +51,6 @@ def findings(catalog: Catalog, asked: dict[str, Any], pair: str) -> dict[str, An
     found = compare(full, half, prompt, a, b, chat=chat, greedy=bool(asked.get("greedy")))
     tokens = {"A": found.token_a, "B": found.token_b} if found.index is not None else {}
     return {"words": render("differ_findings", found=found, before=end_of(found.before), tokens=tokens)}
-
-
-def _text(value: Any, label: str, most: int) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{label} is empty")
-    if len(value) > most:
-        raise ValueError(f"{label} may have at most {most:,} characters, got {len(value):,}")
-    return value.replace("\r\n", "\n")  # as forms send line breaks
 
 
 def scores_of(catalog: Catalog, pair: str) -> tuple[Scores, Scores]:

@@ -12,7 +12,7 @@ from naive_speculate.doctor.report import best_window, caveats, figures, no_prob
 from ui.assets import ROOT, component, render
 from ui.charts.figures import ACCEPTED, DRAFT, INK, PAGE, RESAMPLED, TARGET, Figure, bars, empty, figure, inside, line
 from ui.checks import in_labels
-from ui.experiments.rooms import answer_form, room
+from ui.experiments.rooms import answer_form, room, text_of
 from ui.labels import number, percent
 
 EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}  # engines with an example log in `assets/doctor`
@@ -45,11 +45,7 @@ def example(engine: object) -> str:
 
 def findings(fields: dict[str, Any]) -> dict[str, Any]:
     """Words, charts and the report, from the form's fields; a ValueError names the field that cannot be read by its label."""
-    given = {name: str(fields.get(name) or "") for name in FIELDS}
-    for name, (label, most) in FIELDS.items():
-        if len(given[name]) > most:
-            raise ValueError(f"{label} may have at most {most:,} characters, got {len(given[name]):,}")
-    log, draft_cost, verify_cost, window = given.values()
+    log, draft_cost, verify_cost, window = (text_of(fields, name, *rule, needed=False) for name, rule in FIELDS.items())
     try:
         if window.strip() and not (window.strip().isascii() and window.strip().isdigit()):
             raise ValueError(f"num_draft_tokens must be a whole number, got {window!r:.40}")
@@ -59,12 +55,7 @@ def findings(fields: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(in_labels(error, {name: label for name, (label, _) in FIELDS.items() if name != "log"})) from None
     console = Console(file=io.StringIO(), width=WIDTH, highlight=False, record=True, color_system=None)
     show(found, console, basis)
-    charts = {"places": places_chart(found), "windows": windows_chart(found)}
-    return {"words": words(found, basis), "report": console.export_text(), "charts": charts}
-
-
-def words(found: Diagnosis, basis: str) -> str:
-    markup = render(
+    words = render(
         "doctor_findings",
         engine=found.reading.engine,
         format=found.reading.format,
@@ -74,7 +65,8 @@ def words(found: Diagnosis, basis: str) -> str:
         no_problems=no_problems(found),
         caveats=[line for line in caveats(found) if not line.startswith("*")],
     )
-    return _OWN_OPTIONS.sub("", markup)
+    charts = {"places": places_chart(found), "windows": windows_chart(found)}
+    return {"words": _OWN_OPTIONS.sub("", words), "report": console.export_text(), "charts": charts}
 
 
 def places_chart(found: Diagnosis) -> Figure:

@@ -15,7 +15,7 @@ from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Request
 from naive_speculate.speculate.request import GivenDraft
 from ui.assets import component
-from ui.experiments.rooms import answer_form, room
+from ui.experiments.rooms import answer_form, room, text_of
 from ui.host.catalog import DECODING, Catalog
 
 WORDS = 10
@@ -44,11 +44,17 @@ def judge(catalog: Catalog, fields: dict[str, Any]) -> dict[str, Any]:
     "number" from 0. It gets the "text" that follows, the "tokens" of the whole text, the "drafts" with their verdicts, the
     "next" token, and the exact "alpha" of the visitor's draft and "draft_alpha" of the draft model.
     """
-    text, prompt = _text(fields), _prompt(fields)
+    tokens = fields.get("tokens") or []
+    if not isinstance(tokens, list) or len(tokens) > MOST_TOKENS or not all(type(token) is int for token in tokens):
+        raise ValueError(f"tokens must be at most {MOST_TOKENS} token ids")
+    text = text_of(fields, "text", "the text", MOST_CHARACTERS + 20 * MOST_TOKENS * bool(tokens))
+    word = text_of(fields, "word", "the word", MOST_LETTERS).strip()
+    if len(word.split()) > 1:
+        raise ValueError("please write one word")
     prob = _within("sure", fields.get("sure"), 100) / 100
     number = int(_within("number", fields.get("number"), WORDS - 1))
     seed = int(_within("seed", fields.get("seed"), 2**32 - 1)) * WORDS + number
-    given = GivenDraft(spaced(text, _word(fields)), prob)
+    given, prompt = GivenDraft(spaced(text, word), prob), tokens or text  # a text may have several tokenizations
     # No token may end the text, because the game has a fixed number of words.
     params = SamplingParams(max_tokens=1 + MOST_DRAFTS, min_tokens=1 + MOST_DRAFTS, temperature=TEMPERATURE, seed=seed)
     mine = _first_step(catalog, Request(prompt, params, num_draft_tokens=MOST_DRAFTS, given_draft=given))
@@ -87,7 +93,7 @@ def _first_step(catalog: Catalog, request: Request) -> Trace:
             trace.append(event)
         if event.kind == EventKind.STEP:
             cancel.set()
-    if not cancel.is_set() or not any(event.kind == EventKind.PROPOSED for event in trace):
+    if trace.started is None or not any(event.kind == EventKind.PROPOSED for event in trace):
         raise ValueError("the text has reached the model's limit: start again")
     return trace
 
@@ -95,38 +101,6 @@ def _first_step(catalog: Catalog, request: Request) -> Trace:
 def _summary(event: Event) -> dict[str, Any]:
     odds = {"p": event.target_prob, "q": event.draft_prob, "u": event.uniform, "keep": event.accept_prob}
     return {"kind": event.kind.value, "text": event.text or event.token or "", **odds}
-
-
-def _text(fields: dict[str, Any]) -> str:
-    text = fields.get("text")
-    if not isinstance(text, str) or not text.strip():
-        raise ValueError("the text is empty: write its start")
-    most = MOST_CHARACTERS if not fields.get("tokens") else MOST_CHARACTERS + 20 * MOST_TOKENS
-    if len(text) > most:
-        raise ValueError(f"the start may have at most {MOST_CHARACTERS} characters, got {len(text)}")
-    return text
-
-
-def _prompt(fields: dict[str, Any]) -> str | list[int]:
-    """The text so far, as token ids if the engine returned them, because a text may have several tokenizations."""
-    tokens = fields.get("tokens")
-    if not tokens:
-        return str(fields["text"])
-    if not isinstance(tokens, list) or len(tokens) > MOST_TOKENS or not all(type(token) is int for token in tokens):
-        raise ValueError(f"tokens must be at most {MOST_TOKENS} token ids")
-    return tokens
-
-
-def _word(fields: dict[str, Any]) -> str:
-    word = fields.get("word")
-    word = word.strip() if isinstance(word, str) else ""
-    if not word:
-        raise ValueError("the word is empty: write the next one")
-    if len(word) > MOST_LETTERS:
-        raise ValueError(f"a word may have at most {MOST_LETTERS} letters, got {len(word)}")
-    if len(word.split()) > 1:
-        raise ValueError("please write one word")
-    return word
 
 
 def _within(name: str, value: Any, most: float) -> float:

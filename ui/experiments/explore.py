@@ -1,32 +1,36 @@
-"""The Explore tab: sweeps k, temperature and batch size with real runs; recorded maps at first (`recordings`)."""
+"""The Explore tab: sweeps k, temperature and batch size with real runs; recorded maps at first (`ui.record_examples`)."""
 
-import threading
+import json
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import gradio as gr
+import pandas
 from gradio.components import Component
 
 from ui.assets import calling, render
 from ui.charts.figures import Figure, build_plot
-from ui.experiments.batches import sizes_for, sweep_batches, where_it_pays
+from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
 from ui.experiments.maps import acceptance_map, batch_map, speedup_curve, speedup_map
-from ui.experiments.recordings import Exploration, recorded_exploration
 from ui.experiments.spread import LEAST
 from ui.experiments.sweep import KS, TEMPERATURES, Cell, Progress, Sample, cells, finding, prompts_for, sweep, to_csv, to_frame
 from ui.host.catalog import Catalog
 from ui.labels import count, percent, to_json
 from ui.notify import QUIET
 from ui.run import controls as parts
-from ui.run.recorded import recording_of
+from ui.run.recorded import FOLDER, OF_TARGETS, models_in_words, recording_of
 from ui.run.settings import Settings
 
 S = TypeVar("S")
+RECORDED = "explore.json"
+DIGITS = 6
+LIVE = "The button measures on this machine, with these prompts and the Run tab's."
+ORDINARY = "These are ordinary questions and the head alone; a text that repeats itself gains more."
 MOST_PROMPTS = 32
 NO_BATCH = "No batch produced a token, so there is nothing to compare."
-CHOSEN = [1, 2, 4, 6, 8]  # k, where nothing was recorded
 SHOWN: dict[str, tuple[str, Any]] = {
     "temperature": ("temperature", "{:g}"),
     "k": ("k", "{}"),
@@ -44,22 +48,76 @@ SHOWN: dict[str, tuple[str, Any]] = {
 MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, "api_visibility": "private"}
 
 
+@dataclass(frozen=True)
+class Exploration:
+    """Measurements of Explore: runs by k and temperature, batches by k and size; models by role, tokens per run, and the
+    batches' temperature."""
+
+    samples: list[Sample]
+    batches: list[BatchSample]
+    models: dict[str, str]
+    tokens: int
+    temperature: float
+
+    @property
+    def ks(self) -> list[int]:
+        """The numbers of draft tokens per step."""
+        return sorted({s.k for s in self.samples} - {0})
+
+    def about(self, finding: str) -> str:
+        """A finding with its origin, in plain text."""
+        target = self.models["target"]
+        models, prompts = models_in_words(target), count(len({s.prompt for s in self.samples}), "prompt")
+        words = f"Recorded with {models}, {prompts} of {count(self.tokens, 'token')}."
+        if target in OF_TARGETS:
+            words += f" {ORDINARY}"
+        return f"{words} {LIVE} {finding}"
+
+    def about_batches(self, finding: str) -> str:
+        """The same of a finding about the batches."""
+        models, turns = models_in_words(self.models["target"]), len({s.turn for s in self.batches})
+        texts = f"mean of {turns} batches per cell, texts of {count(self.tokens, 'token')}"
+        return f"Recorded with {models}, temperature {self.temperature:g}, {texts}. {LIVE} {finding}"
+
+    def save(self, folder: Path) -> None:
+        """Write it to a file in this folder, by columns, which takes a fraction of the space."""
+        columns = {name: rounded(pandas.DataFrame(getattr(self, name)).to_dict("list")) for name in ("samples", "batches")}
+        text = json.dumps(vars(self) | columns, separators=(",", ":")).replace('],"', '],\n"')
+        (folder / RECORDED).write_text(text + "\n", encoding="utf-8")
+
+
+def recorded_exploration(folder: Path = FOLDER) -> Exploration:
+    """The exploration that was recorded in this folder."""
+    data = json.loads((folder / RECORDED).read_text(encoding="utf-8"))
+    data["samples"] = [Sample(*row) for row in zip(*data["samples"].values(), strict=True)]
+    data["batches"] = [BatchSample(*row) for row in zip(*data["batches"].values(), strict=True)]
+    return Exploration(**data)
+
+
+def rounded(value: Any) -> Any:
+    """The same value with floats of `DIGITS` digits."""
+    return json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.{DIGITS}g}"))
+
+
 def build_explore(catalog: Catalog, controls: parts.Controls) -> None:
     target = catalog.of("").engine.about.models.get("target")
     recorded = recorded_exploration(recording_of(target)[0])
     settings = parts.ordered(controls)
     with gr.Column(elem_classes="ns-experiment"):
         gr.HTML(render("explore_intro"), apply_default_css=False)
-        made = _build_controls(prompts_for(target), sorted({s.k for s in recorded.samples} - {0}) or CHOSEN)
+        made = _build_controls(prompts_for(target), recorded.ks)
         run, stop = _build_buttons("Explore", "explore")
         outputs = _build_maps(recorded)
 
         def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
             ks, temperatures, amount, lines, each, *values = given
             yield "Starting …", *[gr.skip()] * (len(outputs) - 1)
-            chosen = replace(parts.read(values), max_tokens=int(amount), tree="")  # these vary the number of draft tokens
-            texts = read_prompts(chosen.prompt, lines)
-            yield from _explore(catalog, chosen, texts, int(each), sorted(ks), sorted(temperatures), progress)
+            chosen, prompts = _read(values, amount, lines)
+            if not ks or not temperatures:
+                raise ValueError("choose at least one k and one temperature to explore")
+            ks, temperatures = sorted(ks), sorted(temperatures)
+            states = sweep(catalog, chosen, prompts, int(each), ks, temperatures)
+            yield from _explored(_followed(states, "runs", progress), ks, temperatures)
 
         stopped, inputs = "Stopped. The maps show what was measured before.", [*made.values(), *settings]
         parts.build_experiment(run, stop, start, inputs, outputs, stopped, show_progress_on=outputs[0], **MEASURING)
@@ -96,7 +154,8 @@ def _build_buttons(name: str, elem_id: str) -> tuple[gr.Button, gr.Button]:
 
 
 def _build_maps(recorded: Exploration) -> list[Component]:
-    shown, made = _figures(recorded.samples), cells(recorded.samples)
+    made = cells(recorded.samples)
+    shown = _figures(recorded.samples, recorded.ks, sorted({cell.temperature for cell in made}))
     status = _status("explore-status", recorded.about(_conclusion(recorded.samples, made)))
     titles = [f"Temperature {temperature:g}" for temperature in TEMPERATURES]
     with gr.Row(elem_id="explore-heatmap", elem_classes="ns-maps"):
@@ -105,52 +164,54 @@ def _build_maps(recorded: Exploration) -> list[Component]:
     with gr.Row(elem_id="explore-curves", elem_classes="ns-maps ns-curves"):
         maps += [build_plot(f"explore-curve-{n}", title, shown[2 + n]) for n, title in enumerate(titles)]
     table = gr.Dataframe(
-        _styled(made) if made else None,
+        _styled(made),
         label="Measured runs",
         show_label=False,
         interactive=False,
-        visible=bool(made),
         buttons=[],
         elem_id="explore-table",
         column_widths=["124px"] * len(SHOWN),  # narrower ones would cut off the headings on a phone; the table scrolls
     )
-    download = gr.Button("Download as CSV", visible=bool(made), elem_id="explore-csv", size="sm", elem_classes="ns-small")
-    csv = gr.Textbox(to_csv(made) if made else "", visible=False)
+    download = gr.Button("Download as CSV", elem_id="explore-csv", size="sm", elem_classes="ns-small")
+    csv = gr.Textbox(to_csv(made), visible=False)
     # The browser creates the file, so that none remains on the server.
     save = calling("downloads", "download", '"explore.csv", csv, "text/csv"')
     download.click(None, csv, None, js=f"(csv) => {save}", **QUIET)
-    return [status, *maps, table, csv, download]
+    return [status, *maps, table, csv]
 
 
 def _build_batches(catalog: Catalog, recorded: Exploration, inputs: Sequence[Component]) -> None:
     """The part that measures batches; its inputs are ks, tokens, prompts and the settings."""
     run, stop = _build_buttons("Measure batches", "explore-batch")
     batches = recorded.batches
-    status = _status("explore-batch-status", recorded.about_batches(f"{where_it_pays(batches)}.") if batches else "")
+    status = _status("explore-batch-status", recorded.about_batches(f"{where_it_pays(batches)}."))
     with gr.Row(elem_classes="ns-maps"):
-        sizes, ks = sorted({s.size for s in batches}), sorted({s.k for s in batches} - {0})
-        figure = batch_map(batches, ks, sizes) if batches else None
+        figure = batch_map(batches, sorted({s.k for s in batches} - {0}), sorted({s.size for s in batches}))
         plot = build_plot("explore-batches", "Speedup over plain decoding, by batch size", figure)
 
     def start(*given: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
         ks, amount, lines, *values = given
         yield "Starting …", gr.skip()
-        settings = replace(parts.read(values), max_tokens=int(amount), tree="")
-        prompts, sizes = read_prompts(settings.prompt, lines), sizes_for(catalog, settings.pair)
+        settings, prompts = _read(values, amount, lines)
+        sizes = sizes_for(catalog, settings.pair)
         if not ks:
             raise ValueError("choose at least one k to measure batches with")
         if not sizes:
             raise ValueError("this host does not decode batches in one process, so there is nothing to measure")
-        cancel = threading.Event()
-        states, shown = sweep_batches(catalog, settings, prompts, sorted(ks), sizes, cancel), -1
-        for state, status in _followed(states, "batches", progress, cancel):
-            changed, shown = len(state.samples) != shown, len(state.samples)
+        states = sweep_batches(catalog, settings, prompts, sorted(ks), sizes)
+        for state, status in _followed(states, "batches", progress):
             if not state.running:
-                status = f"{where_it_pays(state.samples)}." if shown else NO_BATCH
-            yield status, to_json(batch_map(state.samples, sorted(ks), sizes)) if changed else gr.skip()
+                status = f"{where_it_pays(state.samples)}." if state.samples else NO_BATCH
+            yield status, to_json(batch_map(state.samples, sorted(ks), sizes))
 
     stopped = "Stopped. The map shows what was measured before."
     parts.build_experiment(run, stop, start, inputs, [status, plot], stopped, show_progress_on=status, **MEASURING)
+
+
+def _read(values: Sequence[Any], amount: float, lines: str) -> tuple[Settings, list[str]]:
+    """The Run tab's settings, as experiments use them, and the prompts. A tree would set the number of draft tokens."""
+    settings = replace(parts.read(values), max_tokens=int(amount), tree="")
+    return settings, read_prompts(settings.prompt, lines)
 
 
 def _status(elem_id: str, value: str) -> gr.HTML:
@@ -168,65 +229,41 @@ def read_prompts(first: str, lines: str) -> list[str]:
     return found or [first]
 
 
-def _explore(
-    catalog: Catalog,
-    settings: Settings,
-    prompts: Sequence[str],
-    seeds: int,
-    ks: list[int],
-    temperatures: list[float],
-    progress: Any,
+def _explored(
+    states: Iterable[tuple[Progress[Sample], str]], ks: list[int], temperatures: list[float]
 ) -> Iterator[tuple[Any, ...]]:
-    if not ks or not temperatures:
-        raise ValueError("choose at least one k and one temperature to explore")
-    cancel = threading.Event()
-    states = sweep(catalog, settings, prompts, seeds, ks, temperatures, cancel)
+    """The outputs of `_build_maps` for each state of a sweep with its status; at the end its conclusion is the status."""
     shown: list[Cell] | None = None
-    for state, status in _followed(states, "runs", progress, cancel):
+    for state, status in states:
         made = cells(state.samples)
-        others: list[Any] = [gr.skip()] * (5 + len(TEMPERATURES))
-        if not state.running or made != shown:
+        others: list[Any] = [gr.skip()] * (4 + len(TEMPERATURES))
+        if made != shown:
             figures = [to_json(figure) if figure else "" for figure in _figures(state.samples, ks, temperatures)]
-            file = [gr.skip(), gr.skip()] if state.running or not made else [to_csv(made), gr.Button(visible=True)]
-            others = [*figures, gr.Dataframe(_styled(made) if made else None, visible=bool(made)), *file]
+            others = [*figures, gr.Dataframe(_styled(made) if made else None, visible=bool(made)), to_csv(made)]
         shown = made
         yield status if state.running else _conclusion(state.samples, made), *others
 
 
-def _followed(
-    states: Iterator[Progress[S]], unit: str, progress: Any, cancel: threading.Event
-) -> Iterator[tuple[Progress[S], str]]:
+def _followed(states: Iterator[Progress[S]], unit: str, progress: Any) -> Iterator[tuple[Progress[S], str]]:
     """A sweep's states, each with a line about what is done, how long the rest takes at the mean pace so far, and the current
-    run. The sweep is cancelled when nobody reads on."""
+    run."""
     began = 0.0
-    try:
-        for state in states:
-            began = began or time.monotonic()  # before its first state a sweep may warm up
-            rest = ""
-            if state.done:
-                left = (time.monotonic() - began) * (state.total / state.done - 1)
-                rest = f", about {f'{round(left / 60)} min' if left >= 90 else f'{max(1, round(left))} s'} left"
-            yield state, f"{state.done} of {state.total} {unit} done{rest}; now {state.running}."
-            progress((state.done, state.total), unit=unit)  # Gradio shows it until the next status
-    finally:
-        cancel.set()
+    for state in states:
+        began = began or time.monotonic()  # before its first state a sweep may warm up
+        rest = ""
+        if state.done:
+            left = (time.monotonic() - began) * (state.total / state.done - 1)
+            rest = f", about {f'{round(left / 60)} min' if left >= 90 else f'{max(1, round(left))} s'} left"
+        yield state, f"{state.done} of {state.total} {unit} done{rest}; now {state.running}."
+        progress((state.done, state.total), unit=unit)  # Gradio shows it until the next status
 
 
-def _figures(
-    samples: Sequence[Sample], ks: Sequence[int] | None = None, temperatures: Sequence[float] | None = None
-) -> list[Figure | None]:
-    """Both maps, and a curve per temperature; None if nothing was run."""
+def _figures(samples: Sequence[Sample], ks: Sequence[int], temperatures: Sequence[float]) -> list[Figure | None]:
+    """Both maps, and a curve per temperature; None if nothing was run there."""
     made = cells(samples)
-    if not made and ks is None:
-        return [None] * (2 + len(TEMPERATURES))
-    ks = sorted({cell.k for cell in made}) if ks is None else ks
-    temperatures = sorted({cell.temperature for cell in made}) if temperatures is None else temperatures
     known = {cell.temperature for cell in made}
-    return [
-        speedup_map(made, ks, temperatures),
-        acceptance_map(made, ks, temperatures),
-        *(speedup_curve(samples, t) if t in known else None for t in TEMPERATURES),
-    ]
+    curves = (speedup_curve(samples, temperature) if temperature in known else None for temperature in TEMPERATURES)
+    return [speedup_map(made, ks, temperatures), acceptance_map(made, ks, temperatures), *curves]
 
 
 def _conclusion(samples: Sequence[Sample], made: Sequence[Cell]) -> str:

@@ -9,39 +9,37 @@ answer.
 """
 
 import html
+import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from markdown_it import MarkdownIt
-from markupsafe import Markup
-from starlette.responses import HTMLResponse
-from starlette.routing import Route
 
 from naive_speculate.sampling.random_source import fresh_seed
-from ui.assets import ROOT, component, render, styles
+from ui.assets import ROOT, component, render
 from ui.experiments.lessons import accept, batch, drafters, overlap, slow, slower, temperature, ties, unchanged, verify, window
 from ui.experiments.lessons.lesson import Data, Lesson, Trial
-from ui.experiments.recordings import recorded_lesson
 from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
 from ui.labels import to_json
 from ui.notify import QUIET
 from ui.run import controls as parts
-from ui.run.recorded import models_in_words, recording_of
+from ui.run.recorded import FOLDER, models_in_words, recording_of
 from ui.run.settings import Settings
 
+LESSONS_FILE = "lessons.json"
 RECORDED = "Recorded with {models}, unless it says calculated."
 LIVE = "Live, on this machine, with your prompt."
-ANSWERS = "answers"
 MOST_SEEN = 100
 USED = ("prompt", "pair", "chat")  # the visitor's settings that lessons use
-_IN_ORDER = (slow, verify, accept, unchanged, overlap, window, temperature, batch, slower, drafters, ties)
 HERE, RECORDING = "this machine", "the recording machine"
-LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _IN_ORDER)
+LESSONS: tuple[Lesson, ...] = tuple(
+    module.LESSON for module in (slow, verify, accept, unchanged, overlap, window, temperature, batch, slower, drafters, ties)
+)
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _HEADING = re.compile(r"^##(#?) (.+)$", re.MULTILINE)
 _QUESTION = re.compile(r"^\? (.+(?:\n(?!- ).+)*)\n\n?((?:^- .+\n?)+)\Z", re.MULTILINE)
@@ -81,9 +79,10 @@ def recording(number: object, target: str | None = None) -> str:
     return to_json(content(lesson, found, RECORDED.format(models=models_in_words(target)), RECORDING))
 
 
-def answers() -> Route:
-    """The route of the page with the answers to all exercises."""
-    return Route(f"/{ANSWERS}", lambda _: HTMLResponse(answers_page()))
+def recorded_lesson(number: int, folder: Path = FOLDER) -> dict[str, Any]:
+    """A lesson's recording in this folder, as data for `Lesson`."""
+    data: dict[str, Any] = json.loads((folder / LESSONS_FILE).read_text(encoding="utf-8"))[str(number)]
+    return data
 
 
 def lesson_of(number: object) -> Lesson | None:
@@ -99,21 +98,17 @@ def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) ->
         return
     seen, prompt = asked.get("seen"), asked.get("prompt")
     keys = frozenset(map(str, seen[-MOST_SEEN:])) if isinstance(seen, list) else frozenset()
-    cancel = threading.Event()
-    found = None
-    status = ""
+    found, status = None, ""
     try:
         chosen = parts.read(values)
         settings = Settings(**{name: getattr(chosen, name) for name in USED}, seed=fresh_seed() % 2**30)
         if isinstance(prompt, str):
             settings = replace(settings, prompt=prompt)
-        for status, data in lesson.measure(Trial(catalog, settings, cancel, keys)):
+        for status, data in lesson.measure(Trial(catalog, settings, keys)):
             found = content(lesson, data, LIVE) if data else found
             yield _message(lesson, status, found, done=False)
     except Exception as error:
         status = parts.failed(error)
-    finally:
-        cancel.set()
     yield _message(lesson, status, found, done=True)
 
 
@@ -129,18 +124,13 @@ def lesson_in(query: Any) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    ask: str
-    choices: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Step:
-    """A title, a text as Markdown, and the question at its end, if any."""
+    """A title, a text as Markdown, and the question at its end with its choices, if any."""
 
     title: str
     text: str
-    question: Question | None = None
+    ask: str = ""
+    choices: tuple[str, ...] = ()
 
 
 def read_steps(lesson: int) -> list[Step]:
@@ -150,19 +140,16 @@ def read_steps(lesson: int) -> list[Step]:
 
 def parse(text: str) -> list[Step]:
     """The steps of a file's content. Raises ValueError if it does not start with the lesson's title."""
-    found = list(_HEADING.finditer(text))
-    if not found or found[0].start() or found[0][1]:
+    before, *found = _HEADING.split(text)
+    if before or not found or found[0]:
         raise ValueError(f"a lesson must start with a line '## Title', got {text[:40]!r}")
-    ends = [heading.start() for heading in found[1:]] + [len(text)]
-    return [_step(heading[2], text[heading.end() : end].strip()) for heading, end in zip(found, ends, strict=True)]
-
-
-def _step(title: str, text: str) -> Step:
-    asked = _QUESTION.search(text)
-    if asked is None:
-        return Step(title, text)
-    choices = tuple(line.removeprefix("- ") for line in asked[2].strip().splitlines())
-    return Step(title, text[: asked.start()].strip(), Question(" ".join(asked[1].split()), choices))
+    steps = []
+    for title, body in zip(found[1::3], found[2::3], strict=True):
+        words, *question = _QUESTION.split(body.strip())
+        ask, choices = question[:2] if question else ("", "")
+        lines = (line.removeprefix("- ") for line in choices.strip().splitlines())
+        steps.append(Step(title, words.strip(), " ".join(ask.split()), tuple(lines)))
+    return steps
 
 
 def to_html(text: str, words: Mapping[str, str], *, one_line: bool = False) -> str:
@@ -180,33 +167,25 @@ def titles() -> list[str]:
     return [read_steps(lesson.number)[0].title for lesson in LESSONS]
 
 
-def answers_page() -> str:
-    return str(render("answers", styles=Markup(styles()), body=Markup(to_html(_ANSWERS, {}))))
-
-
 def content(lesson: Lesson, data: Data, source: str, machine: str = HERE) -> dict[str, Any]:
     """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence about the result's origin, and
     `machine` names where it was measured. Raises ValueError if the numbers of views and steps, or of answers and questions,
     differ."""
-    steps = read_steps(lesson.number)
+    steps, views = read_steps(lesson.number), lesson.views(data)
     words = {**lesson.words(data), "machine": machine}
-    views, answers = lesson.views(data), iter(lesson.right(data))
-    views = [*views, views[-1]]
-    asked_at = [number for number, step in enumerate(steps) if step.question]
+    asked_at = [number for number, step in enumerate(steps) if step.ask]
+    right = dict(zip(asked_at, lesson.right(data), strict=True))
     contents = []
-    for number, (step, view) in enumerate(zip(steps, views, strict=True)):
-        asked = step.question
-        question = asked and {
-            "ask": to_html(asked.ask, words, one_line=True),
-            "choices": [filled(choice, words) for choice in asked.choices],
-            "right": next(answers),
+    for number, (step, view) in enumerate(zip(steps, [*views, views[-1]], strict=True)):
+        question = step.ask and {
+            "ask": to_html(step.ask, words, one_line=True),
+            "choices": [filled(choice, words) for choice in step.choices],
+            "right": right[number],
         }
         # The opening's question is answered by the whole lesson, every other one by the next step.
         resolved = [at for at in asked_at if number == (at + 1 if at else len(steps) - 2)]
         text = {"title": step.title, "html": to_html(step.text, words)}
-        contents.append({**text, "question": question, "view": view, "resolves": resolved})
-    if next(answers, None) is not None:
-        raise ValueError(f"lesson {lesson.number} has more answers than questions")
+        contents.append({**text, "question": question or None, "view": view, "resolves": resolved})
     return {
         "lesson": lesson.number,
         "steps": contents,

@@ -1,7 +1,6 @@
 """Charts of sweeps: heat maps over k and temperature or batch size, and speedup against k at one temperature."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 from typing import Any
@@ -110,45 +109,30 @@ def _heat_map(
     return figure([fields], takeaway=takeaway, x=x, y=y, height=98 + 42 * len(ks), margin=margin)
 
 
-@dataclass(frozen=True)
-class Theory:
-    """Measured inputs of the theorem; costs are in plain steps."""
-
-    alpha: float  # accepted ÷ judged, over all runs at the temperature
-    draft: float  # cost of drafting a token
-    # first, each: cost of a step with k draft tokens: first + k · each, fitted robustly
-    first: float
-    each: float
-
-    def speedup(self, k: int) -> float:
-        """Leviathan et al. 2023, Theorem 3.8, with the measured cost of a step."""
-        verify = max(LEAST_COST, self.first + k * (self.each - self.draft)) if k else 1.0
-        return speedup(self.alpha, k, self.draft, verify)
-
-
-def theory_of(samples: Sequence[Sample], temperature: float) -> Theory | None:
-    """Alpha and costs of the runs at a temperature; None if most steps drafted fewer than k tokens, which the theorem
-    excludes, or plain runs are missing."""
+def theory(samples: Sequence[Sample], temperature: float, last: int) -> list[float]:
+    """Speedups for k from 0 to `last` by Theorem 3.8 of Leviathan et al. 2023, with the alpha and the costs of the runs at a
+    temperature. Empty if most steps drafted fewer than k tokens, which the theorem excludes, or plain runs are missing."""
     here = [s for s in samples if s.temperature == temperature]
     plain, drafting = [s for s in here if s.k == 0], [s for s in here if s.k and s.drafted]
     judged = sum(s.accepted + s.rejected for s in drafting)
     if not plain or not judged or 2 * sum(s.whole for s in drafting) < sum(s.rounds for s in drafting):
-        return None
-    unit = median(s.round_seconds for s in plain)
+        return []
+    alpha, unit = sum(s.accepted for s in drafting) / judged, median(s.round_seconds for s in plain)
     draft = max(LEAST_COST, median(s.draft_seconds for s in drafting) / unit)
     steps = {k: median(s.round_seconds for s in drafting if s.k == k) / unit for k in sorted({s.k for s in drafting})}
-    # Theil and Sen: the median slope between any two points, which a few outliers cannot change.
+    # A step costs first + k · each plain steps, by Theil and Sen: the median slope between any two points, which a few
+    # outliers cannot change.
     each = median([(steps[b] - steps[a]) / (b - a) for a, b in combinations(steps, 2)] or [draft])
     first = median(cost - k * each for k, cost in steps.items())
-    return Theory(sum(s.accepted for s in drafting) / judged, draft, first, each)
+    verify = [1.0, *(max(LEAST_COST, first + k * (each - draft)) for k in range(1, last + 1))]
+    return [speedup(alpha, k, draft, cost) for k, cost in enumerate(verify)]
 
 
 def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
     """The chart: a point with interval per k, the theoretical curve, and a line at plain decoding."""
     found = cells([s for s in samples if s.temperature == temperature])
-    theory = theory_of(samples, temperature)
     last = max(cell.k for cell in found)
-    curve = [theory.speedup(k) for k in range(last + 1)] if theory else []
+    curve = theory(samples, temperature, last)
     tops = [cell.speedup.high or cell.speedup.mean for cell in found]
     conclusion = finding(samples, temperature)
     spread = any(cell.speedup.high is not None for cell in found)

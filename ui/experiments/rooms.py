@@ -26,6 +26,17 @@ def room(name: str, template: str, **values: Any) -> str:
     return render("room", name=name, title=title, about=about, page=f"{template}.html", **values)
 
 
+def text_of(asked: dict[str, Any], name: str, label: str, most: int, *, needed: bool = True) -> str:
+    """The text in a form's field; a ValueError names the field by its label if it is empty or longer than `most`."""
+    value = asked.get(name)
+    text = value.replace("\r\n", "\n") if isinstance(value, str) else ""  # as forms send line breaks
+    if needed and not text.strip():
+        raise ValueError(f"{label} is empty")
+    if len(text) > most:
+        raise ValueError(f"{label} may have at most {most:,} characters, got {len(text):,}")
+    return text
+
+
 def answer_form(
     asking: Any, view: gr.HTML, answer: Callable[..., dict[str, Any]], title: str, inputs: Any = None, **queue: Any
 ) -> None:

@@ -30,13 +30,13 @@ class Estimate(NamedTuple):
 
 def mean_of(values: Sequence[float], most: float = math.inf) -> Estimate:
     """The mean of quantities from 0 to `most` with Student's interval, cut off there."""
-    mean, reach = fmean(values), _interval(values)
+    mean, reach = fmean(values), _reach(values, least=LEAST)
     return Estimate(mean, *(() if reach is None else (max(0.0, mean - reach), min(most, mean + reach))))
 
 
 def ratio_of(logs: Sequence[float]) -> Estimate:
     """The geometric mean of ratios, from their logarithms, with its interval."""
-    mean, reach = fmean(logs), _interval(logs)
+    mean, reach = fmean(logs), _reach(logs, least=LEAST)
     return Estimate(math.exp(mean), *(() if reach is None else (math.exp(mean - reach), math.exp(mean + reach))))
 
 
@@ -61,13 +61,9 @@ def lies_above(values: Sequence[float], bound: float, level: float = LEVEL) -> b
     return reach is not None and fmean(values) - bound > reach
 
 
-def _interval(values: Sequence[float]) -> float | None:
-    return _reach(values) if len(values) >= LEAST else None
-
-
-def _reach(values: Sequence[float], within: float = LEVEL) -> float | None:
-    """Half the width of the interval; None for a single value."""
-    if len(values) < 2:
+def _reach(values: Sequence[float], within: float = LEVEL, least: int = 2) -> float | None:
+    """Half the width of the interval; None for fewer than `least` values."""
+    if len(values) < least:
         return None
     from scipy.special import stdtrit  # 45 MB, which a page without experiments does not need
 

@@ -1,9 +1,9 @@
 """A sweep over k and temperature: the runs, their measurements, and the table."""
 
 import math
-import threading
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from statistics import fmean, median
 from typing import Any, Generic, TypeVar
 
@@ -112,25 +112,18 @@ def sweep(
     seeds: int,
     ks: Sequence[int],
     temperatures: Sequence[float],
-    cancel: threading.Event,
 ) -> Iterator[Progress[Sample]]:
     """Run every prompt at every temperature plainly and with every k, then with the next seed.
 
     At temperature 0 there is only one seed, since seeds change nothing. A ValueError names the invalid setting.
     """
     first = settings.seed or 0
-    order = [
-        (seed, prompt, temperature, k)
-        for seed in range(first, first + seeds)
-        for prompt in range(len(prompts))
-        for temperature in temperatures
-        if temperature or seed == first
-        for k in (0, *ks)
-    ]
+    every = product(range(first, first + seeds), range(len(prompts)), temperatures, (0, *ks))
+    order = [(seed, prompt, temperature, k) for seed, prompt, temperature, k in every if temperature or seed == first]
 
     def run(**changes: Any) -> Trace:
         chosen = replace(settings, auto=False, **changes)
-        return Trace(catalog.stream(chosen.pair, chosen.request("none"), cancel))
+        return Trace(catalog.stream(chosen.pair, chosen.request("none")))
 
     samples: list[Sample] = []
     run(max_tokens=8, seed=first, prompt=prompts[0])  # warms up
@@ -138,8 +131,6 @@ def sweep(
         name = f"prompt {prompt + 1}, temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
         yield Progress(list(samples), done, len(order), name)
         trace = run(prompt=prompts[prompt], temperature=temperature, num_draft_tokens=k, seed=seed)
-        if cancel.is_set():
-            return
         if sample := measure(trace, temperature, k, prompt, seed):
             samples.append(sample)
     yield Progress(list(samples), len(order), len(order), "")
@@ -181,35 +172,28 @@ def cells(samples: Sequence[Sample]) -> list[Cell]:
     """A cell for every temperature and k ≥ 1 with plain runs to compare, sorted by temperature, then k."""
     made = []
     for temperature in sorted({s.temperature for s in samples}):
-        found = log_speedups(samples, temperature)
-        best = may_be_best(found)
+        logs = log_speedups(samples, temperature)
+        best = may_be_best(logs)
         here = [s for s in samples if s.temperature == temperature]
-        plain = [s.speed for s in here if s.k == 0]
-        for k, of_k in found.items():
-            if k:
-                made.append(_cell([s for s in here if s.k == k], list(of_k.values()), median(plain), k in best))
-    return made
-
-
-def _cell(runs: Sequence[Sample], logs: Sequence[float], plain: float, best: bool) -> Cell:
-    of_prompt: dict[int, list[Sample]] = {}
-    for s in runs:
-        of_prompt.setdefault(s.prompt, []).append(s)
-    drafted = [group for group in of_prompt.values() if any(s.drafted for s in group)]
-    accepted = [sum(s.accepted for s in group) / sum(s.drafted for s in group) for group in drafted]
-    lengths = [fmean(s.tokens_per_pass for s in group) for group in of_prompt.values()]
-    return Cell(
-        temperature=runs[0].temperature,
-        k=runs[0].k,
-        prompts=len(of_prompt),
-        runs=len(runs),
-        acceptance_rate=mean_of(accepted or [0.0], most=1.0),
-        tokens_per_pass=mean_of(lengths),
-        speedup=ratio_of(logs),
-        tokens_per_second=median(s.speed for s in runs),
-        plain_tokens_per_second=plain,
-        best=best,
-    )
+        for k in logs.keys() - {0}:
+            runs = [s for s in here if s.k == k]
+            of_prompt = [[s for s in runs if s.prompt == prompt] for prompt in dict.fromkeys(s.prompt for s in runs)]
+            drafted = [group for group in of_prompt if any(s.drafted for s in group)]
+            accepted = [sum(s.accepted for s in group) / sum(s.drafted for s in group) for group in drafted]
+            cell = Cell(
+                temperature=temperature,
+                k=k,
+                prompts=len(of_prompt),
+                runs=len(runs),
+                acceptance_rate=mean_of(accepted or [0.0], most=1.0),
+                tokens_per_pass=mean_of([fmean(s.tokens_per_pass for s in group) for group in of_prompt]),
+                speedup=ratio_of(list(logs[k].values())),
+                tokens_per_second=median(s.speed for s in runs),
+                plain_tokens_per_second=median(s.speed for s in here if s.k == 0),
+                best=k in best,
+            )
+            made.append(cell)
+    return sorted(made, key=lambda cell: (cell.temperature, cell.k))
 
 
 def ks_in_words(ks: Sequence[int], among: Sequence[int]) -> str:

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -208,7 +207,7 @@ class Catalog:
         for served in self.pairs.values():
             served.engine.close()
 
-    def stream(self, pair: str, request: Request, cancel: threading.Event) -> Iterator[Event]:
+    def stream(self, pair: str, request: Request, cancel: CancelFlag | None = None) -> Iterator[Event]:
         """Decode for a visitor, with the pair of that name. Raises what `run_events` raises."""
         engine, request = self._for_visitor(pair, request)
         self._measurer.interrupt()

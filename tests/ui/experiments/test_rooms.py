@@ -161,7 +161,7 @@ REFUSED = {
         ({}, "text is empty"),
         (ASKED | {"word": ""}, "the word is empty"),
         (ASKED | {"word": None}, "the word is empty"),
-        (ASKED | {"word": "x" * 41}, "40 letters, got 41"),
+        (ASKED | {"word": "x" * 41}, "the word may have at most 40 characters, got 41"),
         (ASKED | {"word": "two words"}, "please write one word"),
         (ASKED | {"sure": 101}, "sure must be a number from 0 to 100"),
         (ASKED | {"sure": "all"}, "sure must be a number"),

@@ -3,18 +3,18 @@
 import csv
 import io
 import math
-import threading
 from random import Random
 
 import gradio as gr
 import pytest
 
 from naive_speculate.events import Event, EventKind
+from naive_speculate.theory import expected_tokens
 from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.experiments import explore
 from ui.experiments.batches import BatchSample, batch_speedups, full_speed, sizes_for, sweep_batches, where_it_pays
-from ui.experiments.maps import NOTHING_YET, acceptance_map, batch_map, speedup_curve, speedup_map, theory_of
+from ui.experiments.maps import NOTHING_YET, acceptance_map, batch_map, speedup_curve, speedup_map, theory
 from ui.experiments.spread import draft_seconds, lies_above, may_be_best, mean_of, ratio_of, step_seconds
 from ui.experiments.sweep import Progress, Sample, cells, finding, ks_in_words, log_speedups, measure, sweep, to_csv
 from ui.host.catalog import Catalog, ServedPair
@@ -50,7 +50,7 @@ def catalog(small_engine) -> Catalog:
 
 def test_a_sweep_runs_every_prompt_with_every_k_and_one_seed_is_enough_at_temperature_0(catalog):
     settings = Settings(max_tokens=12, seed=3)
-    places = list(sweep(catalog, settings, ["Once upon a time", "The fox"], 2, KS, TEMPERATURES, threading.Event()))
+    places = list(sweep(catalog, settings, ["Once upon a time", "The fox"], 2, KS, TEMPERATURES))
     total = 3 * (2 + 4)  # plain and both k, of two prompts; with one seed at temperature 0 and two at 1
     assert [place.done for place in places] == list(range(total + 1))
     assert (places[0].running, places[-1].running) == ("prompt 1, temperature 0, plain", "")
@@ -61,11 +61,9 @@ def test_a_sweep_runs_every_prompt_with_every_k_and_one_seed_is_enough_at_temper
 
 
 def test_a_cancelled_sweep_ends_with_what_it_has(catalog):
-    cancel = threading.Event()
-    for place in sweep(catalog, Settings(max_tokens=8), ["Once"], 1, KS, TEMPERATURES, cancel):
+    for place in sweep(catalog, Settings(max_tokens=8), ["Once"], 1, KS, TEMPERATURES):
         if place.done == 2:
-            cancel.set()
-    assert place.done == 2
+            break
     assert len(cells(place.samples)) == 1
 
 
@@ -131,27 +129,26 @@ def test_theory_takes_alpha_and_costs_from_the_runs_and_a_disturbed_k_does_not_b
     # A plain step takes 10 ms, one with k draft tokens 10 + 3k, 1 per token for drafting; half of the judged are accepted.
     plain = Sample(0.0, 0, 0, 0, 20, 0, 0, 0, 20, 0.010, 0.0)
 
-    def fitted(seconds: dict[int, float]):
+    def fitted(seconds: dict[int, float]) -> list[float]:
         runs = [Sample(0.0, k, 0, 0, 10, 10 * k, 8, 8, 10, time, 0.001) for k, time in seconds.items()]
-        return theory_of([plain, *runs], 0.0)
+        return theory([plain, *runs], 0.0, 6)
 
-    theory = fitted({2: 0.016, 4: 0.022})
-    assert (theory.alpha, theory.draft, theory.first, theory.each) == pytest.approx((0.5, 0.1, 1.0, 0.3))
-    assert theory.speedup(0) == pytest.approx(1.0)
-    assert theory.speedup(3) == pytest.approx((1 + 0.5 + 0.25 + 0.125) / (3 * 0.1 + 1.6))
-    bent = fitted({k: 0.012 + 0.002 * k + (0.050 if k == 4 else 0.0) for k in (1, 2, 4, 6, 8)})
-    assert (bent.first, bent.each) == pytest.approx((1.2, 0.2))
+    def expected(first: float, each: float) -> list[float]:
+        return pytest.approx([1.0, *(expected_tokens(0.5, k) / (first + each * k) for k in range(1, 7))])
+
+    assert fitted({2: 0.016, 4: 0.022}) == expected(1.0, 0.3)
+    assert fitted({k: 0.012 + 0.002 * k + (0.050 if k == 4 else 0.0) for k in (1, 2, 4, 6, 8)}) == expected(1.2, 0.2)
     # Not for windows of changing length, or without plain runs.
-    assert theory_of([s for s in CLEAR if s.k], 0.0) is None
-    assert theory_of([sample(0.0, 0, 100.0), Sample(0.0, 4, 0, 0, 10, 13, 5, 3, 2, 0.02, 0.0)], 0.0) is None
+    assert theory([s for s in CLEAR if s.k], 0.0, 4) == []
+    assert theory([sample(0.0, 0, 100.0), Sample(0.0, 4, 0, 0, 10, 13, 5, 3, 2, 0.02, 0.0)], 0.0, 4) == []
 
 
 def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_is_clear():
     figure = drawn(speedup_curve(CLEAR, 0.0))
-    plain, theory, slower, fastest = figure.data
+    plain, dashed, slower, fastest = figure.data
     assert list(plain.y) == [1, 1]
-    assert len(theory.y) == 5
-    assert theory.y[0] == pytest.approx(1.0)
+    assert len(dashed.y) == 5
+    assert dashed.y[0] == pytest.approx(1.0)
     assert (list(slower.x), list(fastest.x)) == ([1], [4])
     assert all(bars.error_y.array[0] > 0 and bars.error_y.arrayminus[0] > 0 for bars in (slower, fastest))
     assert (slower.marker.symbol, fastest.marker.symbol) == ("circle-open", "circle")
@@ -161,7 +158,7 @@ def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_is_clea
     assert all("–" not in text for row in drawn(speedup_map(cells(few), KS, TEMPERATURES)).data[0].text for text in row)
 
 
-def test_csv_and_table_have_a_line_for_every_cell_with_the_best_k_marked_and_the_last_word_is_said(catalog, monkeypatch):
+def test_csv_and_table_have_a_line_for_every_cell_with_the_best_k_marked_and_the_last_word_is_said():
     rows = list(csv.DictReader(io.StringIO(to_csv(cells(CLEAR)))))
     best = [(r["temperature"], r["k"], r["best"]) for r in rows]
     assert best == [("0", "1", "False"), ("0", "4", "True"), ("1", "1", "True"), ("1", "4", "False")]
@@ -172,10 +169,9 @@ def test_csv_and_table_have_a_line_for_every_cell_with_the_best_k_marked_and_the
     assert [row[-1] for row in shown["metadata"]["display_value"]][:2] == ["1.30×", "★ 1.80×"]
     assert shown["metadata"]["display_value"][0][2] == "50%"
     places = [Progress(CLEAR, 3, 4, "temperature 1, k = 4"), Progress(CLEAR, 4, 4, "")]  # the last run changed no figure
-    monkeypatch.setattr(explore, "sweep", lambda *_: iter(places))
-    *_, last = explore._explore(catalog, Settings(), ["Once"], 1, [1, 4], [0.0, 1.0], lambda *_, **__: None)
+    first, last = explore._explored([(place, "running") for place in places], [1, 4], [0.0, 1.0])
     assert last[0].startswith("At temperature 0, k = 4 is the fastest; at temperature 1, k = 1 and plain")
-    assert last[-1].visible
+    assert first[-1] == to_csv(cells(CLEAR))
 
 
 def test_prompts_are_the_visitors_and_the_listed_ones_each_once():
@@ -228,13 +224,13 @@ def test_real_batches_are_measured_and_impossible_settings_refused(small_engine)
     catalog = Catalog({"bundled": ServedPair(small_engine)})
     assert sizes_for(catalog, "")[:2] == [1, 2]
     settings = Settings(max_tokens=24, temperature=0.0)
-    places = list(sweep_batches(catalog, settings, ["Once upon a time", "The fox"], [2], [1, 3], threading.Event(), turns=1))
+    places = list(sweep_batches(catalog, settings, ["Once upon a time", "The fox"], [2], [1, 3], turns=1))
     assert [place.done for place in places] == list(range(5))
     assert places[1].running == "1 at once, k = 2"
     assert [(s.size, s.k) for s in places[-1].samples] == [(1, 0), (1, 2), (3, 0), (3, 2)]
     assert all(s.tokens_per_second > 0 for s in places[-1].samples)
     with pytest.raises(ValueError, match="temperature"):
-        list(sweep_batches(catalog, Settings(temperature=-1.0), ["Once"], [2], [1], threading.Event()))
+        list(sweep_batches(catalog, Settings(temperature=-1.0), ["Once"], [2], [1]))
 
 
 def test_an_interval_is_students_holds_the_truth_in_95_of_100_cases_and_fewer_than_five_values_have_none():

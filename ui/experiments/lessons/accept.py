@@ -6,7 +6,7 @@ from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.assets import render
-from ui.experiments.lessons.find_examples import OPEN, DraftedStep, close_rejection, text_before
+from ui.experiments.lessons.find_examples import OPEN, DraftedStep, close_rejection, probs, text_before
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts, spoken
 from ui.experiments.lessons.unchanged import OTHERS, rest_of
 from ui.labels import end_of, number, percent
@@ -19,11 +19,8 @@ SHOWN = 5
 
 def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding until a close rejection …")
-    for seed in trial.seeds(TRIES):
-        # With this top-k, every list in an event is the whole distribution.
-        trace = trial.sampled(seed, num_draft_tokens=K, top_k=8, max_tokens=TOKENS)
-        if trial.cancel.is_set():
-            return
+    # With this top-k, every list in an event is the whole distribution.
+    for trace in trial.sampled(TRIES, num_draft_tokens=K, top_k=8, max_tokens=TOKENS):
         found = close_rejection(trace, trial.seen)
         if found is not None:
             yield Progress("Found one. Press again for another one.", _data(trace, found))
@@ -36,7 +33,7 @@ def _data(trace: Trace, found: DraftedStep) -> Data:
     guess, added = found.rejected, found.added
     assert guess is not None, "`close_rejection` ensures this"
     assert added is not None, "`close_rejection` ensures this"
-    p, q = ({entry.token_id: entry.prob for entry in top or []} for top in (guess.target_top, guess.draft_top))
+    p, q = (probs(top or []) for top in (guess.target_top, guess.draft_top))
     texts = {entry.token_id: entry.text for entry in [*(guess.target_top or []), *(guess.draft_top or [])]}
     left = {token: max(0.0, p.get(token, 0.0) - q.get(token, 0.0)) for token in texts}
     rest = sum(left.values())

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from naive_speculate.theory import expected_tokens, speedup
-from ui.charts.figures import INK, TARGET, Figure, figure, line
+from ui.charts.figures import ACCEPTED, INK, TARGET, Figure, figure, line, plain_line
 from ui.charts.waterfall import ALPHA, GPU
 from ui.experiments.batches import batch_speedups, sizes_for, sweep_batches
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking
-from ui.experiments.lessons.slow import MODEL, PRESET, roofline, simple_bars
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, bar_chart
+from ui.experiments.lessons.slow import MODEL, PRESET, roofline
 from ui.experiments.sweep import prompts_for
 from ui.labels import count, milliseconds
 
@@ -27,7 +27,7 @@ def measure(trial: Trial) -> Iterator[Progress]:
     settings = replace(trial.settings, max_tokens=TOKENS, temperature=TEMPERATURE, drafter=trial.drafter)
     target = trial.catalog.of(trial.settings.pair).engine.about.models.get("target")
     prompts = [trial.settings.prompt, *prompts_for(target)]
-    for state in sweep_batches(trial.catalog, settings, prompts, [K], sizes, trial.cancel, turns=TURNS):
+    for state in sweep_batches(trial.catalog, settings, prompts, [K], sizes, TURNS):
         found = {str(size): value.mean for (size, _), value in batch_speedups(state.samples).items()}
         yield Progress(f"{state.running} …" if state.running else "Done.", {"speedups": found} if found else None)
 
@@ -61,16 +61,15 @@ def views(data: Data) -> list[View]:
     curve = line("calculated", sizes, [calculated(size) for size in sizes], TARGET, "%{x} texts: %{y:.2f}×")
     whole = _over_texts([curve], "The speedup on an H100 falls below 1 once the flat part is used up")
     asked = asking(_over_texts([], ""), (0, 1.5, 3), "Speedup by drafting, by the number of texts")
-    here = data["speedups"]
-    said = f"Measured: {_by_texts(data)}"
-    steps: list[View] = [
-        {"calculated": True, "figure": roofline({}, [(f"{n}", n), (f"{n * (K + 1)}", n * (K + 1))])} for n in SHOWN
-    ]
+    speedups = list(data["speedups"].values())
+    y = {"range": [0, 1.2 * max(*speedups, 1)], "ticksuffix": "×"}
+    texts, here = [f"{value:.2f}×" for value in speedups], f"Measured: {_by_texts(data)}"
+    measured = bar_chart(here, list(data["speedups"]), speedups, texts, ACCEPTED, y, plain_line(len(speedups)))
     return [
         {"figure": asked, "calculated": True},
-        *steps,
+        *({"figure": roofline({}, [n, n * (K + 1)]), "calculated": True} for n in SHOWN),
         {"figure": whole, "calculated": True},
-        {"figure": simple_bars(list(here), list(here.values()), said)},
+        {"figure": measured},
     ]
 
 

@@ -1,25 +1,25 @@
 """Lesson 10: which drafter suits which text: each drafter of the pair, on a new and on a repetitive text."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from naive_speculate.speculate.draft import DRAFTERS
 from ui.assets import ROOT, render
 from ui.charts.figures import ACCEPTED, MUTED, above, bars, category_axis, figure, hatched, nice_ceiling, plain_line
-from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View, asking, parts, progress_of, run_all, speedup
+from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View, asking, parts, run_all, speedup
 
-DRAFTER_WORDS = {
-    "model": ("Draft model", "the draft model"),
-    "head": ("Draft head", "the draft head"),
-    "block": ("Block drafter", "the block drafter"),
-    "mtp": ("MTP layer", "the MTP layer"),
-    "suffix": ("Suffix decoding", "suffix decoding"),
-    "suffix+head": ("Suffix and head", "suffix decoding with the head"),
-    "prompt_lookup": ("Prompt lookup", "prompt lookup"),
+IN_SENTENCES = {
+    "model": "the draft model",
+    "head": "the draft head",
+    "block": "the block drafter",
+    "mtp": "the MTP layer",
+    "suffix": "suffix decoding",
+    "suffix+head": "suffix decoding with the head",
+    "prompt_lookup": "prompt lookup",
 }
-"""A drafter's name as a title and in a sentence."""
-NAMES = {name: title.lower() for name, (title, _) in DRAFTER_WORDS.items()}
-"""The drafters by their names in the library, in the order of the steps."""
+"""The drafters in the order of the steps, in sentences."""
+NAMES = {name: DRAFTERS[name].title.lower() for name in IN_SENTENCES}
 _CRY = '"Run, run, as fast as you can! You cannot catch me, I am the gingerbread man!" said the gingerbread man to the '
 REPEATING = f'{_CRY}old woman. {_CRY}cow. "Run, run, as fast'
 TEXTS = {"new": "a new text", "repeating": "a text that repeats itself"}
@@ -49,9 +49,12 @@ def measure(trial: Trial) -> Iterator[Progress]:
         cases[_name("plain", text)] = {"prompt": prompt, "num_draft_tokens": 0}
         for drafter in (name for name in NAMES if name in offered):
             cases[_name(drafter, text)] = {"prompt": prompt, "num_draft_tokens": K, "drafter": drafter}
-    for name, known in run_all(trial, cases, temperature=0.0, ignore_eos=True, chat=False, max_tokens=TOKENS):
-        drafter, _, text = name.partition("@")
-        yield progress_of(name, known, cases, f"Running {NAMES.get(drafter, drafter)} on {TEXTS.get(text)} …")
+    yield from run_all(trial, cases, _status, temperature=0.0, ignore_eos=True, chat=False, max_tokens=TOKENS)
+
+
+def _status(case: str) -> str:
+    drafter, _, text = case.partition("@")
+    return f"Running {NAMES.get(drafter, drafter)} on {TEXTS[text]} …"
 
 
 def measured(data: Data) -> list[str]:
@@ -73,61 +76,31 @@ def _paces(data: Data, drafter: str) -> str:
     return f"{new} tokens per target pass on {TEXTS['new']}, {repeating} on the other"
 
 
-def _gains(data: Data, text: str, names: Iterable[str]) -> dict[str, float]:
-    """Speedups on a text, by the drafters' names in sentences; plain decoding's is 1."""
-    return {"plain decoding": 1.0} | {DRAFTER_WORDS[name][1]: _gain(data, name, text) for name in names}
-
-
-def _fastest(gains: Mapping[str, float]) -> str:
+def _winner(data: Data, text: str, names: Iterable[str]) -> str:
+    """The fastest of these drafters on a text with its speedup; plain decoding if it is, or if it is a draw with it."""
+    gains = {IN_SENTENCES[name]: _gain(data, name, text) for name in names}
     most = max(gains.values())
-    return " or ".join(name for name in sorted(gains, key=lambda name: -gains[name]) if gains[name] > most / (1 + DRAW))
-
-
-def _winner(gains: Mapping[str, float]) -> str:
-    """The fastest with its speedup; plain decoding if it is, or if it is a draw with it."""
-    most = max(gains.values())
-    if max(gain for name, gain in gains.items() if name != "plain decoding") < 1 - DRAW:
+    if most < 1 - DRAW:
         return "plain decoding"
     if most <= 1 + DRAW:
-        return f"nothing beat plain decoding clearly ({most:.2f}×)"
-    return f"{_fastest(gains)}, {most:.2f}×"
-
-
-def _copying(data: Data) -> str:
-    """When to use suffix decoding, by its speed relative to the others."""
-    here = measured(data)
-    free, every = (_gains(data, "repeating", names) for names in (COPYING, here))
-    own, best = every[DRAFTER_WORDS["suffix"][1]], _fastest(every)
-    if own * (1 + DRAW) > max(every.values()):
-        return "for text that repeats itself: nothing else was clearly faster here."
-    if own <= 1 + DRAW:
-        return f"only if you have no draft model: here it saved no time, and {best} was faster."
-    tail = "" if max(free.values()) < own * (1 + DRAW) else " Of the two that copy, prompt lookup was faster."
-    return (
-        "for text that repeats itself (code, lists, quotations), if you have no draft model. Here it was "
-        f"{own:.2f} times as fast as plain decoding on such text, and {best} was faster still: "
-        f"{max(every.values()):.2f} times.{tail}"
-    )
-
-
-def _slow_head(data: Data) -> str:
-    if "head" not in measured(data) or _gain(data, "head", "new") >= 1 - DRAW:
-        return ""
-    times = f"{_gain(data, 'head', 'new'):.2f}× on the new text"
-    return f" With {K} draft tokens per step it was slower than plain decoding here, {times}; fewer may pay off (lesson 6)."
+        return f"nothing beat plain decoding clearly ({max(most, 1.0):.2f}×)"
+    fastest = (name for name in sorted(gains, key=lambda name: -gains[name]) if gains[name] > most / (1 + DRAW))
+    return f"{' or '.join(fastest)}, {most:.2f}×"
 
 
 def _head(data: Data) -> str:
-    """When to use a head, by its speed relative to the draft model on a new text."""
-    if not {"head", "model"} <= set(measured(data)):
-        return "if one exists for your model, or if you can train one." + _slow_head(data)
-    head, model = (_gain(data, name, "new") for name in ("head", "model"))
-    here = f"{head:.2f} and {model:.2f} times the speed of plain decoding on the new text"
-    if head > model * (1 + DRAW):
-        return f"if one exists for your model, or if you can train one: here it was faster than the draft model ({here})."
-    if model > head * (1 + DRAW):
-        return f"if you have no small model of the same family: here the draft model was faster ({here})."
-    return f"if one exists for your model and you have no small model of the same family: here the two were a draw ({here})."
+    """When to use a head, with its speed next to the draft model's on a new text."""
+    advice = "if one exists for your model, or if you can train one."
+    speeds = [f"{_gain(data, name, 'new'):.2f}" for name in ("head", "model") if name in measured(data)]
+    if "head" not in measured(data):
+        return advice
+    own, *of_model = speeds
+    if of_model:
+        here = f"Here it was {own} times as fast as plain decoding on a new text, the draft model {of_model[0]} times."
+    else:
+        here = f"With {K} draft tokens per step it was {own} times as fast as plain decoding here on a new text; "
+        here += "lesson 6 finds the best number."
+    return f"{advice} {here}"
 
 
 def words(data: Data) -> dict[str, str]:
@@ -137,10 +110,17 @@ def words(data: Data) -> dict[str, str]:
         model = f"Here it gave {_paces(data, 'model')}."
     if "head" in here:
         head = f"This pair has one: {_paces(data, 'head')}."
-    found = {"model_here": model, "head_here": head, "take_head": _head(data), "take_copying": _copying(data)}
-    free = [_winner(_gains(data, text, COPYING)) for text in TEXTS]
-    best = [_winner(_gains(data, text, here)) for text in TEXTS]
-    found["without"] = "" if free == best else f"Without any model: {free[0]} on {TEXTS['new']}, {free[1]} on the other. "
+    free, best = ([_winner(data, text, names) for text in TEXTS] for names in (COPYING, here))
+    without = f"Without any model: {free[0]} on {TEXTS['new']}, {free[1]} on the other. "
+    suffix, lookup = (f"{_gain(data, name, 'repeating'):.2f}" for name in COPYING)
+    found = {
+        "model_here": model,
+        "head_here": head,
+        "take_head": _head(data),
+        "take_copying": "for text that repeats itself (code, lists, quotations), above all if you have no draft model. "
+        f"On such text it was {suffix} times as fast as plain decoding here, and prompt lookup {lookup} times.",
+        "without": "" if free == best else without,
+    }
     for text, winner in zip(TEXTS, best, strict=True):
         found[f"best_{text}"] = winner
         found |= {f"{name}_{text}": f"{pace(data, name, text):.1f}" for name in COPYING}
@@ -185,10 +165,8 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     opacity = [DIM if lit and name not in lit else 1 for name in here]
     traces = []
     for text, color, shape in (("new", ACCEPTED, ""), ("repeating", MUTED, "/")):
-        paces, marker = (
-            [pace(data, name, text) if name in shown else None for name in here],
-            hatched(shape) | {"opacity": opacity},
-        )
+        paces = [pace(data, name, text) if name in shown else None for name in here]
+        marker = hatched(shape) | {"opacity": opacity}
         hover = f"{TEXTS[text]}: %{{y:.2f}} tokens per target pass, %{{customdata:.2f}} times as fast as plain decoding"
         look = above([f"{value:.1f}" if value else "" for value in paces]) | {"textangle": 0, "marker": marker}
         gained = [_gain(data, name, text) for name in here]

@@ -4,8 +4,9 @@ A rejection is instructive if it was close, a position to sample if about a thir
 some draft tokens are accepted before one is rejected.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
@@ -55,19 +56,16 @@ class SamplingPosition:
 
 
 def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
-    drafts: list[Event] = []
-    added: Event | None = None
+    """The steps of a run that made a token, in order."""
     before = 0
-    for event in trace:
-        if event.kind in JUDGED:
-            drafts.append(event)
-        elif event.kind in (EventKind.RESAMPLED, EventKind.BONUS):
-            added = event
-        elif event.kind == EventKind.STEP:
-            done = DraftedStep(event.step or 0, drafts, added, before)
-            yield done
-            before += done.num_accepted + (added is not None)
-            drafts, added = [], None
+    tokens = (event for event in trace if event.kind in (*JUDGED, EventKind.RESAMPLED, EventKind.BONUS))
+    for number, events in groupby(tokens, key=lambda event: event.step or 0):
+        step = list(events)
+        drafts = [event for event in step if event.kind in JUDGED]
+        added = next((event for event in step if event.kind not in JUDGED), None)
+        done = DraftedStep(number, drafts, added, before)
+        yield done
+        before += done.num_accepted + (added is not None)
 
 
 def close_rejection(trace: Trace, seen: Collection[str] = ()) -> DraftedStep | None:
@@ -97,7 +95,7 @@ def sampling_position(trace: Trace) -> SamplingPosition | None:
     top-k must not exceed the lists of likely tokens in its events."""
     forks = []
     for place, target, draft in judged_positions(trace):
-        q = {entry.token_id: entry.prob for entry in draft}
+        q = probs(draft)
         open_choice = max(target[0].prob, draft[0].prob) <= SURE and sum(entry.prob >= SEEN for entry in target) >= CHOICES
         if open_choice and any(q.get(entry.token_id, 0.0) > entry.prob for entry in target):  # the draft overrates a token
             forks.append(place)
@@ -110,15 +108,18 @@ def judged_positions(trace: Trace) -> Iterator[tuple[SamplingPosition, Sequence[
     for step in drafted_steps(trace):
         for at, event in enumerate(step.drafts, start=step.before):
             if event.kind != EventKind.DISCARDED and event.target_top and event.draft_top:
-                share = resampled_share(event.target_top, event.draft_top)
+                share = distance(probs(event.target_top), probs(event.draft_top))
                 before = SamplingPosition([*prompt, *trace.token_ids[:at]], _output(trace, at), share)
                 yield before, event.target_top, event.draft_top
 
 
-def resampled_share(target: Sequence[TokenProb], draft: Sequence[TokenProb]) -> float:
-    """How often a draft token is rejected and resampled: 1 − Σ min(p, q)."""
-    q = {entry.token_id: entry.prob for entry in draft}
-    return max(0.0, 1.0 - sum(min(entry.prob, q.get(entry.token_id, 0.0)) for entry in target))
+def probs(tokens: Iterable[TokenProb]) -> dict[int, float]:
+    return {entry.token_id: entry.prob for entry in tokens}
+
+
+def distance(p: Mapping[int, float], q: Mapping[int, float]) -> float:
+    """Total variation distance, 1 − Σ min(p, q): of a target and a draft, how often a draft token is rejected and resampled."""
+    return max(0.0, 1.0 - sum(min(prob, q.get(token, 0.0)) for token, prob in p.items()))
 
 
 def text_before(trace: Trace, tokens: int) -> str:

@@ -3,16 +3,16 @@
 The experiment's result is plain data, either recorded or from a live run. The same functions make text and views of both.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, zip_longest
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from naive_speculate.events import EventKind
+from naive_speculate.events.metrics import summarize
 from naive_speculate.events.trace import Trace
 from naive_speculate.speculate.sequence import Detail
-from ui.charts.figures import Figure
+from ui.charts.figures import Figure, above, bars, category_axis, figure
 from ui.experiments.spread import undisturbed
 from ui.host.catalog import Catalog
 from ui.labels import visible
@@ -33,7 +33,6 @@ class Trial:
 
     catalog: Catalog
     settings: Settings
-    cancel: threading.Event = field(default_factory=threading.Event)
     seen: frozenset[str] = frozenset()
 
     @property
@@ -41,18 +40,16 @@ class Trial:
         """See `ServedPair.drawing`."""
         return self.catalog.of(self.settings.pair).drawing
 
-    def seeds(self, most: int) -> range:
-        first = self.settings.seed or 0
-        return range(first, first + most)
-
     def run(self, detail: Detail = "none", **changes: Any) -> Trace:
         """Decode with the visitor's prompt and pair and the lesson's settings; a ValueError names the invalid setting."""
         chosen = replace(self.settings, **changes)
-        return Trace(self.catalog.stream(chosen.pair, chosen.request(detail), self.cancel))
+        return Trace(self.catalog.stream(chosen.pair, chosen.request(detail)))
 
-    def sampled(self, seed: int, at: float = 1.0, **changes: Any) -> Trace:
-        """A run with speculative sampling and full details; `at` is its temperature."""
-        return self.run("full", seed=seed, drafter=self.drafter, temperature=at, **changes)
+    def sampled(self, tries: int = 1, **changes: Any) -> Iterator[Trace]:
+        """Runs with successive seeds, speculative sampling and full details, at temperature 1 unless that is changed."""
+        first = self.settings.seed or 0
+        for seed in range(first, first + tries):
+            yield self.run("full", seed=seed, drafter=self.drafter, **{"temperature": 1.0, **changes})
 
 
 class Progress(NamedTuple):
@@ -89,16 +86,30 @@ def spoken(text: str) -> str:
     return visible(text.strip(" ") or text)
 
 
-def only_first(bars: dict[str, Any], places: int) -> dict[str, Any]:
-    hidden = [None] * (places - 1)
-    return {**bars, "y": [bars["y"][0], *hidden], "text": [bars["text"][0], *hidden]}
-
-
-def asking(figure: Figure, places: Iterable[float], takeaway: str, yref: str = "paper") -> Figure:
-    """A chart with a question mark at the hidden positions, at the bottom or the zero of its axis, and with this takeaway."""
-    mark = {"text": "?", "yref": yref, "y": 0, "yanchor": "bottom", "font": {"size": 22}}
+def asking(figure: Figure, places: Iterable[float], takeaway: str) -> Figure:
+    """A chart with a question mark at the hidden positions, on the zero of its axis, and with this takeaway."""
+    mark = {"text": "?", "y": 0, "yanchor": "bottom", "font": {"size": 22}}
     marks = [{**mark, "x": place} for place in places]
     return {**figure, "layout": {**figure["layout"], "annotations": marks, "meta": takeaway}}
+
+
+def bar_chart(
+    said: str,
+    names: Sequence[str],
+    values: Sequence[float],
+    texts: Sequence[str],
+    colors: Any,
+    y: Data,
+    *lines: Data,
+    title: str = "",
+    **look: Any,
+) -> Figure:
+    """Bars with these names below and these texts at their ends; a question mark in place of each bar without a value yet.
+    `y` is the axis, `lines` are more traces, `title` is that of the names."""
+    shown = range(len(values))
+    bar = bars("", shown, values, colors, "%{text}", **above(texts[: len(values)]), showlegend=False, **look)
+    x = category_axis(names, title={"text": title})
+    return asking(figure([bar, *lines], takeaway=said, x=x, y=y, height=320), range(len(values), len(names)), said)
 
 
 def showing(figure: Figure, *names: str, lit: Sequence[str] = (), takeaway: str | None = None) -> View:
@@ -119,48 +130,44 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
     accepted, and judged; `kept_at` for each position in the window the number of steps that accepted it. `speed` is in tokens
     per second of undisturbed steps, `speeds` the same of each run. A run's first step, which includes the warm-up, has no time.
     """
-    every = [trace.metrics for trace in traces]
-    rounds, kept = sum(m.num_spec_steps for m in every), sum(m.num_accepted_draft_tokens for m in every)
-    if not rounds:
+    m = summarize(chain(*traces))
+    if not m.num_spec_steps:
         return {}
-    drafted, judged = sum(m.num_draft_tokens for m in every), kept + sum(m.num_rejected_draft_tokens for m in every)
-    kept_at = [list(accumulate(m.acceptance_histogram[:0:-1]))[::-1] for m in every]
     times = [[e.total_seconds for e in trace if e.kind == EventKind.STEP and e.step and e.total_seconds] for trace in traces]
-    lengths = [m.mean_acceptance_length or 0.0 for m in every]
-    tokens_per_pass = 1 + kept / rounds
+    lengths = [trace.metrics.mean_acceptance_length or 0.0 for trace in traces]
+    kept, drafted = m.num_accepted_draft_tokens, m.num_draft_tokens
+    tokens_per_pass = 1 + kept / m.num_spec_steps
     return {
-        "rounds": rounds,
+        "rounds": m.num_spec_steps,
         "drafted": drafted,
         "kept": kept,
-        "judged": judged,
-        "kept_at": [sum(counts) for counts in zip_longest(*kept_at, fillvalue=0)],
+        "judged": kept + m.num_rejected_draft_tokens,
+        "kept_at": list(accumulate(m.acceptance_histogram[:0:-1]))[::-1],
         "speeds": [length / undisturbed(seconds) for length, seconds in zip(lengths, times, strict=True) if seconds],
         "tokens_a_pass": tokens_per_pass,
         "kept_share": kept / drafted if drafted else None,
-        "alpha": kept / judged if judged else None,
         "speed": tokens_per_pass / undisturbed([*chain(*times)]) if any(times) else None,
     }
 
 
-def run_all(trial: Trial, cases: Mapping[str, Mapping[str, Any]], **common: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Run every case with several seeds, alternating, so that a disturbance affects all cases. Yields the current case, empty
-    at the end, and the results so far."""
+def run_all(
+    trial: Trial, cases: Mapping[str, Mapping[str, Any]], status: Callable[[str], str], least: int | None = None, **common: Any
+) -> Iterator[Progress]:
+    """Run every case with several seeds, alternating, so that a disturbance affects all cases. The first is plain decoding.
+
+    The result is `{"known": totals by case}`, as soon as plain decoding and `least` cases (all by default) were timed.
+    `status` says of a case that it is running.
+    """
     traces: dict[str, list[Trace]] = {name: [] for name in cases}
-    known: dict[str, Any] = {}
+    data: Data | None = None
     for seed in SEEDS:
         for name, changes in cases.items():
-            yield name, known
+            yield Progress(status(name), data)
             traces[name].append(trial.run(**{**common, **changes}, seed=seed))
-            if trial.cancel.is_set():
-                return
-            known = {case: found for case, runs in traces.items() if (found := totals(runs))}
-    yield "", known
-
-
-def progress_of(name: str, known: dict[str, Any], cases: Mapping[str, Any], status: str) -> Progress:
-    """An experiment's progress between two runs; it has a result once every case was timed."""
-    done = len(known) == len(cases) and all(run["speed"] for run in known.values())
-    return Progress(status if name else "Done.", {"known": known} if done else None)
+            known = {case: found for case, runs in traces.items() if (found := totals(runs)).get("speed")}
+            if next(iter(cases)) in known and len(known) >= (least or len(cases)):
+                data = {"known": known}
+    yield Progress("Done.", data)
 
 
 def speedup(data: Data, name: str, plain: str) -> float:

@@ -13,8 +13,7 @@ TOKENS = 150
 
 def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding …")
-    trace = trial.sampled(trial.settings.seed or 0, num_draft_tokens=K, max_tokens=TOKENS, ignore_eos=True)
-    found = expected_acceptance(trace)
+    found = expected_acceptance(next(trial.sampled(num_draft_tokens=K, max_tokens=TOKENS, ignore_eos=True)))
     if found is None:
         yield Progress("Nothing was drafted. Try another prompt.")
         return

@@ -9,23 +9,9 @@ from dataclasses import replace
 from itertools import islice
 
 from naive_speculate.events import EventKind
-from ui.charts.figures import (
-    ACCEPTED,
-    DRAFT,
-    MUTED,
-    TARGET,
-    Figure,
-    above,
-    bars,
-    category_axis,
-    figure,
-    inside,
-    line,
-    nice_ceiling,
-    plain_line,
-)
+from ui.charts.figures import ACCEPTED, DRAFT, MUTED, TARGET, Figure, above, bars, category_axis, figure, line, nice_ceiling
 from ui.charts.waterfall import GPU, PRESETS
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, only_first, showing
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, bar_chart, showing
 from ui.experiments.spread import undisturbed
 from ui.labels import as_shown, milliseconds
 
@@ -43,22 +29,17 @@ CONTEXTS = (1_000, 8_000, 128_000)
 
 def compared(*, open_answer: bool) -> Figure:
     """Computing and reading for one token of the 70B model; the reading may be left open."""
-    computing = 1000 * 2 * MODEL.parameters / GPU.flops
-    reading = 1000 * MODEL.weight_bytes / GPU.bandwidth
-    times = [computing, None if open_answer else reading]
-    texts = [f"{computing:.2f} ms", "" if open_answer else f"{reading:.0f} ms"]
-    drawn = bars("time", [0, 1], times, [DRAFT, TARGET], "%{text}", **above(texts), showlegend=False)
-    said = "Computing one token takes 0.07 ms. And reading the weights?"
-    x, y = category_axis(["computing", "reading the weights"]), {"range": [0, 0.2], "ticksuffix": " ms"}
+    computing, reading = 1000 * 2 * MODEL.parameters / GPU.flops, 1000 * MODEL.weight_bytes / GPU.bandwidth
+    names, texts = ["computing", "reading the weights"], [f"{computing:.2f} ms", f"{reading:.0f} ms"]
+    y = {"range": [0, 0.2 if open_answer else 1.2 * reading], "ticksuffix": " ms"}
     if open_answer:
-        return asking(figure([drawn], takeaway=said, x=x, y=y, height=300), [1], said)
-    y["range"] = [0, 1.2 * reading]
-    return figure([drawn], takeaway="One token of a 70B model on an H100", x=x, y=y, height=300)
+        return bar_chart("Computing one token takes 0.07 ms. And reading the weights?", names, [computing], texts, DRAFT, y)
+    return bar_chart("One token of a 70B model on an H100", names, [computing, reading], texts, [DRAFT, TARGET], y)
 
 
-def roofline(measured: Mapping[int, float], marks: Sequence[tuple[str, int]] = ()) -> Figure:
+def roofline(measured: Mapping[int, float], marks: Sequence[int] = ()) -> Figure:
     """Time of a pass by its tokens, on two logarithmic axes: the H100 calculated, this page's model `measured` if given, in
-    seconds by tokens. `marks` are labels and numbers of tokens to mark on the H100's curve."""
+    seconds by tokens. `marks` are numbers of tokens to mark on the H100's curve."""
     widths, hover = sorted({*(2**n for n in range(12)), round(RIDGE)}), "%{x:.0f} tokens: %{y:.1f} ms"
     times = [1000 * GPU.seconds(MODEL, width) for width in widths]
     traces = [line("70B on an H100, calculated", widths, times, TARGET, hover)]
@@ -66,9 +47,9 @@ def roofline(measured: Mapping[int, float], marks: Sequence[tuple[str, int]] = (
         own = [1000 * seconds for seconds in measured.values()]
         traces.append(line("this page's model, measured", list(measured), own, ACCEPTED, hover, mode="lines+markers"))
     if marks:
-        names, at = zip(*marks, strict=True)
-        spots = [1000 * GPU.seconds(MODEL, tokens) for tokens in at]
-        dots = line("tokens in one pass", at, spots, DRAFT, hover, mode="markers+text", text=names, textposition="top center")
+        spots = [1000 * GPU.seconds(MODEL, tokens) for tokens in marks]
+        names: Data = {"mode": "markers+text", "text": list(map(str, marks)), "textposition": "top center"}
+        dots = line("tokens in one pass", marks, spots, DRAFT, hover, **names)
         traces.append(dots | {"cliponaxis": False, "marker": {"size": 13}, "showlegend": False})
     said = f"70B on an H100: flat up to {RIDGE:.0f} tokens per pass, then the time grows with the tokens"
     x = {"type": "log", "title": {"text": "tokens in one pass"}, "tickvals": [1, 4, 16, 64, 256, 1024], "range": [-0.1, 3.4]}
@@ -84,32 +65,23 @@ def roofline(measured: Mapping[int, float], marks: Sequence[tuple[str, int]] = (
 
 def kv_cache() -> Figure:
     """Bytes that a pass reads for one text: the weights, and the KV cache by context length."""
-    sizes = [MODEL.weight_bytes, *(KV_BYTES * tokens for tokens in CONTEXTS)]
+    sizes = [size / 1e9 for size in (MODEL.weight_bytes, *(KV_BYTES * tokens for tokens in CONTEXTS))]
     names = ["weights", *(f"{tokens // 1000}k" for tokens in CONTEXTS)]
-    texts, colors = [f"{size / 1e9:.1f} GB" for size in sizes], [TARGET, *[DRAFT] * len(CONTEXTS)]
-    heights = [size / 1e9 for size in sizes]
-    drawn = bars("read", range(len(sizes)), heights, colors, "%{text}", **above(texts), showlegend=False)
+    texts, colors = [f"{size:.1f} GB" for size in sizes], [TARGET, *[DRAFT] * len(CONTEXTS)]
     said, y = "What one pass over one text reads, with a 70B model", {"range": [0, 85], "ticksuffix": " GB"}
-    x = category_axis(names, title={"text": "KV cache, by tokens of context"}, tickangle=0)
-    return figure([drawn], takeaway=said, x=x, y=y, height=300)
-
-
-def simple_bars(names: Sequence[str], values: Sequence[float], said: str) -> Figure:
-    texts = inside([f"{value:.2f}×" for value in values])
-    drawn = bars("speedup", range(len(values)), values, ACCEPTED, "%{text}", **texts, showlegend=False)
-    y = {"range": [0, 1.2 * max(*values, 1)], "ticksuffix": "×"}
-    return figure([drawn, plain_line(len(values))], takeaway=said, x=category_axis(names), y=y, height=300)
+    return bar_chart(said, names, sizes, texts, colors, y, title="KV cache, by tokens of context")
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
     about = trial.catalog.of(trial.settings.pair).engine.about
     # A float32 weight has four bytes; llama.cpp reports no number of weights, and other devices use other types.
     size = 4 * about.num_parameters.get("target", 0) if about.device == "cpu" else 0
-    known: dict[int, float] = {}
+    data = None
     for known in measure_passes(trial):
-        yield Progress("Measuring …", _data(known, size) if 1 in known else None)
-    if known:
-        yield Progress(f"{costs_in_words(_known(_data(known, size)))}.", _data(known, size))
+        data = {"seconds": {str(width): seconds for width, seconds in known.items()}, "bytes": size} if 1 in known else None
+        yield Progress("Measuring …", data)
+    if data:
+        yield Progress(f"{costs_in_words(_known(data))}.", data)
 
 
 def measure_passes(trial: Trial) -> Iterator[dict[int, float]]:
@@ -117,12 +89,10 @@ def measure_passes(trial: Trial) -> Iterator[dict[int, float]]:
     times: dict[int, list[float]] = {}
     for width in WIDTHS * REPEATS:  # alternating, so that a disturbance affects all widths
         chosen = replace(trial.settings, num_draft_tokens=width - 1, drafter=trial.drafter, max_tokens=width * (STEPS + 2))
-        steps = (e for e in trial.catalog.stream(chosen.pair, chosen.request("none"), trial.cancel) if e.kind == EventKind.STEP)
+        steps = (e for e in trial.catalog.stream(chosen.pair, chosen.request("none")) if e.kind == EventKind.STEP)
         # The first step includes the warm-up.
         seconds = (e.verify_seconds for e in steps if e.step and e.num_draft == width - 1 and e.verify_seconds)
         times.setdefault(width, []).extend(islice(seconds, STEPS))
-        if trial.cancel.is_set():
-            return
         yield {width: undisturbed(seen) for width, seen in times.items() if seen}
 
 
@@ -147,10 +117,6 @@ def costs_in_words(known: dict[int, float]) -> str:
     if widest == 1:
         return f"One token: {milliseconds(known[1])}"
     return f"{widest} tokens: {known[widest] / known[1]:.1f} times the time of one"
-
-
-def _data(known: Mapping[int, float], size: int) -> Data:
-    return {"seconds": {str(width): seconds for width, seconds in known.items()}, "bytes": size}
 
 
 def _known(data: Data) -> dict[int, float]:
@@ -184,12 +150,12 @@ def right(data: Data) -> list[int]:
 def views(data: Data) -> list[View]:
     known = _known(data)
     whole = pass_costs(known)
-    first = only_first(whole["data"][0], len(known))
+    one = {name: whole["data"][0][name][:1] for name in ("x", "y", "text")}
     alone = f"One token: {milliseconds(known[1])}. And {max(known)} at once?"
-    asked = showing(asking({**whole, "data": [first]}, range(1, len(known)), alone))
+    asked = asking({**whole, "data": [whole["data"][0] | one]}, range(1, len(known)), alone)
     return [
         {"figure": compared(open_answer=True), "calculated": True},
-        asked,
+        showing(asked),
         showing(whole, "measured"),
         {"figure": compared(open_answer=False), "calculated": True},
         {"figure": roofline(known)},

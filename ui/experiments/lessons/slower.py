@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ui.charts.figures import ACCEPTED, REJECTED, Figure, above, bars, category_axis, figure, plain_line
-from ui.experiments.lessons.lesson import SEEDS, Data, Lesson, Progress, Trial, View, asking, progress_of, run_all, speedup
+from ui.charts.figures import ACCEPTED, REJECTED, Figure, plain_line
+from ui.experiments.lessons.lesson import SEEDS, Data, Lesson, Progress, Trial, View, bar_chart, run_all, speedup
 from ui.labels import percent
 
 CALM, WILD = 0.7, 2.0
@@ -22,9 +22,12 @@ def measure(trial: Trial) -> Iterator[Progress]:
         _name(k, temperature): {"num_draft_tokens": k, "temperature": temperature}
         for k, temperature in ((0, CALM), (0, WILD), *CASES)
     }
-    for name, known in run_all(trial, cases, drafter=trial.drafter, ignore_eos=True, max_tokens=TOKENS):
-        k, _, temperature = name.partition("@")
-        yield progress_of(name, known, cases, f"Running k = {k} at temperature {temperature} …")
+    yield from run_all(trial, cases, _status, drafter=trial.drafter, ignore_eos=True, max_tokens=TOKENS)
+
+
+def _status(case: str) -> str:
+    k, _, temperature = case.partition("@")
+    return f"Running k = {k} at temperature {temperature} …"
 
 
 def _gain(data: Data, k: int, temperature: float) -> float:
@@ -59,15 +62,11 @@ def views(data: Data) -> list[View]:
 def _chart(data: Data, shown: int) -> Figure:
     times = [_gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature<br>{temperature:g}" for k, temperature in CASES]
-    colors = [ACCEPTED if value >= 1 else REJECTED for value in times[:shown]]
-    texts, hover = [f"{value:.2f}×" for value in times[:shown]], "%{text} the speed of plain decoding"
-    look = {"width": 0.55, "showlegend": False}
-    speeds = bars("with drafts", range(shown), times[:shown], colors, hover, **above(texts), **look)
+    colors, texts = [ACCEPTED if value >= 1 else REJECTED for value in times], [f"{value:.2f}×" for value in times]
     k, temperature = CASES[shown - 1]
     takeaway = f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain decoding"
     y = {"range": [0, 1.2 * max(*times, 1)], "ticksuffix": "×"}
-    made = figure([speeds, plain_line(len(CASES))], takeaway=takeaway, x=category_axis(names), y=y, height=320)
-    return asking(made, range(shown, len(CASES)), takeaway)
+    return bar_chart(takeaway, names, times[:shown], texts, colors, y, plain_line(len(CASES)), width=0.55)
 
 
 NOTE = "Runs your prompt with few and with many draft tokens per step, and plainly to compare."

@@ -29,9 +29,9 @@ def measure(trial: Trial) -> Iterator[Progress]:
     data["mean"] = []
     for temperature in TEMPERATURES:
         yield Progress(f"Decoding at temperature {temperature:g} …")
-        trace = trial.sampled(trial.settings.seed or 0, num_draft_tokens=K, max_tokens=TOKENS, at=temperature)
-        expected = expected_acceptance(trace)
-        if trial.cancel.is_set() or expected is None:
+        sampled = trial.sampled(temperature=temperature, num_draft_tokens=K, max_tokens=TOKENS)
+        expected = expected_acceptance(next(sampled))
+        if expected is None:
             return
         data["mean"].append(expected.alpha)
     yield Progress("Done.", data)
@@ -40,14 +40,12 @@ def measure(trial: Trial) -> Iterator[Progress]:
 def _positions(trial: Trial) -> dict[str, SamplingPosition] | None:
     """A position where the favourites agree but neither model is sure, and one where they differ."""
     found: dict[str, SamplingPosition] = {}
-    for seed in trial.seeds(TRIES):
-        for place, target, draft in judged_positions(trial.sampled(seed, num_draft_tokens=K, max_tokens=TOKENS)):
+    for trace in trial.sampled(TRIES, num_draft_tokens=K, max_tokens=TOKENS):
+        for place, target, draft in judged_positions(trace):
             if max(target[0].prob, draft[0].prob) <= SURE:
                 found.setdefault("agree" if target[0].token_id == draft[0].token_id else "differ", place)
         if len(found) == 2:
             return found
-        if trial.cancel.is_set():
-            break
     return None
 
 
@@ -55,21 +53,15 @@ def _alpha_at(trial: Trial, place: SamplingPosition, temperature: float) -> floa
     """Σ min(p, q) at a position, over the whole vocabulary: of the first draft token there."""
     changes: dict[str, Any] = {"num_draft_tokens": 1, "drafter": trial.drafter, "max_tokens": 2, "ignore_eos": True}
     settings = replace(trial.settings, temperature=temperature, **changes)
-    request = replace(settings.request(), prompt=place.token_ids, chat=False)
-    events = list(trial.catalog.stream(settings.pair, request, trial.cancel))
+    events = list(trial.catalog.stream(settings.pair, replace(settings.request(), prompt=place.token_ids, chat=False)))
     return next((event.expected_accept or 0.0 for event in events if event.kind == EventKind.PROPOSED), 0.0)
 
 
 def words(data: Data) -> dict[str, str]:
-    mean = dict(zip(TEMPERATURES, data["mean"], strict=True))
-    return {
-        "agree": data["before"]["agree"].replace("\n", " "),
-        "differ": data["before"]["differ"].replace("\n", " "),
-        "mean_low": percent(mean[0.0]),
-        "mean_one": percent(mean[1.0]),
-        "mean_high": percent(mean[2.0]),
-        "effect": _stronger(mean[0.0], mean[1.0], mean[2.0]),
-    }
+    low, one, high = (data["mean"][TEMPERATURES.index(temperature)] for temperature in (0.0, 1.0, 2.0))
+    before = {name: text.replace("\n", " ") for name, text in data["before"].items()}
+    means = {"mean_low": percent(low), "mean_one": percent(one), "mean_high": percent(high)}
+    return before | means | {"effect": _stronger(low, one, high)}
 
 
 def _stronger(*means: float) -> str:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from naive_speculate.differing import find_flip
-from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure, above, bars, category_axis, figure
+from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure
 from ui.experiments.compare_texts import scores_of
-from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, spoken
+from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, bar_chart, spoken
 from ui.labels import end_of
 
 ROWS = 5
@@ -16,11 +16,10 @@ TEMPERATURE = 0.9  # sampled texts have more positions at which two tokens are n
 def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Loading the target in float32 and in bfloat16 …")
     full, half = scores_of(trial.catalog, trial.settings.pair)
-    for number, seed in enumerate(trial.seeds(TRIES), start=1):
+    for number in range(1, TRIES + 1):
         yield Progress(f"Searching text {number} of {TRIES} for a tie that flips …")
+        seed = (trial.settings.seed or 0) + number
         trace = trial.run(seed=seed, num_draft_tokens=0, temperature=TEMPERATURE, max_tokens=TOKENS, ignore_eos=True)
-        if trial.cancel.is_set():
-            return
         prompt = (trace.started and trace.started.prompt_token_ids) or []
         found = find_flip(full, half, [*prompt, *trace.token_ids], len(prompt), num_rows=ROWS)
         if found is not None and found.before not in trial.seen:
@@ -60,16 +59,13 @@ def _chart(data: Data, shown: int) -> Figure:
     leads = [margin["margin"] for margin in data["margins"]]
     names = [f"{m['dtype']},<br>{m['num_rows']} row{'s' * (m['num_rows'] > 1)}" for m in data["margins"]]
     reach = 1.35 * max(map(abs, leads))
-    colors = [ACCEPTED if lead > 0 else REJECTED for lead in leads[:shown]]
-    texts = [f"{lead:+.4f}".replace("-", "−") for lead in leads[:shown]]
-    look = above(texts) | {"constraintext": "none", "width": 0.55, "showlegend": False}
-    drawn = bars("lead", range(shown), leads[:shown], colors, "%{text}", **look)
+    colors = [ACCEPTED if lead > 0 else REJECTED for lead in leads]
+    texts = [f"{lead:+.4f}".replace("-", "−") for lead in leads]
     said = f"How much “{a}” leads “{b}”, in nats" if shown else "Which token leads?"
     if shown > 3:
         said = f"The lead changes sides: “{a}” with one row, “{b}” with {data['num_rows']}"
     y = {"range": [-reach, reach], "zeroline": True, "zerolinecolor": INK, "title": {"text": f"← “{b}” leads · “{a}” leads →"}}
-    made = figure([drawn], takeaway=said, x=category_axis(names), y=y, height=340)
-    return asking(made, range(shown, 4), said, yref="y")
+    return bar_chart(said, names, leads[:shown], texts, colors, y, constraintext="none", width=0.55)
 
 
 NOTE = "Searches texts after your prompt for such a tie. It loads the target twice, which takes some seconds."

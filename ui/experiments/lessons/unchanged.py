@@ -5,7 +5,6 @@ everything here comes from events.
 """
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from naive_speculate.events import OUTPUT_KINDS, EventKind, TokenProb
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Engine, Request
 from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, bars, category_axis, figure, hatched, line
-from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, joined, resampled_share, sampling_position
+from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, distance, joined, probs, sampling_position
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, showing, spoken
 from ui.host.catalog import run_events
 from ui.labels import count, end_of, label, number, percent
@@ -27,7 +26,6 @@ TOKENS = 60
 TRIES = 12
 K = 4
 TOP_K = 8
-LARGEST_BATCH = 160
 OTHERS, LEAST_OTHERS = "all others", 0.0005  # the bar of all other tokens, and the least probability to draw it
 LOOK: dict[str, Any] = {"height": 298, "margin": {"l": 8, "r": 12, "t": 50, "b": 8}}
 
@@ -57,13 +55,12 @@ class Census:
     @property
     def distance(self) -> float:
         """Total variation distance between the counted shares and the target's probabilities."""
-        shares = {token: (self.kept[token] + self.replaced[token]) / self.draws for token in self.kept | self.replaced}
-        return total_variation(shares, {entry.token_id: entry.prob for entry in self.target})
+        return distance(probs(self.target), {token: n / self.draws for token, n in (self.kept + self.replaced).items()})
 
     @property
     def draft_distance(self) -> float:
         """Total variation distance between draft and target: the limit if every draft token were accepted."""
-        return total_variation(self.draft, {entry.token_id: entry.prob for entry in self.target})
+        return distance(probs(self.target), self.draft)
 
     def by_chance(self, draws: int) -> float:
         """The mean distance of so many draws from the target itself."""
@@ -76,11 +73,7 @@ def rest_of(probs: Iterable[float]) -> float:
     return rest if rest >= LEAST_OTHERS else 0.0
 
 
-def total_variation(p: dict[int, float], q: dict[int, float]) -> float:
-    return sum(abs(p.get(token, 0.0) - q.get(token, 0.0)) for token in p.keys() | q.keys()) / 2
-
-
-def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) -> Iterator[Census]:
+def draw(engine: Engine, request: Request, draws: int) -> Iterator[Census]:
     """Draw the token after the prompt again and again, and yield the census after every batch.
 
     There is one draft token per step, so the first token is either accepted or resampled. Only the request's drafter,
@@ -92,52 +85,41 @@ def draw(engine: Engine, request: Request, draws: int, cancel: threading.Event) 
     words = request.params.filter_words
     params = SamplingParams(temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed, filter_words=words)
     one = replace(request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling")
-    census = _expected(engine, one, cancel)
+    census = _expected(engine, one)
     load = engine.load()
-    at_once = max(1, load.capacity // max(1, load.replicas))  # one replica decodes a whole request
-    size = 10
-    while census.draws < draws and not cancel.is_set():
-        drawn = census.draws
-        size = min(size, LARGEST_BATCH, draws - drawn)
-        for begin in range(0, size, at_once):
-            chosen = replace(params, n=min(at_once, size - begin), seed=seed + drawn + begin)
-            seen: set[int] = set()
-            for event in run_events(engine, replace(one, params=chosen, detail="none"), cancel):
-                if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:
-                    seen.add(event.row)
-                    (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[event.token_id] += 1
-        if cancel.is_set():
-            return
+    at_once, size = load.capacity // max(1, load.replicas), 10  # one replica decodes a whole request
+    while census.draws < draws:
+        chosen = replace(params, n=max(1, min(size, at_once, draws - census.draws)), seed=seed + census.draws)
+        seen: set[int] = set()
+        for event in run_events(engine, replace(one, params=chosen, detail="none")):
+            if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:
+                seen.add(event.row)
+                (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[event.token_id] += 1
         census.distances.append((census.draws, census.distance))
         size *= 2
         yield census
 
 
-def _expected(engine: Engine, request: Request, cancel: threading.Event) -> Census:
+def _expected(engine: Engine, request: Request) -> Census:
     """A census without draws: both distributions of the first token, from one run."""
-    found = None
-    for event in run_events(engine, replace(request, detail="full"), cancel):
-        if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top and found is None:
-            found = Census(event.target_top, {entry.token_id: entry.prob for entry in event.draft_top})
-    if found is None:
-        raise ValueError("prompt leaves no room for a draft token")
-    return found
+    for event in list(run_events(engine, replace(request, detail="full"))):
+        if event.kind == EventKind.PROPOSED and event.target_top and event.draft_top:
+            return Census(event.target_top, probs(event.draft_top))
+    raise ValueError("prompt leaves no room for a draft token")
 
 
 def shares(census: Census) -> Figure:
     """Counted shares, stacked from accepted and resampled tokens, with p and q as marks. The last bar is all tokens outside the
     target's list, so that p and q both sum to 1."""
-    tokens = census.target
-    kept = [census.kept[t.token_id] / census.draws for t in tokens]
-    replaced = [census.replaced[t.token_id] / census.draws for t in tokens]
+    tokens, draws, (q, p) = census.target, census.draws, census.others
+    kept, replaced = ([counted[t.token_id] / draws for t in tokens] for counted in (census.kept, census.replaced))
     drafted, wanted = [census.draft.get(t.token_id, 0.0) for t in tokens], [t.prob for t in tokens]
-    names, others = [label(t.text, 10) for t in tokens], census.others
-    if any(others):
+    names = [label(t.text, 10) for t in tokens]
+    if p or q:
         names.append(OTHERS)
-        for column, rest in zip((drafted, wanted), others, strict=True):
-            column.append(rest)
-        for column, counted in ((kept, census.kept), (replaced, census.replaced)):
-            column.append(max(0.0, counted.total() / census.draws - sum(column)))
+        drafted, wanted = [*drafted, q], [*wanted, p]
+        kept.append(max(0.0, census.kept.total() / draws - sum(kept)))
+        replaced.append(max(0.0, census.replaced.total() / draws - sum(replaced)))
     x = list(range(len(names)))
     top = max(*drafted, *wanted, *(a + b for a, b in zip(kept, replaced, strict=True)))
 
@@ -183,91 +165,63 @@ def convergence(census: Census, draws: int) -> Figure:
     )
 
 
-def conclusion(census: Census) -> str:
-    away, chance = number(census.distance, 2), number(census.by_chance(census.draws), 2)
-    return (
-        f"After {count(census.draws, 'draw')}, the counts are {away} away from the target's probabilities. "
-        f"Draws from the target itself would be about {chance} away on average, sometimes twice that. "
-        f"If every draft token were accepted, the distance would stay at {number(census.draft_distance, 2)}."
-    )
-
-
 CENSUS = TypeAdapter(Census)  # reads and writes its JSON
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Searching for a position where the two models disagree moderately …")
     fork = find_position(trial)
-    if trial.cancel.is_set():
-        return
     if fork is None:
         yield Progress("The target never had more than two likely tokens. Try another prompt.")
         return
     settings = replace(trial.settings, temperature=1.0)
-    served = trial.catalog.of(trial.settings.pair)
+    served = trial.catalog.of(settings.pair)
     request = served.suited(replace(settings.request(), prompt=fork.token_ids, chat=False, drafter=trial.drafter))
-    census = None
-    for census in draw(served.engine, request, DRAWS, trial.cancel):
-        yield Progress(f"{census.draws:,} of {DRAWS:,} drawn …", _data(trial, fork, census))
-    if census is not None:
-        yield Progress(conclusion(census), _data(trial, fork, census))
+    for census in draw(served.engine, request, DRAWS):
+        done = census.draws >= DRAWS
+        yield Progress("Done." if done else f"{census.draws:,} of {DRAWS:,} drawn …", _data(trial, fork, census))
 
 
 def find_position(trial: Trial) -> SamplingPosition | None:
     """The first position after the prompt where about a third of the draws are resampled, else the closest."""
     found: list[SamplingPosition] = []
-    for seed in trial.seeds(TRIES):
-        position = sampling_position(trial.sampled(seed, num_draft_tokens=K, top_k=TOP_K, max_tokens=TOKENS))
+    for trace in trial.sampled(TRIES, num_draft_tokens=K, top_k=TOP_K, max_tokens=TOKENS):
+        position = sampling_position(trace)
         found += [position] if position else []
-        if trial.cancel.is_set() or (position and position.teaches):
+        if position and position.teaches:
             break
     return min(found, key=lambda position: abs(position.share - THIRD), default=None)
 
 
 def _data(trial: Trial, fork: SamplingPosition, census: Census) -> Data:
-    # The share is not the run's: a head drafts a window's first token with another distribution than a later one.
-    share = resampled_share(census.target, [TokenProb(token, "", prob) for token, prob in census.draft.items()])
-    before = end_of(joined(trial.settings.prompt, fork.before))
-    return {"before": before, "share": share, **CENSUS.dump_python(census, mode="json")}
+    return {"before": end_of(joined(trial.settings.prompt, fork.before)), **CENSUS.dump_python(census, mode="json")}
 
 
 def words(data: Data) -> dict[str, str]:
     census = CENSUS.validate_python(data)
-    most, _ = _most_overrated(census)
-    q = census.draft.get(most.token_id, 0.0)
+    drafted, wanted = census.others
+    most = max(census.target, key=lambda entry: census.draft.get(entry.token_id, 0.0) - entry.prob)
+    one, p, q = spoken(most.text), most.prob, census.draft.get(most.token_id, 0.0)
+    overrates = (
+        f"Of the tokens with a bar of their own, the draft overrates “{one}” most: q = {percent(q)}, but p = {percent(p)}."
+    )
+    if drafted or wanted:
+        rest = f"“{OTHERS}” is every token outside the target's {len(census.target)} most probable, together: "
+        overrates = f"{rest}q = {percent(drafted)}, p = {percent(wanted)}. {overrates}"
     return {
         "before": data["before"].replace("\n", " "),
-        "overrated": spoken(most.text),
-        "overrates": _overrates(census),
-        "p": percent(most.prob),
+        "overrated": one,
+        "overrates": overrates,
+        "p": percent(p),
         "q": percent(q),
-        "product": percent(most.prob * q),
-        "share": percent(data["share"]),
+        "product": percent(p * q),
+        # Not the run's: a head drafts a window's first token with another distribution than a later one.
+        "share": percent(census.draft_distance),
         "draws": f"{census.draws:,}",
         "distance": number(census.distance, 2),
         "chance": number(census.by_chance(census.draws), 2),
         "blind": number(census.draft_distance, 2),
     }
-
-
-def _most_overrated(census: Census) -> tuple[TokenProb, float]:
-    """The token of the target's list with the largest q − p, and that difference."""
-    excess = [(entry, census.draft.get(entry.token_id, 0.0) - entry.prob) for entry in census.target]
-    return max(excess, key=lambda pair: pair[1])
-
-
-def _overrates(census: Census) -> str:
-    """The tokens that the draft overrates most, in sentences about the whole distribution."""
-    most, excess = _most_overrated(census)
-    (q, p), one = census.others, f"“{spoken(most.text)}”"
-    own = f"most: q = {percent(census.draft.get(most.token_id, 0.0))}, but p = {percent(most.prob)}."
-    if not q and not p:
-        return f"The draft overrates {one} {own}"
-    rest = f"“{OTHERS}” is every token outside the target's {len(census.target)} most probable, together: "
-    rest += f"q = {percent(q)}, p = {percent(p)}."
-    if q - p <= excess:
-        return f"{rest} The draft overrates {one} {own}"
-    return f"{rest} The draft overrates these most. Of the tokens with a bar of their own it overrates {one} {own}"
 
 
 def views(data: Data) -> list[View]:

@@ -18,10 +18,7 @@ FOLLOWING = 3
 
 def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding …")
-    for seed in trial.seeds(TRIES):
-        trace = trial.sampled(seed, 0.7, num_draft_tokens=K, max_tokens=TOKENS)
-        if trial.cancel.is_set():
-            return
+    for trace in trial.sampled(TRIES, temperature=0.7, num_draft_tokens=K, max_tokens=TOKENS):
         found = full_step(trace, FOLLOWING)
         if found is not None:
             m = trace.metrics

@@ -5,7 +5,7 @@ from typing import Any
 
 from naive_speculate.theory import expected_tokens
 from ui.charts.figures import ACCEPTED, INK, MUTED, PAGE, RESAMPLED, TARGET, Figure, bars, figure, inside, line, nice_ceiling
-from ui.experiments.lessons.lesson import SEEDS, Data, Lesson, Progress, Trial, View, asking, only_first, run_all
+from ui.experiments.lessons.lesson import SEEDS, Data, Lesson, Progress, Trial, View, asking, run_all
 from ui.labels import number, percent
 
 KS = (1, 2, 3, 4, 6, 8, 12)
@@ -15,9 +15,8 @@ BAR = 0.8  # width of a bar, in units of k
 
 def measure(trial: Trial) -> Iterator[Progress]:
     cases = {str(k): {"num_draft_tokens": k} for k in (0, *KS)}
-    for name, known in run_all(trial, cases, drafter=trial.drafter, temperature=TEMPERATURE, max_tokens=TOKENS):
-        data = {"known": known} if known.get("0") and len(known) > 2 else None
-        yield Progress(f"Running k = {name} …" if name else "Done.", data)
+    common: dict[str, Any] = {"drafter": trial.drafter, "temperature": TEMPERATURE, "max_tokens": TOKENS}
+    yield from run_all(trial, cases, lambda k: f"Running k = {k} …", least=3, **common)
 
 
 def _runs(data: Data) -> dict[int, Data]:
@@ -25,7 +24,7 @@ def _runs(data: Data) -> dict[int, Data]:
 
 
 def gains(data: Data) -> dict[int, float]:
-    return {k: run["speed"] / data["known"]["0"]["speed"] for k, run in _runs(data).items() if run["speed"]}
+    return {k: run["speed"] / data["known"]["0"]["speed"] for k, run in _runs(data).items()}
 
 
 def best(data: Data) -> int:
@@ -105,15 +104,13 @@ def right(data: Data) -> list[int]:
 
 
 def views(data: Data) -> list[View]:
-    found = gains(data)
+    found, speeds = gains(data), _speeds(data)
     few = min(found)
-    speeds = _speeds(data)
-    drawn, plain = speeds["data"]
-    # Not yet marked as the best.
-    unmarked = {"text": [drawn["text"][0].removeprefix("★ ")], "marker": {"color": ACCEPTED}, "error_y": None}
-    first = {**speeds, "data": [only_first(drawn | unmarked, len(found)), plain]}
+    bar, plain = speeds["data"]
+    # One bar, not yet marked as the best.
+    unmarked = {"y": [found[few]], "text": [f"{found[few]:.2f}×"], "marker": {"color": ACCEPTED}, "error_y": None}
     question = f"k = {few}: {found[few]:.2f} times as fast as plain decoding. And with more?"
-    opening = asking(first, sorted(found)[1:], question)
+    opening = asking({**speeds, "data": [bar | unmarked, plain]}, sorted(found)[1:], question)
     return [{"figure": opening, "finished": speeds}, _survival(data), _pace(data), {"figure": speeds}]
 
 
