@@ -86,12 +86,10 @@ class Workbench:
             self._waiting = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
             component("page", value=SETTINGS, mount="mountSettings", elem_id="settings")
             with gr.Column(elem_classes="ns-settings"):
-                with gr.Row(elem_classes="ns-dials"):
-                    dials = parts.build_dials(start)
-                drawer, self.share = parts.build_drawer(
+                made, self.share = parts.build_settings(
                     start, chat_template=chats, drafters=catalog.of("").drafters, pairs=choices(catalog)
                 )
-        self.controls: parts.Controls = {"prompt": self._prompt} | dials | drawer
+        self.controls: parts.Controls = {"prompt": self._prompt} | made
         return questions, stories, line
 
     def _connect_events(self) -> None:
