@@ -131,10 +131,10 @@ def failed(error: Exception) -> str:
     return f"It ended in an error: {message_of(error)}."
 
 
-def build_examples(prompts: Mapping[str, str], *, visible: bool) -> tuple[gr.Row, dict[gr.Button, str]]:
+def build_examples(prompts: Mapping[str, str]) -> tuple[gr.Row, dict[gr.Button, str]]:
     """A row of buttons with these names, and the prompt of each."""
     look: dict[str, Any] = {"size": "sm", "variant": "secondary", "elem_classes": "ns-example"}
-    with gr.Row(elem_classes="ns-examples", visible=visible) as row:
+    with gr.Row(elem_classes="ns-examples") as row:
         buttons = {gr.Button(name, **look): text for name, text in prompts.items()}
     return row, buttons
 
@@ -145,11 +145,9 @@ def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(f"{title}\n{about}", name) for name, (title, about) in words.items()]
 
 
-def build_settings(
-    start: Settings, *, chat_template: bool, drafters: Sequence[str], pairs: list[tuple[str, str]]
-) -> tuple[Controls, gr.Button]:
+def build_settings(start: Settings) -> tuple[Controls, gr.Button]:
     """All controls but the prompt, most of them in a drawer, which is closed at first, and the button that copies a link to
-    them. The pairs to choose from are labels with values; a single one is no choice.
+    them. `ui.run.pairs` fills what depends on the pair.
 
     Numbers have no bounds here, because Gradio's own error message would not name the field.
     """
@@ -162,9 +160,9 @@ def build_settings(
         add(gr.Number, "num_draft_tokens", "Draft tokens (k)", min_width=0, elem_id="k")
         add(gr.Number, "temperature", "Temperature", step=0.1, min_width=0, elem_id="temperature")
     with gr.Accordion("More settings", open=False, elem_id="more"):
-        add(gr.Dropdown, "pair", "Models", choices=pairs, visible=len(pairs) > 1, elem_id="pair")
+        add(gr.Dropdown, "pair", "Models", choices=[""], elem_id="pair")
         add(gr.Dropdown, "verify_strategy", "Verification", choices=STRATEGIES, elem_id="strategy")
-        add(gr.Radio, "drafter", "Drafter", choices=drafter_choices(drafters), elem_id="drafter")
+        add(gr.Radio, "drafter", "Drafter", elem_id="drafter")
         add(gr.Radio, "draft_sampling", "Draft tokens of a model", choices=[("Sampled", "sampled"), ("Argmax", "argmax")])
         add(gr.Textbox, "tree", "Token tree", placeholder="4x2x1", elem_id="tree")
         add(gr.Checkbox, "auto", "Choose k automatically")
@@ -180,7 +178,7 @@ def build_settings(
         add(gr.Number, "max_tokens", "Max tokens", elem_id="max-tokens")
         add(gr.Textbox, "stop", "Stop strings", lines=2)
         add(gr.Checkbox, "ignore_eos", "Ignore the end token")
-        add(gr.Checkbox, "chat", "Chat template", visible=chat_template)
+        add(gr.Checkbox, "chat", "Chat template")
         share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
     kind: Any = made["guided"]
     kind.input(None, [kind, made["guided_text"]], made["guided_text"], js=FILL, **QUIET)
