@@ -20,9 +20,8 @@ from naive_speculate.palette import STYLES
 from naive_speculate.speculate.verify import VerifyStrategy
 from ui import labels
 from ui.assets import component, render
-from ui.explain.case import Case, case_of, setting
 from ui.explain.glossary import linked
-from ui.explain.why import why
+from ui.explain.why import Case, case_of, why
 from ui.labels import visible
 
 SHOWN_TOKENS = 6
@@ -140,7 +139,7 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
     takeaway = f"▸ marks “{visible(event.text or event.token, 16)}”; ␣ is a space"
     columns = zip(*(token["probs"] for token in tokens), strict=True)
     rest = [max(0.0, 1 - math.fsum(prob or 0.0 for prob in column)) for column in columns]
-    if max(rest) < LEAST_SHOWN:
+    if max(rest, default=0.0) < LEAST_SHOWN:
         rest = []
     elif any(None in token["probs"] for token in tokens):
         takeaway += "; tokens marked – are part of “all others”"
@@ -148,19 +147,15 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
 
 
 def _tokens_shown(event: Event, entries: list[TokenProb], target: Mapping[int, float]) -> list[TokenProb]:
-    """The chosen token and the most probable others of all lists' entries, sorted by target probability. Except for the first,
-    tokens with invisible bars are left out."""
-    best: dict[int, TokenProb] = {}
-    for entry in entries:
-        if entry.token_id not in best or entry.prob > best[entry.token_id].prob:
-            best[entry.token_id] = entry
-    by_prob = sorted(best.values(), key=lambda entry: (-entry.prob, -target.get(entry.token_id, 0.0)))
-    first, *others = by_prob[:SHOWN_TOKENS]
-    chosen = [first, *(entry for entry in others if entry.prob >= LEAST_SHOWN)]
-    if event.token_id is not None and all(entry.token_id != event.token_id for entry in chosen):
-        own = TokenProb(event.token_id, event.text or event.token or "", event.target_prob or 0.0)
-        chosen = [*chosen[: SHOWN_TOKENS - 1], own]
-    return sorted(chosen, key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob))
+    """The chosen token and the most probable others of all lists' entries, sorted by target probability. Others with invisible
+    bars are left out."""
+    own, best = event.token_id, dict[int, TokenProb]()
+    if own is not None:
+        best[own] = TokenProb(own, event.text or event.token or "", event.target_prob or 0.0)
+    best |= {entry.token_id: entry for entry in sorted(entries, key=lambda entry: entry.prob)}
+    seen = [entry for entry in best.values() if entry.token_id == own or entry.prob >= LEAST_SHOWN]
+    ranked = sorted(seen, key=lambda entry: (entry.token_id != own, -entry.prob, -target.get(entry.token_id, 0.0)))
+    return sorted(ranked[:SHOWN_TOKENS], key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob))
 
 
 def redraw_data(trace: Trace, number: int) -> dict[str, Any] | None:
@@ -171,7 +166,7 @@ def redraw_data(trace: Trace, number: int) -> dict[str, Any] | None:
         return None
     if case.rule in OBSTACLES:
         return {"why": OBSTACLES[case.rule]}
-    if setting(case.settings, "tree"):
+    if case.settings.get("tree"):
         return {"why": OF_TREE}
     found = bins(case.event)
     return {"why": UNRECORDED} if found is None else {"bins": [list(each) for each in found]}

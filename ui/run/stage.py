@@ -29,10 +29,10 @@ from naive_speculate.palette import PROMPT, STYLES
 from naive_speculate.serving import Request
 from naive_speculate.speculate.draft import DRAFTERS
 from ui.assets import IMPORT, component, modules_for, render, styles
-from ui.explain.case import warning
 from ui.explain.glossary import glossary
 from ui.explain.inspector import panel, redraw_data, words
 from ui.explain.inspector import to_json as explanation
+from ui.explain.why import warning
 from ui.host.measuring import NotMeasured, in_turn
 from ui.host.visitors import weight
 from ui.labels import to_json
@@ -90,7 +90,7 @@ def _event_functions(runs: Runs) -> list[Callable[..., Any]]:
         """Missing events: `[run id, how many the browser has]` → a message."""
         match request:
             case [run_id, int(have)] if have >= 0 and (run := runs.read(run_id)):
-                run.attend()
+                run.inbox.skip()  # they are not unread
                 return batch(run, have, RESYNC_EVENTS)
         return ""
 
