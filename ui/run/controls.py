@@ -145,9 +145,10 @@ def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(f"{title}\n{about}", name) for name, (title, about) in words.items()]
 
 
-def build_settings(start: Settings) -> tuple[Controls, gr.Button]:
+def build_settings(start: Settings, pairs: list[tuple[str, str]], drafters: Sequence[str]) -> tuple[Controls, gr.Button]:
     """All controls but the prompt, most of them in a drawer, which is closed at first, and the button that copies a link to
-    them. `ui.run.pairs` fills what depends on the pair.
+    them. The pairs to choose from are labels with values. `ui.run.pairs` fills in what depends on the pair, but Gradio checks
+    values against the first choices.
 
     Numbers have no bounds here, because Gradio's own error message would not name the field.
     """
@@ -160,9 +161,9 @@ def build_settings(start: Settings) -> tuple[Controls, gr.Button]:
         add(gr.Number, "num_draft_tokens", "Draft tokens (k)", min_width=0, elem_id="k")
         add(gr.Number, "temperature", "Temperature", step=0.1, min_width=0, elem_id="temperature")
     with gr.Accordion("More settings", open=False, elem_id="more"):
-        add(gr.Dropdown, "pair", "Models", choices=[""], elem_id="pair")
+        add(gr.Dropdown, "pair", "Models", choices=pairs, elem_id="pair")
         add(gr.Dropdown, "verify_strategy", "Verification", choices=STRATEGIES, elem_id="strategy")
-        add(gr.Radio, "drafter", "Drafter", elem_id="drafter")
+        add(gr.Radio, "drafter", "Drafter", choices=drafter_choices(drafters), elem_id="drafter")
         add(gr.Radio, "draft_sampling", "Draft tokens of a model", choices=[("Sampled", "sampled"), ("Argmax", "argmax")])
         add(gr.Textbox, "tree", "Token tree", placeholder="4x2x1", elem_id="tree")
         add(gr.Checkbox, "auto", "Choose k automatically")

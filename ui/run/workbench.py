@@ -19,6 +19,7 @@ from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
+from ui.run.pairs import choices
 from ui.run.recorded import TOO_LARGE
 from ui.run.runs import Run, Runs, request_of
 from ui.run.settings import MAX_PROMPT_CHARACTERS, NOTHING, Settings, from_query, settings_of, title
@@ -79,7 +80,8 @@ class Workbench:
         self._waiting = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
         component("page", value=SETTINGS, mount="mountSettings", elem_id="settings")
         with gr.Column(elem_classes="ns-settings"):
-            made, self.share = parts.build_settings(self._start)
+            pairs, drafters = choices(self._catalog), self._catalog.of("").drafters
+            made, self.share = parts.build_settings(self._start, pairs, drafters)
         self.controls: parts.Controls = {"prompt": self._prompt} | made
 
     def _connect_events(self) -> None:
