@@ -30,14 +30,12 @@ LABEL_LENGTH, NAME_LENGTH = 14, 60  # most characters of a token: in the table, 
 NO_DISTRIBUTIONS = "This run recorded no distributions, only the tokens' own probabilities."
 SHOWN, LEAST = 9, 0.001  # most tokens with a bin of their own, and the least probability, under either model, for one
 ROUNDING = 1e-3
-MOST_PROBABLE = (
-    "Nothing is drawn here, so nothing can be repeated. Run speculative sampling at temperature 0.7: there p/q decides."
-)
-THRESHOLD = "There is no draw to repeat: a draft token is accepted if its target probability exceeds the threshold."
 OBSTACLES = {
     VerifyStrategy.BLOCK_VERIFICATION: "Block verification judges the window as a whole, so one position cannot be redrawn.",
-    VerifyStrategy.GREEDY_MATCH: MOST_PROBABLE,
-    VerifyStrategy.TYPICAL_ACCEPTANCE: THRESHOLD,
+    VerifyStrategy.GREEDY_MATCH: "Nothing is drawn here, so nothing can be repeated. Run speculative sampling at temperature "
+    "0.7: there p/q decides.",
+    VerifyStrategy.TYPICAL_ACCEPTANCE: "There is no draw to repeat: a draft token is accepted if its target probability "
+    "exceeds the threshold.",
 }
 OF_TREE = "Several candidates were judged one after the other, so one draw cannot be repeated alone."
 UNRECORDED = "This trace lacks the other tokens' probabilities here. A new run records them."

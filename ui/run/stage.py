@@ -82,10 +82,7 @@ def template() -> str:
 
 def _server_functions(runs: Runs) -> list[Callable[..., Any]]:
     """What the browser can ask the server about a run. An unknown run has an empty answer."""
-    return [*_event_functions(runs), *_result_functions(runs)]
 
-
-def _event_functions(runs: Runs) -> list[Callable[..., Any]]:
     def resync(request: object) -> str:
         """Missing events: `[run id, how many the browser has]` → a message."""
         match request:
@@ -112,7 +109,7 @@ def _event_functions(runs: Runs) -> list[Callable[..., Any]]:
                     return explanation(Trace(run.events[:upto]), number)
         return ""
 
-    return [resync, leave, trace, explain]
+    return [resync, leave, trace, explain, *_result_functions(runs)]
 
 
 def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
@@ -159,7 +156,7 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
 def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
     """The answer for the browser: the `speedup`, measured now if possible, or a `reason` and whether to ask `again`. A
     stopped run is measured only if the visitor `asked`."""
-    finished = run.events[-1] if run.events and run.events[-1].kind == EventKind.FINISHED else None
+    finished = run.trace.finished
     if finished is not None and finished.speedup is not None:
         return {"speedup": finished.to_dict()["speedup"]}
     if run.measure is None:
@@ -174,7 +171,7 @@ def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
     try:
         run.events[-1] = replace(run.events[-1], speedup=run.measure())
     except FAILURES as error:
-        answer = _failed(error)
+        answer = _reason(error)
         if answer["again"]:
             run.plain.clear()  # it was cut off
         return answer
@@ -197,19 +194,15 @@ def without_guide(run: Run) -> dict[str, Any]:
     try:
         return run.unguided()
     except FAILURES as error:
-        return _failed(error)
+        return _reason(error)
 
 
 def seeded(request: Request, seed: int | None, **changes: Any) -> Request:
     return replace(request, params=replace(request.params, seed=seed, **changes))
 
 
-def _failed(error: Exception) -> dict[str, Any]:
-    return _reason(str(error), again=isinstance(error, NotMeasured) and error.again)
-
-
-def _reason(why: str, *, again: bool = False) -> dict[str, Any]:
-    return {"reason": why, "again": again}
+def _reason(why: str | Exception, *, again: bool = False) -> dict[str, Any]:
+    return {"reason": str(why), "again": again or (isinstance(why, NotMeasured) and why.again)}
 
 
 def batch(run: Run, first: int = 0, most: int | None = None) -> str:
