@@ -135,7 +135,7 @@ class Workbench:
             yield message
 
     async def _stream(self, request: gr.Request, read: Callable[[], Settings], refused: Any) -> AsyncIterator[Any]:
-        """Decode, and yield messages with the new events about 20 times per second, or `refused` if the settings are wrong."""
+        """Decode, and yield messages with the new events about 20 times per second, or `refused` if it could not start."""
         try:
             settings = read()
             wanted = await request_of(settings)
@@ -165,7 +165,7 @@ class Workbench:
                 yield batch(run, first, len(events))
         if not run.events:
             self._runs.drop(run)
-            yield gr.skip()
+            yield refused
 
     def _halt(self, request: gr.Request) -> None:
         self._runs.cancel(request.session_hash or "")
