@@ -206,7 +206,7 @@ class Runs:
             run.visitor, self._kept[run.id] = visitor, run
             self.drop(*self._own(visitor)[:-2])
             self._make_room(run)
-        run.grown = self._grown
+        run.grown = self._make_room
 
     def adopt(self, visitor: str, run_id: object) -> Run | None:
         """Assign a run that was added under its own id to a visitor; None if there is none, or it is assigned already."""
@@ -220,25 +220,23 @@ class Runs:
     def _own(self, visitor: str) -> list[Run]:
         return [run for run in self._kept.values() if run.visitor == visitor]
 
-    def _grown(self, run: Run) -> None:
-        with self._lock:
-            if run.id in self._kept:
-                self._make_room(run)
-
     def _make_room(self, new: Run) -> None:
         """Forget the oldest finished runs, the visitor's own first. If that is not enough, end the new one if it alone is
         too large, else the largest live one."""
-        others = [run for run in self._kept.values() if run is not new]
-        for old in sorted(others, key=lambda run: run.visitor != new.visitor):
-            crowded = len(self._kept) > self._most_runs or _size(self._kept.values()) > self._total_bytes
-            greedy = old.visitor == new.visitor and _size(self._own(new.visitor)) > self._visitor_bytes
-            if old.done.is_set() and (crowded or greedy):
-                self.drop(old)
-        if new.size > self._visitor_bytes:
-            new.end(TOO_LARGE)
-        going = [run for run in self._kept.values() if not run.done.is_set() and not run.cancel.is_set()]
-        if going and _size(self._kept.values()) > self._total_bytes:
-            max(going, key=lambda run: run.size).end(NO_ROOM)
+        with self._lock:
+            if new.id not in self._kept:  # it was forgotten before it grew
+                return
+            others = [run for run in self._kept.values() if run is not new]
+            for old in sorted(others, key=lambda run: run.visitor != new.visitor):
+                crowded = len(self._kept) > self._most_runs or _size(self._kept.values()) > self._total_bytes
+                greedy = old.visitor == new.visitor and _size(self._own(new.visitor)) > self._visitor_bytes
+                if old.done.is_set() and (crowded or greedy):
+                    self.drop(old)
+            if new.size > self._visitor_bytes:
+                new.end(TOO_LARGE)
+            going = [run for run in self._kept.values() if not run.done.is_set() and not run.cancel.is_set()]
+            if going and _size(self._kept.values()) > self._total_bytes:
+                max(going, key=lambda run: run.size).end(NO_ROOM)
 
     def drop(self, *runs: Run) -> None:
         """Forget runs, such as one without events, so that the previous one stays."""
