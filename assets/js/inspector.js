@@ -10,17 +10,17 @@ const REST_MS = 200;
 const KEPT = 60;
 export const inspected = new Channel(); // a token of the stage, or null
 
-export function mount({ element, props }) {
-  const panel = new Inspector(element, JSON.parse(props.value));
+export function mount({ element }) {
+  const panel = new Inspector(element);
   inspected.follow((shown) => panel.show(shown));
 }
 
 class Inspector {
-  constructor(element, first) {
+  constructor(element) {
     this.find = finder(element);
     this.sheet = element.closest(".ns-inspector");
     this.marks = JSON.parse(this.find(".ns-why").dataset.marks);
-    this.answers = new Map([[keyOf(first), first]]);
+    this.answers = new Map();
     this.key = this.rolled = "";
     this.timer = 0;
     this.redraw = new Redraw(element);

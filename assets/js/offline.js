@@ -1,4 +1,4 @@
-// A run saved as a file (ui/run/messages.py): the page's stage, fed from the file; it plays by itself.
+// A run saved as a file (ui/run/stage.py): the page's stage, fed from the file; it plays by itself.
 
 import { mount as mountGlossary } from "./glossary.js";
 import { mount as mountInspector } from "./inspector.js";
@@ -15,7 +15,7 @@ export function begin() {
   };
   const find = (id) => document.getElementById(id);
   mountGlossary({ element: find("glossary") });
-  mountInspector({ element: find("why"), props: { value: "{}" } });
+  mountInspector({ element: find("why") });
   mountStage({ element: find("stage"), props: { value: message }, watch() {}, trigger() {}, server });
   const speed = document.querySelector(".ns-speed");
   speed.value = "rounds:1";

@@ -21,7 +21,7 @@ from tests.ui.drawn import drawn
 from tests.ui.handmade import run
 from ui.charts.figures import BOARD
 from ui.labels import percent
-from ui.run.messages import HEAVY
+from ui.run.stage import HEAVY
 
 WAITING = "No step is finished yet."
 NO_DRAFTS = "Nothing was drafted in this run: plain decoding, one token per step."

@@ -8,22 +8,20 @@ models' most probable ones. All others form one bin, "other". Its part of Σ min
 `expected_accept`, so that its acceptance rate is known too.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gradio as gr
 
-from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
+from naive_speculate.events import Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from naive_speculate.speculate.verify import VerifyStrategy
 from ui import labels
 from ui.assets import component, render
-from ui.explain.case import Case, case_of, setting
 from ui.explain.glossary import linked
-from ui.explain.why import why
+from ui.explain.why import Case, case_of, why
 from ui.labels import visible
 
 SHOWN_TOKENS = 6
@@ -32,14 +30,12 @@ LABEL_LENGTH, NAME_LENGTH = 14, 60  # most characters of a token: in the table, 
 NO_DISTRIBUTIONS = "This run recorded no distributions, only the tokens' own probabilities."
 SHOWN, LEAST = 9, 0.001  # most tokens with a bin of their own, and the least probability, under either model, for one
 ROUNDING = 1e-3
-MOST_PROBABLE = (
-    "Nothing is drawn here, so nothing can be repeated. Run speculative sampling at temperature 0.7: there p/q decides."
-)
-THRESHOLD = "There is no draw to repeat: a draft token is accepted if its target probability exceeds the threshold."
 OBSTACLES = {
     VerifyStrategy.BLOCK_VERIFICATION: "Block verification judges the window as a whole, so one position cannot be redrawn.",
-    VerifyStrategy.GREEDY_MATCH: MOST_PROBABLE,
-    VerifyStrategy.TYPICAL_ACCEPTANCE: THRESHOLD,
+    VerifyStrategy.GREEDY_MATCH: "Nothing is drawn here, so nothing can be repeated. Run speculative sampling at temperature "
+    "0.7: there p/q decides.",
+    VerifyStrategy.TYPICAL_ACCEPTANCE: "There is no draw to repeat: a draft token is accepted if its target probability "
+    "exceeds the threshold.",
 }
 OF_TREE = "Several candidates were judged one after the other, so one draw cannot be repeated alone."
 UNRECORDED = "This trace lacks the other tokens' probabilities here. A new run records them."
@@ -55,24 +51,12 @@ class Bin(NamedTuple):
     shared: float
 
 
-def build_panel(run: str, trace: Trace) -> gr.HTML:
-    """The component. Its value already explains the token that the first run shows, which saves a request."""
-    return component("inspector", panel(), labels.to_json(_first_shown(run, trace)), elem_id="why", label="Why")
+def build_panel() -> gr.HTML:
+    return component("inspector", panel(), elem_id="why", label="Why")
 
 
 def panel() -> str:
     return render("inspector", marks={kind: style.mark for kind, style in STYLES.items()})
-
-
-def _first_shown(run: str, trace: Trace) -> dict[str, Any]:
-    """The explanation that `assets/js/stage.js` requests first for a finished run: its closest rejection."""
-    tokens = [number for number, event in enumerate(trace) if event.kind in TOKEN_KINDS]
-    rejected = [number for number in tokens if trace[number].kind == EventKind.REJECTED]
-    number = min(rejected, key=lambda number: abs((trace[number].accept_prob or 0.0) - 0.5), default=tokens[-1])
-    end = next(n for n, event in enumerate(trace) if n > number and event.kind == EventKind.STEP) + 1
-    if trace[end].kind == EventKind.FINISHED:  # it belongs to the last step
-        end += 1
-    return {"run": run, "number": number, "upto": end, **json.loads(to_json(Trace(trace.events[:end]), number))}
 
 
 def to_json(trace: Trace, number: int) -> str:
@@ -153,7 +137,7 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
     takeaway = f"▸ marks “{visible(event.text or event.token, 16)}”; ␣ is a space"
     columns = zip(*(token["probs"] for token in tokens), strict=True)
     rest = [max(0.0, 1 - math.fsum(prob or 0.0 for prob in column)) for column in columns]
-    if max(rest) < LEAST_SHOWN:
+    if max(rest, default=0.0) < LEAST_SHOWN:
         rest = []
     elif any(None in token["probs"] for token in tokens):
         takeaway += "; tokens marked – are part of “all others”"
@@ -161,19 +145,15 @@ def distributions(trace: Trace, number: int) -> dict[str, Any]:
 
 
 def _tokens_shown(event: Event, entries: list[TokenProb], target: Mapping[int, float]) -> list[TokenProb]:
-    """The chosen token and the most probable others of all lists' entries, sorted by target probability. Except for the first,
-    tokens with invisible bars are left out."""
-    best: dict[int, TokenProb] = {}
-    for entry in entries:
-        if entry.token_id not in best or entry.prob > best[entry.token_id].prob:
-            best[entry.token_id] = entry
-    by_prob = sorted(best.values(), key=lambda entry: (-entry.prob, -target.get(entry.token_id, 0.0)))
-    first, *others = by_prob[:SHOWN_TOKENS]
-    chosen = [first, *(entry for entry in others if entry.prob >= LEAST_SHOWN)]
-    if event.token_id is not None and all(entry.token_id != event.token_id for entry in chosen):
-        own = TokenProb(event.token_id, event.text or event.token or "", event.target_prob or 0.0)
-        chosen = [*chosen[: SHOWN_TOKENS - 1], own]
-    return sorted(chosen, key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob))
+    """The chosen token and the most probable others of all lists' entries, sorted by target probability. Others with invisible
+    bars are left out."""
+    own, best = event.token_id, dict[int, TokenProb]()
+    if own is not None:
+        best[own] = TokenProb(own, event.text or event.token or "", event.target_prob or 0.0)
+    best |= {entry.token_id: entry for entry in sorted(entries, key=lambda entry: entry.prob)}
+    seen = [entry for entry in best.values() if entry.token_id == own or entry.prob >= LEAST_SHOWN]
+    ranked = sorted(seen, key=lambda entry: (entry.token_id != own, -entry.prob, -target.get(entry.token_id, 0.0)))
+    return sorted(ranked[:SHOWN_TOKENS], key=lambda entry: (-target.get(entry.token_id, 0.0), -entry.prob))
 
 
 def redraw_data(trace: Trace, number: int) -> dict[str, Any] | None:
@@ -184,7 +164,7 @@ def redraw_data(trace: Trace, number: int) -> dict[str, Any] | None:
         return None
     if case.rule in OBSTACLES:
         return {"why": OBSTACLES[case.rule]}
-    if setting(case.settings, "tree"):
+    if case.settings.get("tree"):
         return {"why": OF_TREE}
     found = bins(case.event)
     return {"why": UNRECORDED} if found is None else {"bins": [list(each) for each in found]}

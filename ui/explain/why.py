@@ -5,17 +5,88 @@ The sentences are plain text with the model's tokens in quotes; the page escapes
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from naive_speculate.events import Event, EventKind
+from naive_speculate.events import TOKEN_KINDS, Event, EventKind
+from naive_speculate.events.trace import Trace
 from naive_speculate.speculate.verify import VerifyStrategy
-from ui.explain.case import JUDGED, Case, setting
 from ui.labels import LEAST, apart, count, number, visible
 
+JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 NO_NUMBERS = "This run recorded no probabilities, so the reason for the verdict is unknown."
 COPYING = ("suffix", "prompt_lookup")
 PROPOSERS = {"head": "draft head", "suffix+head": "draft head", "block": "block drafter", "mtp": "MTP layer"}
 NOT_YET = "The target has not judged it yet."
 LOSSY = "This rule is lossy: it trades the target's exact distribution for more accepted tokens."
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A token and its context: its event (for a proposed token its verdict, once there is one), all token events of the same
+    step and sequence, how the step's draft tokens were judged, and the run's settings, empty if the trace has none."""
+
+    event: Event
+    step: list[Event]
+    rule: VerifyStrategy
+    settings: dict[str, Any]
+
+    def first(self, kind: EventKind) -> Event | None:
+        return next((e for e in self.step if e.kind == kind), None)
+
+
+def case_of(trace: Trace, number: int) -> Case:
+    """The case of the event of this number, from 0, in a run, whole or so far. Raises ValueError if there is no such event, or
+    it is not about a token."""
+    if not 0 <= number < len(trace):
+        raise ValueError(f"there is no event number {number}: the trace has {len(trace)}")
+    event = trace[number]
+    if event.kind not in TOKEN_KINDS:
+        raise ValueError(f"event number {number} is {event.kind.value!r}, which is not about a token")
+    # A step's events are adjacent; searching outwards is cheap for any length of trace.
+    first, last = number, number + 1
+    while first > 0 and _may_belong(trace[first - 1], event):
+        first -= 1
+    while last < len(trace) and _may_belong(trace[last], event):
+        last += 1
+    step = [e for e in trace.events[first:last] if e.kind in TOKEN_KINDS and e.row == event.row]
+    if event.kind == EventKind.PROPOSED:
+        event = next((e for e in step if e.kind in JUDGED and e.index == event.index), event)
+    return Case(event, step, _rule(event, trace.settings), trace.settings)
+
+
+def warning(settings: dict[str, Any]) -> str:
+    """The warning for settings whose output does not follow the target's distribution; empty for all others."""
+    temperature = settings.get("temperature")
+    if not isinstance(temperature, int | float) or temperature <= 0:
+        return ""
+    name = settings.get("verify_strategy")
+    if name == VerifyStrategy.TYPICAL_ACCEPTANCE:
+        return "Not the target's distribution: typical acceptance accepts some tokens too often."
+    if name == VerifyStrategy.GREEDY_MATCH:
+        return (
+            f"Not the target's distribution at temperature {temperature:g}: greedy match always takes the most probable token, "
+            "as at temperature 0."
+        )
+    return ""
+
+
+def _may_belong(event: Event, chosen: Event) -> bool:
+    if event.row != chosen.row:  # the sequences of a batch alternate
+        return event.kind != EventKind.STARTED
+    return event.kind in TOKEN_KINDS and event.step == chosen.step
+
+
+def _rule(event: Event, settings: dict[str, Any]) -> VerifyStrategy:
+    if event.threshold is not None:
+        return VerifyStrategy.TYPICAL_ACCEPTANCE
+    name = settings.get("verify_strategy")
+    # The event decides if possible: a verdict of probability 0 or 1 without a draw is greedy.
+    if name == VerifyStrategy.GREEDY_MATCH or settings.get("temperature") == 0:
+        return VerifyStrategy.GREEDY_MATCH
+    if event.uniform is None and event.accept_prob in (0, 1):
+        return VerifyStrategy.GREEDY_MATCH
+    return VerifyStrategy(name) if name in list(VerifyStrategy) else VerifyStrategy.SPECULATIVE_SAMPLING
 
 
 def why(case: Case) -> list[str]:
@@ -33,7 +104,7 @@ def quoted(event: Event) -> str:
 
 
 def _proposal(case: Case) -> str:
-    event, drafter = case.event, setting(case.settings, "drafter")
+    event, drafter = case.event, case.settings.get("drafter")
     if event.forced:
         required = "allows no other token here" if event.forced == "token" else "requires the text that it begins or continues"
         return f"{quoted(event)} was forced: the guide {required}."
@@ -48,7 +119,7 @@ def _proposal(case: Case) -> str:
 def _copied(case: Case) -> bool:
     """Whether the token was copied. If a head may have drafted it, the proposed event says so."""
     drafts = (event for event in case.step if event.kind == EventKind.PROPOSED and event.index == case.event.index)
-    return setting(case.settings, "drafter") in COPYING or any(draft.copied_from is not None for draft in drafts)
+    return case.settings.get("drafter") in COPYING or any(draft.copied_from is not None for draft in drafts)
 
 
 def _verdict_alone(case: Case) -> str:
@@ -78,7 +149,7 @@ def _sampling(case: Case) -> list[str]:
     p, q, accept, u = event.target_prob, event.draft_prob, event.accept_prob, event.uniform
     if p is None or q is None or accept is None:
         return [_verdict_alone(case), NO_NUMBERS]
-    if setting(case.settings, "tree") and abs(accept - min(1, p / q if q else 0)) > LEAST:
+    if case.settings.get("tree") and abs(accept - min(1, p / q if q else 0)) > LEAST:
         left = f"{quoted(event)} was judged after other candidates were rejected, by what they left of both distributions"
         judged = f"{left}: it is accepted with probability {number(accept)}, and the draw was {number(event.uniform or 0.0)}."
         return [judged, *([] if event.kind == EventKind.ACCEPTED else _instead(case))]
@@ -195,7 +266,7 @@ def _resampled(case: Case) -> list[str]:
     how = "It was drawn from the residual max(0, p − q), "
     if case.rule == VerifyStrategy.BLOCK_VERIFICATION:
         how = "It was drawn from the residual of the block, "
-    if setting(case.settings, "tree"):
+    if case.settings.get("tree"):
         how = "It was drawn from what the rejected candidates left of the target's distribution, "
     residual = next((entry.prob for entry in event.residual_top or [] if entry.token_id == event.token_id), None)
     left = "" if residual is None else f"; in the residual it had {number(residual)}"
@@ -216,7 +287,7 @@ def _bonus(case: Case) -> list[str]:
     if not drafts:
         return ["Nothing was drafted in this step: plain decoding, one target pass for one token.", f"{chosen}."]
     accepted = "The one draft token was accepted." if drafts == 1 else f"All {drafts} draft tokens were accepted."
-    if setting(case.settings, "tree"):
+    if case.settings.get("tree"):
         accepted = "A candidate was accepted." if drafts == 1 else f"A path of {drafts} candidates was accepted."
     free = "The target pass that verified them also gave the next distribution, so this token is free."
     return [f"{accepted} {free}", f"{chosen}."]
@@ -225,10 +296,10 @@ def _bonus(case: Case) -> list[str]:
 def _discarded(case: Case) -> list[str]:
     event = case.event
     if event.reason == "stop":
-        what = "a stop string or the model's end token" if setting(case.settings, "stop") else "the model's end token"
+        what = "a stop string or the model's end token" if case.settings.get("stop") else "the model's end token"
         return [f"{quoted(event)} came after the end of the text, marked by {what}. It is not part of the output."]
     if event.reason == "length":
-        limit = setting(case.settings, "max_tokens")
+        limit = case.settings.get("max_tokens")
         allowed = f" of {count(limit, 'token')}" if isinstance(limit, int) else ""
         return [f"{quoted(event)} came after the limit{allowed} was reached."]
     if case.rule == VerifyStrategy.BLOCK_VERIFICATION and event.uniform is not None and event.accept_prob is not None:

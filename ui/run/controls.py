@@ -38,6 +38,33 @@ STRATEGIES = [
 ]
 OWN_DRAFTER = ("Default", "The drafter that this pair comes with. Without one, earlier text is copied.")
 
+HELP = {
+    "verify_strategy": "How the [target](#term-target) judges [draft tokens](#term-draft): [rules](#term-sampling).",
+    "drafter": "What proposes the [draft tokens](#term-draft). The output distribution is the same with each.",
+    "draft_sampling": "Drawn from the draft's distribution, or its most probable tokens. Argmax helps if the draft is less "
+    "sure than the target.",
+    "tree": "Several candidates per position: 4x2x1 drafts 4 tokens, 2 after each, then 1. More chances per target pass, but "
+    "each node costs verification: on 2 cores a pass over 17 tokens costs 1.84 single ones. One level, such as 4, can pay off; "
+    "deeper trees are only for teaching. Needs a draft head or a draft model.",
+    "auto": "From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost).",
+    "seed": "[Same seed](#term-seed), same text.",
+    "top_p": "Keep the most probable tokens up to this total [probability](#term-top-p).",
+    "top_k": "Keep only the k likeliest tokens; -1 keeps all.",
+    "min_p": "Drop tokens below this fraction of the highest probability.",
+    "repetition_penalty": "Above 1, earlier tokens become less likely.",
+    "presence_penalty": "Subtracted from the logit of each generated token.",
+    "frequency_penalty": "The same, once per time it was generated.",
+    "guided": "[Blocks](#term-guided) every token that violates it, for draft and target alike. Text that it requires, such as "
+    "the keys of JSON, is drafted without a drafter: this helps where a schema has long fixed parts.",
+    "max_tokens": "Stop after this many.",
+    "stop": "One per line; the text [ends before it](#term-stop). \\n is a line break.",
+    "ignore_eos": "Continue up to max tokens, even if the model would end.",
+    "chat": "Format the prompt as in the model's chat training.",
+}
+"""The line of help of each control, by `Settings` field."""
+
+GUIDED = find_spec("xgrammar") is not None  # whether text can be guided
+KINDS = [(title, kind) for kind, title in {"": "Nothing", **TITLES}.items()]
 ANIMAL = {
     "type": "object",
     "properties": {
@@ -104,22 +131,12 @@ def failed(error: Exception) -> str:
     return f"It ended in an error: {message_of(error)}."
 
 
-def build_examples(prompts: Mapping[str, str], *, visible: bool) -> tuple[gr.Row, dict[gr.Button, str]]:
+def build_examples(prompts: Mapping[str, str]) -> tuple[gr.Row, dict[gr.Button, str]]:
     """A row of buttons with these names, and the prompt of each."""
     look: dict[str, Any] = {"size": "sm", "variant": "secondary", "elem_classes": "ns-example"}
-    with gr.Row(elem_classes="ns-examples", visible=visible) as row:
+    with gr.Row(elem_classes="ns-examples") as row:
         buttons = {gr.Button(name, **look): text for name, text in prompts.items()}
     return row, buttons
-
-
-def build_dials(start: Settings) -> Controls:
-    """The two controls that are always visible.
-
-    Numbers have no bounds here, because Gradio's own error message would not name the field.
-    """
-    k = gr.Number(start.num_draft_tokens, label="Draft tokens (k)", min_width=0, elem_id="k")
-    temperature = gr.Number(start.temperature, label="Temperature", step=0.1, min_width=0, elem_id="temperature")
-    return {"num_draft_tokens": k, "temperature": temperature}
 
 
 def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -128,93 +145,46 @@ def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(f"{title}\n{about}", name) for name, (title, about) in words.items()]
 
 
-def build_drawer(
-    start: Settings, *, chat_template: bool, drafters: Sequence[str], pairs: list[tuple[str, str]]
-) -> tuple[Controls, gr.Button]:
-    """All other controls in a drawer, which is closed at first, and the button that copies a link to them. The pairs to choose
-    from are labels with values; a single one is no choice."""
+def build_settings(start: Settings, pairs: list[tuple[str, str]], drafters: Sequence[str]) -> tuple[Controls, gr.Button]:
+    """All controls but the prompt, most of them in a drawer, which is closed at first, and the button that copies a link to
+    them. The pairs to choose from are labels with values. `ui.run.pairs` fills in what depends on the pair, but Gradio checks
+    values against the first choices.
+
+    Numbers have no bounds here, because Gradio's own error message would not name the field.
+    """
     made: Controls = {}
+
+    def add(kind: Callable[..., Component], name: str, label: str, **options: Any) -> None:
+        made[name] = kind(value=getattr(start, name), label=label, info=HELP.get(name), **options)
+
+    with gr.Row(elem_classes="ns-dials"):
+        add(gr.Number, "num_draft_tokens", "Draft tokens (k)", min_width=0, elem_id="k")
+        add(gr.Number, "temperature", "Temperature", step=0.1, min_width=0, elem_id="temperature")
     with gr.Accordion("More settings", open=False, elem_id="more"):
-        made["pair"] = gr.Dropdown(pairs, value="", label="Models", visible=len(pairs) > 1, elem_id="pair")
-        made |= _build_drafting(start, drafters)
-        made |= _build_sampling(start)
-        made |= build_guided(start.guided, start.guided_text)
-        made |= _build_end(start, chat_template)
+        add(gr.Dropdown, "pair", "Models", choices=pairs, elem_id="pair")
+        add(gr.Dropdown, "verify_strategy", "Verification", choices=STRATEGIES, elem_id="strategy")
+        add(gr.Radio, "drafter", "Drafter", choices=drafter_choices(drafters), elem_id="drafter")
+        add(gr.Radio, "draft_sampling", "Draft tokens of a model", choices=[("Sampled", "sampled"), ("Argmax", "argmax")])
+        add(gr.Textbox, "tree", "Token tree", placeholder="4x2x1", elem_id="tree")
+        add(gr.Checkbox, "auto", "Choose k automatically")
+        add(gr.Number, "seed", "Seed", elem_id="seed")
+        add(gr.Slider, "top_p", "Top-p", minimum=0.05, maximum=1, step=0.05)
+        add(gr.Number, "top_k", "Top-k")
+        add(gr.Slider, "min_p", "Min-p", minimum=0, maximum=1, step=0.01)
+        add(gr.Slider, "repetition_penalty", "Repetition penalty", minimum=0.5, maximum=2, step=0.05)
+        add(gr.Slider, "presence_penalty", "Presence penalty", minimum=-2, maximum=2, step=0.1)
+        add(gr.Slider, "frequency_penalty", "Frequency penalty", minimum=-2, maximum=2, step=0.1)
+        add(gr.Dropdown, "guided", "Guide the text by", choices=KINDS, visible=GUIDED, elem_id="guided")
+        add(gr.Textbox, "guided_text", "Guide", lines=3, max_lines=12, visible=False, elem_id="guided-text")
+        add(gr.Number, "max_tokens", "Max tokens", elem_id="max-tokens")
+        add(gr.Textbox, "stop", "Stop strings", lines=2)
+        add(gr.Checkbox, "ignore_eos", "Ignore the end token")
+        add(gr.Checkbox, "chat", "Chat template")
         share = gr.Button("Copy link to these settings", size="sm", elem_id="share")
+    kind: Any = made["guided"]
+    kind.input(None, [kind, made["guided_text"]], made["guided_text"], js=FILL, **QUIET)
+    kind.change(None, kind, made["guided_text"], js=SHOW, **QUIET)
     return made, share
-
-
-def _build_drafting(start: Settings, drafters: Sequence[str]) -> Controls:
-    made: Controls = {}
-    info, label = "How the [target](#term-target) judges [draft tokens](#term-draft): [rules](#term-sampling).", "Verification"
-    made["verify_strategy"] = gr.Dropdown(STRATEGIES, value=start.verify_strategy, label=label, info=info, elem_id="strategy")
-    info = "What proposes the [draft tokens](#term-draft). The output distribution is the same with each."
-    names = drafter_choices(drafters)
-    made["drafter"] = gr.Radio(names, value=start.drafter, label="Drafter", info=info, elem_id="drafter")
-    info = (
-        "Drawn from the draft's distribution, or its most probable tokens. Argmax helps if the draft is less sure than the "
-        "target."
-    )
-    ways, label = [("Sampled", "sampled"), ("Argmax", "argmax")], "Draft tokens of a model"
-    made["draft_sampling"] = gr.Radio(ways, value=start.draft_sampling, label=label, info=info, elem_id="draft-sampling")
-    info = (
-        "Several candidates per position: 4x2x1 drafts 4 tokens, 2 after each, then 1. More chances per target pass, "
-        "but each node costs verification: on 2 cores a pass over 17 tokens costs 1.84 single ones. One level, such as 4, "
-        "can pay off; deeper trees are only for teaching. Needs a draft head or a draft model."
-    )
-    made["tree"] = gr.Textbox(start.tree, label="Token tree", placeholder="4x2x1", info=info, elem_id="tree")
-    info = "From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost)."
-    made["auto"] = gr.Checkbox(start.auto, label="Choose k automatically", info=info)
-    return made
-
-
-SLIDERS = {
-    "top_p": (0.05, 1, 0.05, "Top-p", "Keep the most probable tokens up to this total [probability](#term-top-p)."),
-    "min_p": (0, 1, 0.01, "Min-p", "Drop tokens below this fraction of the highest probability."),
-    "repetition_penalty": (0.5, 2, 0.05, "Repetition penalty", "Above 1, earlier tokens become less likely."),
-    "presence_penalty": (-2, 2, 0.1, "Presence penalty", "Subtracted from the logit of each generated token."),
-    "frequency_penalty": (-2, 2, 0.1, "Frequency penalty", "The same, once per time it was generated."),
-}
-"""Least and largest value, step, label and help."""
-
-
-def _build_sampling(start: Settings) -> Controls:
-    seed = gr.Number(start.seed, label="Seed", info="[Same seed](#term-seed), same text.", elem_id="seed")
-    made: Controls = {"seed": seed}
-    for name, (low, high, step, label, info) in SLIDERS.items():
-        made[name] = gr.Slider(low, high, getattr(start, name), step=step, label=label, info=info)
-        if name == "top_p":
-            made["top_k"] = gr.Number(start.top_k, label="Top-k", info="Keep only the k likeliest tokens; -1 keeps all.")
-    return made
-
-
-def build_guided(kind: str, text: str) -> Controls:
-    """The controls with their initial values; hidden if xgrammar is not installed."""
-    possible = find_spec("xgrammar") is not None
-    kinds = [("Nothing", ""), *((title, kind) for kind, title in TITLES.items())]
-    info = (
-        "[Blocks](#term-guided) every token that violates it, for draft and target alike. Text that it requires, such as "
-        "the keys of JSON, is drafted without a drafter: this helps where a schema has long fixed parts."
-    )
-    choice = gr.Dropdown(kinds, value=kind, label="Guide the text by", info=info, elem_id="guided", visible=possible)
-    look: dict[str, Any] = {"lines": 3, "max_lines": 12, "elem_id": "guided-text", "visible": possible and bool(kind)}
-    source = gr.Textbox(text, label="Guide", info=HINTS.get(kind), **look)
-    choice.input(None, [choice, source], source, js=FILL, **QUIET)
-    choice.change(None, choice, source, js=SHOW, **QUIET)
-    return {"guided": choice, "guided_text": source}
-
-
-def _build_end(start: Settings, chat_template: bool) -> Controls:
-    made: Controls = {}
-    info = "Stop after this many."
-    made["max_tokens"] = gr.Number(start.max_tokens, label="Max tokens", info=info, elem_id="max-tokens")
-    info = "One per line; the text [ends before it](#term-stop). \\n is a line break."
-    made["stop"] = gr.Textbox(start.stop, label="Stop strings", lines=2, info=info)
-    info = "Continue up to max tokens, even if the model would end."
-    made["ignore_eos"] = gr.Checkbox(start.ignore_eos, label="Ignore the end token", info=info)
-    info = "Format the prompt as in the model's chat training."
-    made["chat"] = gr.Checkbox(start.chat, label="Chat template", info=info, visible=chat_template)
-    return made
 
 
 def ordered(controls: Controls) -> list[Component]:

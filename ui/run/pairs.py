@@ -1,6 +1,8 @@
 """The parts of the page that depend on the chosen pair and on which pairs are loaded; what their models are."""
 
 import os
+import re
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,9 @@ from ui.host.catalog import Catalog
 from ui.notify import QUIET
 from ui.run.controls import drafter_choices
 
-Looks = dict[str, dict[str, Any]]  # attributes of components, by the components' names in `follow_pairs`
+OF_CHOICE = ("drafter", "line", "chat", "questions", "stories")
+"""The parts that depend on the chosen pair."""
+ON_HUB = re.compile(r"[^\W_][^/]*/[^\W_][^/]*")  # a model's name there
 MODEL_CARD, CODE = "model-card.md", "step.py"
 FILTERED = "Words unsuitable for a classroom are blocked{}: tokens that would complete one are banned."
 
@@ -30,7 +34,7 @@ def build_notice(catalog: Catalog) -> gr.HTML:
         return bool(catalog.loading)
 
     calls: dict[str, Any] = {"events": ["settled"], "server_functions": [loading]}
-    return component("page", value=_notice(catalog), mount="mountNotice", elem_id="loading", **calls)
+    return component("page", mount="mountNotice", elem_id="loading", **calls)
 
 
 def choices(catalog: Catalog) -> list[tuple[str, str]]:
@@ -43,56 +47,45 @@ def choices(catalog: Catalog) -> list[tuple[str, str]]:
 
 
 def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> None:
-    """Update the page when another pair is chosen, and when loading ends: the components `notice`, `pair`, `line`, `models`,
-    `drafter`, `chat`, `questions` and `stories`. Pages opened later show the pairs as they are then."""
-    pair, notice = parts["pair"], parts["notice"]
-    # Without preprocessing: see `_of_choice`.
-    choice: dict[str, Any] = {"inputs": [pair, parts["drafter"]], "preprocess": False, "queue": False, **QUIET}
+    """Fill the components `notice`, `pair`, `line`, `models`, `drafter`, `chat`, `questions` and `stories`, and update them
+    when another pair is chosen, and when loading ends. Pages opened later show the pairs as they are then."""
 
-    def update(looks: Looks) -> dict[Block, Any]:
-        return {parts[name]: gr.update(**attributes) for name, attributes in looks.items()}
+    def follow(event: Callable[..., object], names: Collection[str]) -> None:
+        def update(pair: Any, drafter: Any) -> dict[Block, Any]:
+            return {parts[name]: gr.update(**look) for name, look in _looks(catalog, pair, drafter).items() if name in names}
 
-    def settled(name: Any, drafter: Any) -> dict[Block, Any]:
-        return update(_of_catalog(catalog) | _of_choice(catalog, name, drafter))
+        inputs, outputs = [parts["pair"], parts["drafter"]], [parts[name] for name in names]
+        event(update, inputs, outputs, preprocess=False, queue=False, **QUIET)  # without preprocessing: see `_looks`
 
     def refresh() -> None:
-        for name, attributes in (_of_catalog(catalog) | _of_choice(catalog, "")).items():
-            for attribute, value in attributes.items():
+        for name, look in _looks(catalog).items():
+            for attribute, value in look.items():
                 setattr(parts[name], attribute, value)
         page.config = page.get_config_file()
 
-    chosen = [parts[name] for name in _of_choice(catalog, "")]
-    pair.change(lambda name, drafter: update(_of_choice(catalog, name, drafter)), outputs=chosen, **choice)
-    notice.settled(settled, outputs=[*chosen, *(parts[name] for name in _of_catalog(catalog))], **choice)
+    refresh()
+    follow(parts["pair"].change, OF_CHOICE)
+    follow(parts["notice"].settled, parts)
     catalog.settled = refresh
 
 
-def _of_choice(catalog: Catalog, name: Any, drafter: Any = None) -> Looks:
-    """The looks for a chosen pair, the default for an unknown one. Both arrive unchecked: a link may name a drafter before the
-    menu has it. That is left alone unless the pair lacks it."""
-    name = name if isinstance(name, str) and name in catalog.pairs else ""
-    served = catalog.of(name)
+def _looks(catalog: Catalog, pair: Any = "", drafter: Any = None) -> dict[str, dict[str, Any]]:
+    """The attributes of the components in `follow_pairs` for a chosen pair, the default for an unknown one. Both arguments
+    arrive unchecked: a link may name a drafter before the menu has it. That is left alone unless the pair lacks it."""
+    pair = pair if isinstance(pair, str) and pair in catalog.pairs else ""
+    served = catalog.of(pair)
     chats, lacks = served.engine.about.chat, drafter and drafter not in served.drafters
+    chosen = {"value": ""} if catalog.missing else {}  # the default changed, and the new one may have been chosen by name
     return {
+        "notice": {"value": render("notice", lines=catalog.notices, loading=bool(catalog.loading))},
+        "pair": {"choices": choices(catalog), "visible": len(catalog.pairs) > 1, **chosen},
+        "models": {"value": models_markup(catalog)},
         "drafter": {"choices": drafter_choices(served.drafters), **({"value": ""} if lacks else {})},
-        "line": {"value": models_in_short(catalog, name)},
+        "line": {"value": models_in_short(catalog, pair)},
         "chat": {"visible": chats},
         "questions": {"visible": chats},
         "stories": {"visible": not chats},
     }
-
-
-def _of_catalog(catalog: Catalog) -> Looks:
-    chosen = {"value": ""} if catalog.missing else {}  # the default changed, and the new one may have been chosen by name
-    return {
-        "notice": {"value": _notice(catalog)},
-        "pair": {"choices": choices(catalog), "visible": len(catalog.pairs) > 1, **chosen},
-        "models": {"value": models_markup(catalog)},
-    }
-
-
-def _notice(catalog: Catalog) -> str:
-    return render("notice", lines=catalog.notices, loading=bool(catalog.loading))
 
 
 def documents() -> list[Route]:
@@ -138,13 +131,11 @@ def _rows(catalog: Catalog) -> list[dict[str, Any]]:
     rows = []
     for name, served in catalog.pairs.items():
         about = served.engine.about
+        pair = catalog.labels[name] if len(catalog.pairs) > 1 else ""
         for role, model in about.models.items():
             amount = about.num_parameters.get(role)
             notes = [f"{size(amount)} parameters"] if amount else []
             notes += [about.weights] if role == "target" and about.weights else []
-            pair = catalog.labels[name] if len(catalog.pairs) > 1 else ""
-            parts = model.split("/")
-            on_hub = len(parts) == 2 and all(part and part[0].isalnum() for part in parts)
-            address = f"https://huggingface.co/{model}" if on_hub else ""
+            address = f"https://huggingface.co/{model}" if ON_HUB.fullmatch(model) else ""
             rows.append({"role": role, "pair": pair, "model": model, "address": address, "notes": notes})
     return rows

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
 from contextvars import copy_context
+from copy import copy
 from functools import partial
 from secrets import token_urlsafe
 from typing import Any
@@ -82,7 +83,7 @@ class Run:
         self.cancel = threading.Event()
         self.done = threading.Event()
         self.done.set()
-        self._inbox = Inbox()
+        self.inbox = Inbox()  # what the reader of `batches` has not fetched
         self._handed: deque[int] = deque(maxlen=MOST_UNREAD)  # lengths of the latest batches
         self._unfetched: Callable[[], int] = int
         self._behind_since: float | None = None
@@ -95,7 +96,7 @@ class Run:
     def behind(self) -> bool:
         """Whether too many events are unread, here or in batches that the browser or program has not fetched."""
         fetched = max(0, len(self._handed) - self._unfetched())
-        if self.cancel.is_set() or self._inbox.unread + sum(list(self._handed)[fetched:]) <= MOST_UNREAD:
+        if self.cancel.is_set() or self.inbox.unread + sum(list(self._handed)[fetched:]) <= MOST_UNREAD:
             self._behind_since = None
             return False
         self._behind_since = self._behind_since or time.monotonic()
@@ -104,10 +105,9 @@ class Run:
         return True
 
     def copy(self) -> "Run":
-        """The same run for another visitor, who keeps it if the first one leaves."""
-        run = Run(self.events, title=self.title, size=self.size)
-        run.live, run.settings, run.measure, run.unguided = self.live, self.settings, self.measure, self.unguided
-        run.plain, run.crowded = self.plain, self.crowded
+        """The same finished run for another visitor, who keeps it if the first one leaves."""
+        run = copy(self)
+        run.id, run.serial, run.visitor = token_urlsafe(16), _next_serial(), ""
         return run
 
     @property
@@ -141,14 +141,14 @@ class Run:
             self._weigh(delivered)
             if self._keeps:
                 self.events += delivered
-            self._inbox.deliver(delivered)
-            if self._inbox.lag > ABANDONED_SECONDS:
+            self.inbox.deliver(delivered)
+            if self.inbox.lag > ABANDONED_SECONDS:
                 self.cancel.set()
         else:
             self.error = self.error or delivered
             _live.discard(self.serial)
             self.done.set()
-            self._inbox.deliver(None)
+            self.inbox.deliver(None)
 
     def _weigh(self, events: list[Event]) -> None:
         if self._lists % WEIGHED_LISTS == 0:
@@ -167,17 +167,13 @@ class Run:
         self.error = ValueError(why)
         self.cancel.set()
 
-    def attend(self) -> None:
-        """The events were fetched without `batches`, so they are not unread."""
-        self._inbox.skip()
-
     async def batches(self, every: float = BATCH_SECONDS) -> AsyncIterator[tuple[int, list[Event]]]:
         """The events in batches, one every so many seconds, each with the number of its first event.
 
         The last batch comes after `done` and may be empty. The first ones come at once, so that the first token is not delayed.
         """
         sent = 0
-        async for events in self._inbox.lists(lambda: every * max(1, len(_live) / FEW_RUNS)):
+        async for events in self.inbox.lists(lambda: every * max(1, len(_live) / FEW_RUNS)):
             self._handed.append(len(events))
             yield sent, events
             sent += len(events)
@@ -208,9 +204,9 @@ class Runs:
             self.cancel(visitor)
             self._kept.pop(run.id, None)  # an adopted one becomes the newest
             run.visitor, self._kept[run.id] = visitor, run
-            self._forget(self._own(visitor)[:-2])
+            self.drop(*self._own(visitor)[:-2])
             self._make_room(run)
-        run.grown = self._grown
+        run.grown = self._make_room
 
     def adopt(self, visitor: str, run_id: object) -> Run | None:
         """Assign a run that was added under its own id to a visitor; None if there is none, or it is assigned already."""
@@ -224,35 +220,30 @@ class Runs:
     def _own(self, visitor: str) -> list[Run]:
         return [run for run in self._kept.values() if run.visitor == visitor]
 
-    def _grown(self, run: Run) -> None:
-        with self._lock:
-            if run.id in self._kept:
-                self._make_room(run)
-
     def _make_room(self, new: Run) -> None:
         """Forget the oldest finished runs, the visitor's own first. If that is not enough, end the new one if it alone is
         too large, else the largest live one."""
-        others = [run for run in self._kept.values() if run is not new]
-        for old in sorted(others, key=lambda run: run.visitor != new.visitor):
-            crowded = len(self._kept) > self._most_runs or _size(self._kept.values()) > self._total_bytes
-            greedy = old.visitor == new.visitor and _size(self._own(new.visitor)) > self._visitor_bytes
-            if old.done.is_set() and (crowded or greedy):
-                self._forget([old])
-        if new.size > self._visitor_bytes:
-            new.end(TOO_LARGE)
-        going = [run for run in self._kept.values() if not run.done.is_set() and not run.cancel.is_set()]
-        if going and _size(self._kept.values()) > self._total_bytes:
-            max(going, key=lambda run: run.size).end(NO_ROOM)
-
-    def _forget(self, runs: list[Run]) -> None:
-        for run in runs:
-            self.drop(run)
-        give_back(_size(runs))
-
-    def drop(self, run: Run) -> None:
-        """Forget a run, such as one without events, so that the previous one stays."""
         with self._lock:
-            self._kept.pop(run.id, None)
+            if new.id not in self._kept:  # it was forgotten before it grew
+                return
+            others = [run for run in self._kept.values() if run is not new]
+            for old in sorted(others, key=lambda run: run.visitor != new.visitor):
+                crowded = len(self._kept) > self._most_runs or _size(self._kept.values()) > self._total_bytes
+                greedy = old.visitor == new.visitor and _size(self._own(new.visitor)) > self._visitor_bytes
+                if old.done.is_set() and (crowded or greedy):
+                    self.drop(old)
+            if new.size > self._visitor_bytes:
+                new.end(TOO_LARGE)
+            going = [run for run in self._kept.values() if not run.done.is_set() and not run.cancel.is_set()]
+            if going and _size(self._kept.values()) > self._total_bytes:
+                max(going, key=lambda run: run.size).end(NO_ROOM)
+
+    def drop(self, *runs: Run) -> None:
+        """Forget runs, such as one without events, so that the previous one stays."""
+        with self._lock:
+            for run in runs:
+                self._kept.pop(run.id, None)
+        give_back(_size(runs))
 
     def get(self, run_id: object) -> Run | None:
         """The run of that id; None if it is not kept."""
@@ -286,7 +277,7 @@ class Runs:
         for gone in [session for session, since in self._left.items() if since <= long_ago]:
             del self._left[gone]
             self.cancel(gone)
-            self._forget(self._own(gone))
+            self.drop(*self._own(gone))
 
     def cancel_all(self) -> None:
         with self._lock:

@@ -1,35 +1,53 @@
-"""The stage: tokens, steps and replay bar in one custom component, fed with numbered batches of events.
+"""The stage: tokens, steps and replay bar in one custom component, fed with numbered batches of events; a run as one HTML file.
 
-It asks the server about its run, such as for what is decoded afterwards to compare it: the speedup, which is measured once and
-stored in the run's last event, so that a saved trace contains it; and the acceptance without its guide.
+A batch is JSON text, so that Gradio sends it whole instead of computing a difference. `<` is escaped, so that no token can look
+like a tag. The lists of most probable tokens stay on the server: they are most of an event's size, and the browser requests
+them only for the inspector.
+
+The browser asks the server about its run, such as for what is decoded afterwards to compare it: the speedup, which is measured
+once and stored in the run's last event, so that a saved trace contains it; and the acceptance without its guide.
+
+The HTML file replays a run without server or network: it contains the page's own stage and scripts. The scripts are ES modules
+that import one another; an import map resolves each name to its text as a data URL.
 """
 
+import json
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
-from naive_speculate.events import TOKEN_KINDS, Event, EventKind, FinishReason
+from naive_speculate.events import OUTPUT_KINDS, TOKEN_KINDS, Event, EventKind, FinishReason
 from naive_speculate.events.metrics import summarize
 from naive_speculate.events.notebook import step_svg, to_html
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import PROMPT, STYLES
 from naive_speculate.serving import Request
 from naive_speculate.speculate.draft import DRAFTERS
-from ui import labels
-from ui.assets import component, render
-from ui.explain.inspector import to_json
+from ui.assets import IMPORT, component, modules_for, render, styles
+from ui.explain.glossary import glossary
+from ui.explain.inspector import panel, redraw_data, words
+from ui.explain.inspector import to_json as explanation
+from ui.explain.why import warning
 from ui.host.measuring import NotMeasured, in_turn
 from ui.host.visitors import weight
-from ui.run.messages import RESYNC_EVENTS, batch, document, offline_page, plain_rows
+from ui.labels import to_json
 from ui.run.runs import Run, Runs
 from ui.run.settings import NOTHING, settings_of
 
-LEGEND = [EventKind(name) for name in ("accepted", "resampled", "bonus", "rejected", "discarded", "proposed")]
-TERMS_OF = {STYLES[kind].label: STYLES[kind].label for kind in LEGEND} | {"drafted": "draft", "prompt": ""}
-"""The kinds' glossary terms, by label."""
+HEAVY = {"cost_table", "logprobs", "prompt_logprobs"} | {
+    "draft_top", "target_top", "residual_top", "draft_top_target", "target_top_draft"
+}  # fmt: skip
+"""Fields that the page does not need to draw tokens and steps."""
+RESYNC_EVENTS = 4000  # most events in one answer to a request for missed events
+MAX_EXPLAINED = 2000  # longer runs, in events, have no explanations in the inspector, only its bar
+ENTRIES = ("stage", "inspector", "glossary", "offline")
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' data:; img-src data: blob:"
+LEGEND = ("accepted", "resampled", "bonus", "rejected", "discarded", "proposed")
 TILES = {
     "Acceptance rate": "acceptance-rate",
     "Tokens per target pass": "tokens-per-pass",
@@ -55,9 +73,8 @@ def template() -> str:
     """The component's markup; it never changes, so Gradio never changes what the script adds to it."""
     return render(
         "stage",
-        keys={"prompt": PROMPT} | {kind.value: STYLES[kind] for kind in LEGEND},
-        meanings=[PROMPT, *(STYLES[kind] for kind in LEGEND)],
-        terms=TERMS_OF,
+        keys={"prompt": PROMPT} | {kind: STYLES[kind] for kind in LEGEND},
+        terms={"drafted": "draft", "prompt": ""},  # other kinds have their label's
         tiles=TILES,
         drafters={name: (drafter.title or name, drafter.about) for name, drafter in DRAFTERS.items()},
     )
@@ -65,15 +82,12 @@ def template() -> str:
 
 def _server_functions(runs: Runs) -> list[Callable[..., Any]]:
     """What the browser can ask the server about a run. An unknown run has an empty answer."""
-    return [*_event_functions(runs), *_result_functions(runs)]
 
-
-def _event_functions(runs: Runs) -> list[Callable[..., Any]]:
     def resync(request: object) -> str:
         """Missing events: `[run id, how many the browser has]` → a message."""
         match request:
             case [run_id, int(have)] if have >= 0 and (run := runs.read(run_id)):
-                run.attend()
+                run.inbox.skip()  # they are not unread
                 return batch(run, have, RESYNC_EVENTS)
         return ""
 
@@ -92,30 +106,30 @@ def _event_functions(runs: Runs) -> list[Callable[..., Any]]:
         match request:
             case [run_id, int(number), int(upto)] if (run := runs.read(run_id)) and 0 <= number < upto <= len(run.events):
                 if run.events[number].kind in TOKEN_KINDS:
-                    return to_json(Trace(run.events[:upto]), number)
+                    return explanation(Trace(run.events[:upto]), number)
         return ""
 
-    return [resync, leave, trace, explain]
+    return [resync, leave, trace, explain, *_result_functions(runs)]
 
 
 def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
     async def unguided(run_id: object) -> str:
         """The acceptance of a guided run without its guide, as JSON (see `without_guide`)."""
         run = runs.get(run_id)
-        return labels.to_json(await in_turn(lambda: without_guide(run))) if run else ""
+        return to_json(await in_turn(lambda: without_guide(run))) if run else ""
 
     async def speedup(request: object) -> str:
         """The speedup, measured first if necessary: `[run id, whether the visitor asked]` → JSON (see `speedup_of`)."""
         match request:
             case [run_id, bool(asked)] if run := runs.get(run_id):
-                return labels.to_json(await in_turn(lambda: speedup_of(run, asked=asked)))
+                return to_json(await in_turn(lambda: speedup_of(run, asked=asked)))
         return ""
 
     def plain(request: object) -> str:
         """The tokens of the run without drafts, while they are decoded: `[run id, how many the browser has]` → JSON."""
         match request:
             case [run_id, int(have)] if have >= 0 and (run := runs.get(run_id)):
-                return labels.to_json(plain_rows(list(run.plain), have))
+                return to_json(plain_rows(list(run.plain), have))
         return ""
 
     def link(run_id: object) -> str:
@@ -130,7 +144,7 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
             case [run_id, "replay"] if run := runs.get(run_id):
                 return offline_page(run, template())
             case [run_id, "html"] if run := runs.get(run_id):
-                return document(run.title or "A run", to_html(run.events))
+                return render("document", policy=Markup(_POLICY), title=run.title or "A run", body=Markup(to_html(run.events)))
             case [run_id, "round", int(step), int(upto)] if (run := runs.get(run_id)) and 0 < upto <= len(run.events):
                 with suppress(ValueError):  # there is no such step
                     return step_svg(run.events[:upto], step)
@@ -142,7 +156,7 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
 def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
     """The answer for the browser: the `speedup`, measured now if possible, or a `reason` and whether to ask `again`. A
     stopped run is measured only if the visitor `asked`."""
-    finished = run.events[-1] if run.events and run.events[-1].kind == EventKind.FINISHED else None
+    finished = run.trace.finished
     if finished is not None and finished.speedup is not None:
         return {"speedup": finished.to_dict()["speedup"]}
     if run.measure is None:
@@ -157,7 +171,7 @@ def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
     try:
         run.events[-1] = replace(run.events[-1], speedup=run.measure())
     except FAILURES as error:
-        answer = _failed(error)
+        answer = _reason(error)
         if answer["again"]:
             run.plain.clear()  # it was cut off
         return answer
@@ -180,16 +194,80 @@ def without_guide(run: Run) -> dict[str, Any]:
     try:
         return run.unguided()
     except FAILURES as error:
-        return _failed(error)
+        return _reason(error)
 
 
 def seeded(request: Request, seed: int | None, **changes: Any) -> Request:
     return replace(request, params=replace(request.params, seed=seed, **changes))
 
 
-def _failed(error: Exception) -> dict[str, Any]:
-    return _reason(str(error), again=isinstance(error, NotMeasured) and error.again)
+def _reason(why: str | Exception, *, again: bool = False) -> dict[str, Any]:
+    return {"reason": str(why), "again": again or (isinstance(why, NotMeasured) and why.again)}
 
 
-def _reason(why: str, *, again: bool = False) -> dict[str, Any]:
-    return {"reason": why, "again": again}
+def batch(run: Run, first: int = 0, most: int | None = None) -> str:
+    """One message: a run's events from number `first` on, at most `most`.
+
+    The browser ignores messages with a smaller `serial` than that of the run it shows. If a run is `over`, it requests the
+    events that the message omits.
+    """
+    done = run.done.is_set()  # read before the events: later ones belong to the next message
+    events = run.events[first:] if most is None else run.events[first : first + most]
+    message: dict[str, object] = {
+        "run": run.id,
+        "serial": run.serial,
+        "first": first,
+        "total": len(run.events),
+        "events": [event.to_dict(without=HEAVY) for event in events],
+        "done": done and first + len(events) == len(run.events),
+        "over": done,
+        "live": run.live,
+        "crowded": run.crowded,
+        "title": run.title,
+        "warning": warning((run.events[0].settings if run.events else None) or {}),
+    }
+    if first == 0 and done and (run.measure is None or (run.events and run.events[-1].speedup)):
+        message["plain"] = plain_rows(run.plain)  # complete; until then the browser asks for it
+    if first == 0 and run.settings is not None:
+        message["query"] = run.settings.query(NOTHING)  # to repeat the run if the server forgets it
+    return to_json(message)
+
+
+def plain_rows(events: Sequence[Event], have: int = 0) -> list[tuple[float, int | None, str]]:
+    """Time in seconds, id and text of each token of a run without drafts, from number `have` on."""
+    tokens = [event for event in events if event.kind in OUTPUT_KINDS]
+    return [(event.time, event.token_id, event.text or "") for event in tokens[have:]]
+
+
+def offline_page(run: Run, stage: str) -> str:
+    """The file of a run so far, with the stage's markup."""
+    data = json.loads(batch(run)) | {"live": False, "done": True}
+    content = {"message": json.dumps(data), "words": _words(run.trace)}
+    imports = {}
+    for name, text in sorted(modules_for(ENTRIES).items()):
+        script = IMPORT.sub(r'\1"ns/\2.js"', text)  # imports of other scripts are by the names that the import map resolves
+        imports[f"ns/{name}.js"] = f"data:text/javascript;base64,{b64encode(script.encode()).decode()}"
+    return render(
+        "offline",
+        policy=Markup(_POLICY),
+        title=run.title or "A run",
+        styles=Markup(styles()),
+        imports=Markup(json.dumps({"imports": imports})),
+        stage=Markup(stage),
+        panel=panel(),
+        glossary=glossary(),
+        run=Markup(json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")),
+    )
+
+
+def _words(trace: Trace) -> dict[int, object]:
+    """The inspector's explanation of each token as of the end of its step, and the data to redraw its position."""
+    explained: dict[int, object] = {}
+    end = len(trace) if len(trace) <= MAX_EXPLAINED else 0
+    for number in reversed(range(end)):
+        if trace[number].kind == EventKind.STEP:
+            end = number + 1
+        elif trace[number].kind in TOKEN_KINDS:
+            shown = Trace(trace.events[:end])
+            explained[number] = words(shown, number) | {"redraw": redraw_data(shown, number)}
+    return explained

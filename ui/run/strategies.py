@@ -7,7 +7,6 @@ which every trace with probabilities has.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
@@ -80,19 +79,20 @@ def compared_steps(trace: Trace) -> list[ComparedStep]:
     drafts: dict[int, list[Event]] = defaultdict(list)
     steps = []
     for event in trace:
+        number = event.step or 0
         if event.kind == EventKind.PROPOSED:
-            drafts[event.step or 0].append(event)
+            drafts[number].append(event)
         elif event.kind == EventKind.STEP and event.others is not None and own in NAMES:
-            window = drafts.pop(event.step or 0, [])
+            window = drafts.pop(number, [])
             recorded = {own: event.num_accepted or 0} | event.others
             accepted = {name: min(recorded[name], len(window)) for name in NAMES if name in recorded}
-            texts, distances = [draft.text or draft.token or "" for draft in window], list(event.typical_distances or [])
-            steps.append(ComparedStep(event.step or 0, texts, accepted, _expected(window, accepted), distances[: len(window)]))
+            texts, distances = [draft.text or draft.token or "" for draft in window], event.typical_distances or []
+            steps.append(ComparedStep(number, texts, accepted, _expected(window, accepted), distances[: len(window)]))
     return steps
 
 
 def _expected(window: Sequence[Event], accepted: Mapping[str, int]) -> dict[str, float]:
-    expected = {name: float(count) for name, count in accepted.items() if name not in DRAWING}
+    expected: dict[str, float] = {name: count for name, count in accepted.items() if name not in DRAWING}
     probs = [(draft.target_prob, draft.draft_prob) for draft in window]
     ratios = [p / q for p, q in probs if p is not None and q is not None and p >= 0 and q > 0]
     if len(ratios) == len(window):
@@ -104,18 +104,16 @@ def markup(trace: Trace) -> str:
     steps = compared_steps(trace)
     if not steps:
         return Markup("<p>{}</p>").format(_why_none(trace))
-    own = trace.settings["verify_strategy"]
     plain = sum(event.kind == EventKind.STEP and not event.num_draft for event in trace)
-    return render(
-        "strategies",
-        names=NAMES,
-        own=own,
-        differing=sum(step.differs for step in steps),
-        steps=steps,
-        summary=_summary(steps, plain),
-        shown=steps[:MOST_STEPS],
-        left=max(0, len(steps) - MOST_STEPS),
-    )
+    rows = []  # per strategy
+    for name in NAMES:
+        drawn = _cell([(step.accepted[name], len(step.drafts)) for step in steps if name in step.accepted], plain)
+        expected = _cell([(step.expected[name], len(step.drafts)) for step in steps if name in step.expected], plain)
+        if drawn or expected:
+            rows.append({"name": name, "drawn": drawn, "expected": expected, "output": _output(name, steps)})
+    differing, left = sum(step.differs for step in steps), max(0, len(steps) - MOST_STEPS)
+    known = {"names": NAMES, "own": trace.settings["verify_strategy"], "steps": steps, "summary": rows}
+    return render("strategies", **known, differing=differing, shown=steps[:MOST_STEPS], left=left)
 
 
 def _why_none(trace: Trace) -> str:
@@ -126,26 +124,14 @@ def _why_none(trace: Trace) -> str:
     return OF_TREE if trace.settings.get("tree") else NOT_RECORDED
 
 
-def _summary(steps: Sequence[ComparedStep], plain: int) -> list[dict[str, Any]]:
-    """A row per strategy; `plain` steps had no draft tokens and give one token under each."""
-    rows = []
-    for name in NAMES:
-        drawn, known = [step for step in steps if name in step.accepted], [step for step in steps if name in step.expected]
-        if drawn or known:
-            counted = _cell(drawn, sum(step.accepted[name] for step in drawn), plain, 0)
-            expected = _cell(known, sum(step.expected[name] for step in known), plain, 0 if name not in DRAWING else 1)
-            rows.append({"name": name, "drawn": counted, "expected": expected, "output": _output(name, steps)})
-    return rows
-
-
-def _cell(steps: Sequence[ComparedStep], accepted: float, plain: int, digits: int) -> dict[str, float]:
-    """Accepted draft tokens of these steps, and tokens per target pass as in the page's tile; empty without steps."""
+def _cell(steps: Sequence[tuple[float, int]], plain: int) -> dict[str, float]:
+    """Accepted and drafted tokens of these steps, and tokens per target pass as in the page's tile; empty without steps. The
+    `plain` steps had no draft tokens and give one token under each strategy."""
     if not steps:
         return {}
-    drafted = sum(len(step.drafts) for step in steps)
+    accepted, drafted = (sum(amounts) for amounts in zip(*steps, strict=True))
     tokens_per_pass = 1 + accepted / (len(steps) + plain)
-    share = min(1.0, accepted / max(1, drafted))
-    return {"accepted": accepted, "drafted": drafted, "digits": digits, "share": share, "tokens_per_pass": tokens_per_pass}
+    return {"accepted": accepted, "drafted": drafted, "share": min(1.0, accepted / max(1, drafted)), "pace": tokens_per_pass}
 
 
 def _output(name: str, steps: Sequence[ComparedStep]) -> str:

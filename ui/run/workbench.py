@@ -1,8 +1,7 @@
 """The Run tab: prompt and controls, the run's tokens and steps, its numbers, the inspector, the charts."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable
 from dataclasses import fields, replace
 from functools import cache, partial
 from typing import Any
@@ -20,12 +19,11 @@ from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
-from ui.run.messages import batch
-from ui.run.pairs import choices, models_in_short, models_markup
+from ui.run.pairs import choices
 from ui.run.recorded import TOO_LARGE
 from ui.run.runs import Run, Runs, request_of
 from ui.run.settings import MAX_PROMPT_CHARACTERS, NOTHING, Settings, from_query, settings_of, title
-from ui.run.stage import acceptance, build_stage, seeded
+from ui.run.stage import acceptance, batch, build_stage, seeded
 from ui.run.strategies import build_strategies
 
 NO_RUN = "The server no longer has this run. Press Run for a new one."
@@ -41,14 +39,14 @@ COPY_LINK = """(query) => {
 
 class Workbench:
     """Builds the tab inside the current Blocks context, and handles its events. `controls` are the settings' components by
-    field, `settings` the same in the order of `Settings`; `follow_pairs` updates `parts`."""
+    field, `settings` the same in the order of `Settings`; `follow_pairs` fills `parts`."""
 
     def __init__(self, catalog: Catalog, runs: Runs, first: Run) -> None:
-        self._catalog = catalog
-        self._runs = runs
+        self._catalog, self._runs = catalog, runs
         self._start = first.settings or NOTHING
         with gr.Column(elem_classes="ns-bench"):
-            questions, stories, line = self._build_side(catalog)
+            with gr.Column(elem_classes="ns-side"):
+                self._build_side()
             with gr.Column(elem_classes="ns-show"):
                 component("race", render("race"))
                 with gr.Row(elem_classes="ns-view"):
@@ -57,42 +55,34 @@ class Workbench:
                     with gr.Column(elem_classes="ns-aside"):
                         component("race", render("zoom"), mount="mountZoom", elem_id="zoom")
                         with gr.Column(elem_id="inspector", elem_classes="ns-inspector"):
-                            build_panel(first.id, first.trace)
+                            build_panel()
                 build_board()
                 self.others = build_strategies(runs)
                 build_waterfall()
-                models = gr.HTML(models_markup(catalog), html_template="${value}", apply_default_css=False, elem_id="about")
-        of_pair: dict[str, Block] = {name: self.controls[name] for name in ("pair", "drafter", "chat")}
-        self.parts = of_pair | {"questions": questions, "stories": stories, "line": line, "models": models}
+                models = gr.HTML(html_template="${value}", apply_default_css=False, elem_id="about")
+        self.parts |= {"models": models} | {name: self.controls[name] for name in ("pair", "drafter", "chat")}
         self.settings = parts.ordered(self.controls)
         self._connect_events()
 
-    def _build_side(self, catalog: Catalog) -> tuple[Block, Block, Block]:
-        """Prompt, examples, buttons and settings; returns the parts that depend on the pair."""
-        start = self._start
-        chats = catalog.of("").engine.about.chat
-        with gr.Column(elem_classes="ns-side"):
-            hint = "Ask a question, or start a story…"
-            look: dict[str, Any] = {"lines": 2, "max_lines": 8, "placeholder": hint, "elem_id": "prompt"}
-            self._prompt = gr.Textbox(start.prompt, label="Prompt", **look)
-            with gr.Row(elem_classes="ns-go"):
-                self.run = gr.Button("Run", variant="primary", elem_id="run")
-                self.stop = gr.Button("Stop", elem_id="stop")
-            questions, asking = parts.build_examples({text: text for text in parts.QUESTIONS}, visible=chats)
-            stories, beginning = parts.build_examples(parts.EXAMPLES, visible=not chats)
-            self._examples = asking | beginning
-            line = gr.HTML(models_in_short(catalog), apply_default_css=False)
-            # Gradio shows the length of its queue here.
-            self._waiting = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
-            component("page", value=SETTINGS, mount="mountSettings", elem_id="settings")
-            with gr.Column(elem_classes="ns-settings"):
-                with gr.Row(elem_classes="ns-dials"):
-                    dials = parts.build_dials(start)
-                drawer, self.share = parts.build_drawer(
-                    start, chat_template=chats, drafters=catalog.of("").drafters, pairs=choices(catalog)
-                )
-        self.controls: parts.Controls = {"prompt": self._prompt} | dials | drawer
-        return questions, stories, line
+    def _build_side(self) -> None:
+        """Prompt, examples, buttons and settings."""
+        look: dict[str, Any] = {"lines": 2, "max_lines": 8, "placeholder": "Ask a question, or start a story…"}
+        self._prompt = gr.Textbox(self._start.prompt, label="Prompt", elem_id="prompt", **look)
+        with gr.Row(elem_classes="ns-go"):
+            self.run = gr.Button("Run", variant="primary", elem_id="run")
+            self.stop = gr.Button("Stop", elem_id="stop")
+        questions, asking = parts.build_examples({text: text for text in parts.QUESTIONS})
+        stories, beginning = parts.build_examples(parts.EXAMPLES)
+        self._examples = asking | beginning
+        self.parts: dict[str, Block] = {"questions": questions, "stories": stories}
+        self.parts["line"] = gr.HTML(apply_default_css=False)
+        # Gradio shows the length of its queue here.
+        self._waiting = gr.HTML(elem_id="queue", apply_default_css=False, min_height=0)
+        component("page", value=SETTINGS, mount="mountSettings", elem_id="settings")
+        with gr.Column(elem_classes="ns-settings"):
+            pairs, drafters = choices(self._catalog), self._catalog.of("").drafters
+            made, self.share = parts.build_settings(self._start, pairs, drafters)
+        self.controls: parts.Controls = {"prompt": self._prompt} | made
 
     def _connect_events(self) -> None:
         direct = {**QUIET, "queue": False}
@@ -123,33 +113,29 @@ class Workbench:
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
         """Run was pressed: decode with the controls' settings."""
-        async with aclosing(self._stream(request.session_hash or "", partial(parts.read, values))) as stream:
-            async for message in stream:
-                yield message
+        async for message in self._stream(request, lambda: parts.read(values), gr.skip()):
+            yield message
 
     async def _follow(self, event: gr.EventData, request: gr.Request) -> AsyncIterator[Any]:
         """A link was followed: show its run if the server has it, else repeat it."""
-        asked, session = payload(event), request.session_hash or ""
-        kept = self._runs.get(asked.get("run"))
+        kept = self._runs.get(payload(event).get("run"))
         if kept is not None and kept.done.is_set():
             run = kept.copy()
-            self._runs.add(session, run)
+            self._runs.add(request.session_hash or "", run)
             yield batch(run, most=0)
             return
-        try:
+
+        def read() -> Settings:
             settings = from_query(linked(event))
             if "prompt" not in settings:
                 raise ValueError("the server no longer has the link's run, and the link lacks the settings to repeat it")
-        except ValueError as error:
-            warn(error)
-            yield LOST_LINK
-            return
-        async with aclosing(self._stream(session, lambda: replace(self._start, **settings))) as stream:
-            async for message in stream:
-                yield message
+            return replace(self._start, **settings)
 
-    async def _stream(self, session: str, read: Callable[[], Settings]) -> AsyncGenerator[Any]:
-        """Decode, and yield messages with the new events about 20 times per second."""
+        async for message in self._stream(request, read, LOST_LINK):
+            yield message
+
+    async def _stream(self, request: gr.Request, read: Callable[[], Settings], refused: Any) -> AsyncIterator[Any]:
+        """Decode, and yield messages with the new events about 20 times per second, or `refused` if it could not start."""
         try:
             settings = read()
             wanted = await request_of(settings)
@@ -157,7 +143,7 @@ class Workbench:
             queue = self._catalog.queue(settings.pair)
         except ValueError as error:
             warn(error)
-            yield gr.skip()
+            yield refused
             return
         run = Run()
         run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed), run.plain)
@@ -165,7 +151,7 @@ class Workbench:
             without = partial(seeded, wanted, guided_decoding=None)
             run.unguided = cache(lambda: acceptance(self._catalog.events(settings.pair, without(run.events[0].seed))))
         run.settings = settings
-        self._runs.add(session, run)
+        self._runs.add(request.session_hash or "", run)
         run.start(partial(begin, reader=run.reader()))
         if queue:
             gr.Info(queue)
@@ -179,7 +165,7 @@ class Workbench:
                 yield batch(run, first, len(events))
         if not run.events:
             self._runs.drop(run)
-            yield gr.skip()
+            yield refused
 
     def _halt(self, request: gr.Request) -> None:
         self._runs.cancel(request.session_hash or "")

@@ -9,9 +9,8 @@ from naive_speculate import SamplingParams
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run, step_of, token, top
-from ui.explain.case import case_of, warning
 from ui.explain.inspector import NO_DISTRIBUTIONS, OBSTACLES, UNRECORDED, distributions, redraw_data, to_json, words
-from ui.explain.why import NO_NUMBERS
+from ui.explain.why import NO_NUMBERS, case_of, warning
 
 ACCEPTED, REJECTED, DISCARDED = EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED
 PROPOSED, RESAMPLED, BONUS = EventKind.PROPOSED, EventKind.RESAMPLED, EventKind.BONUS

@@ -14,10 +14,9 @@ from tests.ui.handmade import run
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.measuring import BUSY, NotMeasured
 from ui.run.controls import GUIDES
-from ui.run.messages import offline_page
 from ui.run.runs import Run, Runs
 from ui.run.settings import TITLES, Settings, checked, controls_of, from_query, guide, settings_of, title
-from ui.run.stage import UNREPEATED, _server_functions, acceptance, seeded, template, without_guide
+from ui.run.stage import UNREPEATED, _server_functions, acceptance, offline_page, seeded, template, without_guide
 
 
 def from_link(query: str) -> dict:

@@ -15,10 +15,9 @@ from naive_speculate.palette import STYLES
 from naive_speculate.theory import expected_accepted
 from tests.ui.handmade import run
 from ui.assets import calling, scripts, styles, variables
-from ui.run.messages import batch, offline_page
 from ui.run.recorded import MAX_LINE_CHARACTERS, opened, recorded_run
 from ui.run.runs import Run, Runs
-from ui.run.stage import TILES, _server_functions, template
+from ui.run.stage import TILES, _server_functions, batch, offline_page, template
 from ui.run.strategies import GREEDY, NO_DRAFTS, NOT_RECORDED, compared_steps, markup
 
 

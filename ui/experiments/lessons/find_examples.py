@@ -10,7 +10,7 @@ from itertools import groupby
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
-from ui.explain.case import JUDGED
+from ui.explain.why import JUDGED
 
 OPEN = (0.3, 0.7)  # range of p/q in which a verdict is close
 SEEN = 0.03  # least probability whose bar is visible
