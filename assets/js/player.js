@@ -168,12 +168,7 @@ export class Controls {
     this.wake();
   }
 
-  // The target's own tokens are called by the run's kind.
-  name({ num_draft_tokens: k }) {
-    this.find(".ns-legend [data-kind='bonus'] span").textContent = nameOf({ kind: "bonus", index: k === 0 ? 0 : 1 });
-  }
-
-  draw(live) {
+  draw(live, { num_draft_tokens: k }) {
     const { player } = this;
     const label = player.going ? "Pause" : "Play";
     if (this.toggle.title !== label) {
@@ -187,6 +182,8 @@ export class Controls {
     if (this.slider.ariaValueText !== text) this.slider.ariaValueText = text;
     this.slider.max = player.length;
     this.slider.value = player.cursor;
+    // The target's own tokens are called by the run's kind.
+    this.find(".ns-legend [data-kind='bonus'] span").textContent = nameOf({ kind: "bonus", index: k === 0 ? 0 : 1 });
     this.find(".ns-badge").textContent = live && !player.done ? "live" : live ? "your run" : "recorded";
   }
 

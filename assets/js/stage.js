@@ -1,25 +1,24 @@
 // The stage: receives numbered events from the server, shows them as tokens and steps, and replays them.
 
-import { answerTo, isLost, mount as watchConnection, say, whenBack } from "./connection.js";
+import { answerTo, isLost, mount as watchConnection, say } from "./connection.js";
 import { Tip, finder, onEscape } from "./dom.js";
 import { Drafter, Guided } from "./drafter.js";
 import { chipText, describe, ending, percent, spoken } from "./format.js";
 import { inspected } from "./inspector.js";
 import { Link } from "./link.js";
 import { Controls, Player } from "./player.js";
-import { enlarged, raced } from "./race.js";
+import { raced } from "./race.js";
 import { Sums, mountHeadline, summaries } from "./summary.js";
 import { drawRound, offerFiles } from "./downloads.js";
 import { Flow, OUTPUT, PlainText, Rounds, TOKEN, VERDICT, focusToken, hush, moveByKey, repaint } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work per frame; the rest belongs to the browser
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times per second
-const AGAIN_MS = 300; // between requests for a live run whose stream of messages is broken
 const GONE = "The server no longer has this run, so the rest is missing. The server may have restarted.";
 const PLAIN_MS = 100; // between requests for the run without drafts, while it is decoded
 const STILL_FRAMES = 10;
 const NO_ANSWER = "The server does not answer.";
-const QUIET_MS = 3000; // after so much silence, a live run is requested
+const QUIET_MS = 1000; // after so much silence, a live run is requested
 
 export function mount(component) {
   new Stage(component).receive();
@@ -64,15 +63,16 @@ class Stage {
 
   begin({ run, serial, live, title, warning, query }) {
     this.run = { id: run, serial, live, query };
-    this.broken = false;       // whether its stream of messages is broken
     say("");
     this.unmeasured = null;    // why the run has no speedup, once known
-    this.settings = {};
     this.find(".ns-warning").textContent = warning;
     this.find(".ns-warning").hidden = !warning;
     this.plainText.clear();
     this.drafter.clear();
     this.sums = new Sums();
+    this.plain = new Sums();   // of the run without drafts
+    this.compared = false;     // whether that is complete
+    this.reason = "";          // why there is none
     this.player.reset();
     this.flow.clear();
     this.rounds.clear();
@@ -87,7 +87,6 @@ class Stage {
     this.total = 0;            // the known number of the run's events
     this.told.upto = this.root.dataset.told = -1;
     this.find(".ns-title").textContent = title;
-    this.comparison = { plain: [], compared: false, reason: "" }; // with the run without drafts
     Object.assign(this.root.dataset, { run, state: "running" });
     this.link.begin(run);
   }
@@ -102,7 +101,7 @@ class Stage {
     this.player.add(fresh);
     for (const event of fresh) this.sums.add(event);
     this.run.crowded = message.crowded;
-    if (message.plain?.length) this.comparison = { plain: message.plain, compared: true, reason: "" };
+    if (message.plain?.length) this.addPlain(message.plain), (this.compared = true);
     if (message.done && !this.player.done) {
       this.player.done = true;
       this.root.dataset.state = "done";
@@ -118,38 +117,44 @@ class Stage {
   }
 
   race() {
-    const { events, done } = this.player;
-    raced.tell({ ...this.run, settings: this.sums.started.settings || {}, events, done, ...this.comparison });
+    const { sums: drafts, plain, compared, reason, player: { done } } = this;
+    raced.tell({ ...this.run, drafts, plain, done, compared, reason });
   }
 
-  // The server measures the speedup after the run, while nobody decodes.
+  // Adds to the run without drafts: rows of [time, token id, text], one for each of its passes.
+  addPlain(rows) {
+    for (const [time, token_id, text] of rows) {
+      this.plain.add({ kind: "bonus", token_id, text });
+      this.plain.add({ kind: "step", time });
+    }
+  }
+
+  // The server measures the speedup after the run, while nobody decodes. First it decodes the run without drafts, which is
+  // followed meanwhile; with the measurement's answer that is complete, unless it was interrupted: then the server has none.
   async measure(asked) {
     const { id, serial, live } = this.run;
-    const { finished } = this.sums;
-    const know = (unmeasured) => {
+    const measuring = answerTo(() => this.server.speedup([id, asked])).then((answer) => answer ?? { reason: NO_ANSWER, again: true });
+    this.know({ measuring: live });
+    let answer;
+    while (live && !this.compared && !answer) {
+      answer = await Promise.race([measuring, new Promise((done) => { setTimeout(done, PLAIN_MS); })]);
+      const rows = await answerTo(() => this.server.plain([id, answer ? 0 : this.plain.ids.length])) ?? [];
       if (serial !== this.run.serial) return;
-      this.unmeasured = unmeasured;
-      if (this.told.upto >= 0) this.tell();
-    };
-    know({ measuring: live });
-    const watched = live && !this.comparison.compared ? setInterval(() => this.watchPlain(serial), PLAIN_MS) : 0;
-    const answer = await answerTo(() => this.server.speedup([id, asked]));
-    clearInterval(watched);
-    if (finished && answer?.speedup) finished.speedup = answer.speedup;
-    if (watched) await this.watchPlain(serial, answer ?? {});
-    know(answer ?? { reason: NO_ANSWER, again: true });
+      if (answer) this.plain = new Sums();
+      this.addPlain(rows);
+      this.compared = Boolean(answer && rows.length);
+      this.reason = answer && !rows.length ? answer.reason ?? NO_ANSWER : "";
+      this.race();
+    }
+    answer ??= await measuring;
+    if (serial !== this.run.serial) return;
+    if (answer.speedup) this.sums.finished.speedup = answer.speedup;
+    this.know(answer);
   }
 
-  // The run without drafts is decoded as the first part of the measurement, and followed meanwhile. With the measurement's
-  // answer it is complete, unless it was interrupted.
-  async watchPlain(serial, answer) {
-    const have = this.comparison.plain.length;
-    const plain = await answerTo(() => this.server.plain([this.run.id, answer ? 0 : have])) ?? [];
-    if (serial !== this.run.serial || (!answer && have !== this.comparison.plain.length)) return;
-    const compared = plain.length > 0;
-    if (answer) this.comparison = { plain, compared, reason: compared ? "" : answer.reason ?? NO_ANSWER };
-    else this.comparison.plain.push(...plain);
-    this.race();
+  know(unmeasured) {
+    this.unmeasured = unmeasured;
+    this.tell();
   }
 
   // Each answer has a limited number of events: request until there are no more.
@@ -157,26 +162,21 @@ class Stage {
     if (this.resyncing) return;
     this.resyncing = true;
     const asked = this.run.serial;
-    const again = () => { if (asked === this.run.serial && !this.player.done) this.resync(); };
     let had, answer;
     do {
       had = this.player.length;
       answer = await answerTo(() => this.server.resync([this.run.id, had]));
       if (asked !== this.run.serial) return;
-      if (answer === undefined) this.broken = true; // no connection
       if (answer === null) this.lose();
       if (answer) this.accept(answer);
     } while (had < this.player.length && this.player.length < this.total);
     this.resyncing = false;
-    if (answer === undefined) whenBack(again); else if (this.broken) setTimeout(again, AGAIN_MS);
   }
 
-  // The last messages may be lost, so that nothing reveals a gap.
+  // The last messages may be lost, so that nothing reveals a gap; and none come after a broken connection.
   check() {
-    if (!this.run.id || this.player.done || this.broken || performance.now() - this.heard < QUIET_MS) return;
-    if (!isLost()) return void this.resync();
-    this.broken = true;
-    whenBack(() => this.resync());
+    const { run, player, heard } = this;
+    if (run.id && !player.done && !isLost() && performance.now() - heard >= QUIET_MS) this.resync();
   }
 
   // The server has forgotten the run: no more events will come.
@@ -209,7 +209,7 @@ class Stage {
       this.turn(on ? player.cursor++ : --player.cursor, on);
     }
     if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
-    this.controls.draw(this.run.live);
+    this.controls.draw(this.run.live, this.sums.settings);
     if (this.looked && this.told.event >= player.cursor) this.look(); // at once: it is no longer reached
     if (player.playing || (player.following && this.run.live)) { // last, because they force a layout
       this.flow.follow();
@@ -230,7 +230,7 @@ class Stage {
     summaries.tell(summary);
     this.plainText.draw(this.sums.text(this.player.cursor), summary.started);
     this.guided.draw(summary);
-    this.find(".ns-ending").textContent = ending(summary.finished, this.settings, summary.tokens);
+    this.find(".ns-ending").textContent = ending(summary.finished, this.sums.settings, summary.tokens);
     this.look();
     this.root.dataset.told = this.told.upto;
   }
@@ -244,7 +244,7 @@ class Stage {
   turn(n, on) {
     const event = this.player.events[n];
     const { flow, rounds, shown } = this;
-    if (event.kind === "started") this.start(event, n);
+    if (event.kind === "started") this.drafter.begin(event, this.flow.prompt(event));
     if (event.kind === "step" && on) rounds.finish(event);
     if (event.kind === "step" && !on) rounds.row(event.step).node.classList.remove("ns-done");
     if (!TOKEN.has(event.kind)) return;
@@ -256,13 +256,6 @@ class Stage {
       rounds.show(token.chip, on);
     }
     if (on && OUTPUT.has(event.kind)) flow.split(token.flow), this.drafter.addOutput(event, token);
-  }
-
-  start(event, n) {
-    if (!this.shown[n]) this.drafter.begin(event, this.flow.prompt(event));
-    this.shown[n] = {};
-    this.settings = event.settings || {};
-    this.controls.name(this.settings);
   }
 
   // The judged draft token, or a new one.
@@ -286,7 +279,9 @@ class Stage {
   pin(token, node) {
     this.pinned = token;
     this.look(true);
-    if (node) keepInSight(node);
+    if (!node) return;
+    document.querySelector(".inspector-why").scrollIntoView({ block: "nearest" });
+    node.scrollIntoView({ block: "nearest" }); // the explanation may cover it, or move it
   }
 
   // The inspector shows the chosen token, or the one at the cursor, as far as playback has come.
@@ -297,14 +292,13 @@ class Stage {
     if (this.looked && this.looked !== token) mark(this.looked, "ns-pinned", false);
     this.looked = token;
     this.sources();
-    if (!token) return enlarged.tell(null), inspected.tell(null);
+    if (!token) return inspected.tell(null);
     mark(token, "ns-pinned", true);
     const number = this.told.event = this.telling(token);
     const [begin, upto] = this.player.stepOf(number); // later events add nothing about it
-    const shown = events.slice(begin, upto).filter(({ kind }) => kind === "step" || TOKEN.has(kind));
-    enlarged.tell({ events: shown, looked: events[number] });
     inspected.tell({
-      run: this.run.id, number, upto, event: events[number], settings: this.settings, chosen, pinned: Boolean(this.pinned),
+      run: this.run.id, number, upto, event: events[number], settings: this.sums.settings, chosen, pinned: Boolean(this.pinned),
+      events: events.slice(begin, upto).filter(({ kind }) => kind === "step" || TOKEN.has(kind)), // of its step so far
       resting: chosen || (!busy && (done || !following)), choose: () => this.pin(token), draws: () => drawRound(this),
       ask: async (question) => (isLost() ? "" : this.server.explain(question)),
     });
@@ -379,16 +373,6 @@ function reveal(frames = STILL_FRAMES, before = -1) {
 function paint(token, event) {
   token.flow = repaint(token.flow, event, event.text || "");
   token.chip = repaint(token.chip, event, chipText(event));
-}
-
-// A token whose explanation opened stays visible next to it, or above it on a phone.
-function keepInSight(node) {
-  const why = document.getElementById("inspector");
-  const sheet = getComputedStyle(why).position === "fixed";
-  if (!sheet) why.querySelector(".inspector-why").scrollIntoView({ block: "nearest" });
-  const { top, bottom } = node.getBoundingClientRect();
-  const limit = sheet ? why.getBoundingClientRect().top : innerHeight;
-  if (top < 0 || bottom > limit) scrollBy({ top: top < 0 ? top - 20 : bottom - limit + 20 });
 }
 
 function mark(token, name, on) {

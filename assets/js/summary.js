@@ -24,6 +24,7 @@ export class Sums {
     this.upto = [NOTHING];    // sums up to each step
     this.outputs = [0];       // number of output tokens among so many events
     this.texts = [];          // texts of the output tokens
+    this.ids = [];            // and their ids
     this.step = [];           // events of the unfinished step
     this.started = {};
     this.finished = null;
@@ -31,7 +32,7 @@ export class Sums {
 
   add(event) {
     this.step.push(event);
-    if (OUTPUT.has(event.kind)) this.texts.push(event.text || "");
+    if (OUTPUT.has(event.kind)) this.texts.push(event.text || ""), this.ids.push(event.token_id);
     this.outputs.push(this.texts.length);
     if (event.kind === "started") this.started = event;
     if (event.kind === "finished") this.finished = event;
@@ -57,7 +58,7 @@ export class Sums {
       told: alphas.length, expected: sum(alphas), variance: sum(alphas.map((alpha) => alpha * (1 - alpha))), siblings: 0,
     };
     const sums = { time: step.time || 0, tokens: this.texts.length };
-    for (const [name, value] of Object.entries(round)) sums[name] = this.upto.at(-1)[name] + value;
+    for (const [name, value] of Object.entries(round)) sums[name] = this.whole[name] + value;
     if (step.tree?.length > drafted) { // the window is one path through it
       const more = bounded(step.tree.length, MOST_DRAFTS) - drafted;
       const rejected = step.tree.filter(({ kind }) => kind === "rejected").length - (accepted < drafted);
@@ -66,9 +67,18 @@ export class Sums {
       sums.discarded += more - rejected;
     }
     // The acceptance probabilities if the draft tokens had been chosen the other way.
-    const others = probs(this.started.settings?.draft_sampling === "argmax" ? "sampled_accept" : "argmax_accept");
+    const others = probs(this.settings.draft_sampling === "argmax" ? "sampled_accept" : "argmax_accept");
     this.rounds.push({ ...round, alphas, others });
     this.upto.push(sums);
+  }
+
+  get settings() {
+    return this.started.settings || {};
+  }
+
+  // The sums up to the last finished step.
+  get whole() {
+    return this.upto.at(-1);
   }
 
   // The output after so many events.
