@@ -7,7 +7,6 @@ import { chance, edge, nameOf, number, visible } from "./format.js";
 import { Redraw, point } from "./redraw.js";
 
 const REST_MS = 200;
-const KEPT = 60;
 export const inspected = new Channel(); // a token of the stage, or null
 
 export function mount({ element, props }) {
@@ -21,8 +20,6 @@ class Inspector {
     this.sheet = element.closest(".ns-inspector");
     this.marks = JSON.parse(this.find(".ns-why").dataset.marks);
     this.answers = new Map([[keyOf(first), first]]);
-    this.key = this.rolled = "";
-    this.timer = 0;
     this.redraw = new Redraw(element);
     this.distributions = new Distributions(this.find("#distributions"));
     this.find(".ns-die").addEventListener("click", () => { if (!inspected.last?.pinned) inspected.last?.choose(); });
@@ -39,35 +36,29 @@ class Inspector {
     clearTimeout(this.timer);
     this.find(".ns-why").hidden = !shown;
     this.find(".inspector-hint").hidden = Boolean(shown);
-    if (!shown) {
-      this.key = this.rolled = "";
-      return;
-    }
+    if (!shown) return;
     if (shown.chosen) this.open(true);
-    const key = keyOf(shown);
-    if (key !== this.key) this.draw(shown);
-    this.key = key;
-    const about = `${key}:${shown.pinned}`;
-    if (about !== this.rolled) { // redrawing is for a chosen token, and its results stay while that is shown
-      this.bar(chance(shown.event), shown.event, shown.settings);
-      this.redraw.begin(shown, chance(shown.event));
-    }
-    this.rolled = about;
-    const answer = this.answers.get(key);
-    if (answer) this.tell(key, answer);
-    else if (shown.resting) this.timer = setTimeout(() => this.ask(key, shown), shown.chosen ? 0 : REST_MS);
+    const about = `${keyOf(shown)}:${shown.pinned}`; // redrawing is for a chosen token, and its results stay while that is shown
+    if (about !== this.about) this.draw(shown);
+    this.about = about;
+    const answer = this.answers.get(keyOf(shown));
+    if (answer) this.tell(answer);
+    else if (shown.resting) this.timer = setTimeout(() => this.ask(about, shown), shown.chosen ? 0 : REST_MS);
   }
 
-  draw({ run, number: n, event }) {
+  draw(shown) {
+    const { run, number: n, event, settings } = shown;
     const box = this.find(".ns-why");
     Object.assign(box.dataset, { run, event: n });
     const head = this.find(".inspector-headline");
     head.dataset.kind = event.kind;
     head.textContent = `${this.marks[event.kind]} “${visible(event)}” ${nameOf(event)}`;
     box.classList.add("ns-stale");
+    this.bar(chance(event), settings);
+    this.redraw.begin(shown, chance(event));
   }
 
-  bar(odds, event, settings) {
+  bar(odds, settings) {
     const bar = this.find(".ns-die");
     bar.hidden = !odds;
     if (!odds) return;
@@ -86,20 +77,18 @@ class Inspector {
     bar.querySelector("[role=img]").setAttribute("aria-label", `Accepted with probability ${odds.name}. ${draw}`);
   }
 
-  async ask(key, { ask, run, number: n, upto }) {
-    const answer = await answerTo(() => ask([run, n, upto]));
+  async ask(about, shown) {
+    const answer = await answerTo(() => shown.ask([shown.run, shown.number, shown.upto]));
     if (!answer) return; // the next look asks again
-    if (this.answers.size >= KEPT) this.answers.delete(this.answers.keys().next().value);
-    this.answers.set(key, answer);
-    if (key === this.key) this.tell(key, answer);
+    this.answers.set(keyOf(shown), answer);
+    if (about === this.about) this.tell(answer);
   }
 
-  tell(key, { words, distributions, redraw }) {
+  tell({ words, distributions, redraw }) {
+    const { classList } = this.find(".ns-why");
+    if (!classList.contains("ns-stale")) return;
+    classList.remove("ns-stale");
     this.redraw.tell(redraw);
-    const box = this.find(".ns-why");
-    if (box.dataset.key === key && !box.classList.contains("ns-stale")) return;
-    box.dataset.key = key;
-    box.classList.remove("ns-stale");
     this.find(".inspector-why").replaceChildren(...words.sentences.map((pieces) => linked("p", pieces)));
     const details = words.details.map(([name, value]) => make("div", "", linked("dt", name), make("dd", "", value)));
     this.find(".inspector-details").replaceChildren(...details);

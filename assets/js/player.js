@@ -42,14 +42,12 @@ export class Player {
   finish(step) {
     const { time: end = 0, num_draft: drafts = 0, draft_seconds: seconds = 0, total_seconds: total = 0 } = step;
     const begin = this.ends.at(-1) ?? 1;
-    const verdicts = Math.max(1, this.length - begin - drafts);
-    let drafted = 0, judged = 0;
     for (let n = begin; n < this.length; n += 1) {
-      const proposed = this.events[n].kind === "proposed";
-      const share = proposed ? (drafted += 1) / Math.max(1, drafts) : (judged += 1) / verdicts;
-      this.times[n] = proposed
-        ? [end - total + seconds * share, this.ends.length + 0.4 * share]
-        : [end, this.ends.length + 0.5 + 0.3 * share];
+      const place = n - begin + 1; // the draft tokens come first
+      const [drafted, judged] = [place / drafts, (place - drafts) / (this.length - begin - drafts)];
+      this.times[n] = place <= drafts
+        ? [end - total + seconds * drafted, this.ends.length + 0.4 * drafted]
+        : [end, this.ends.length + 0.5 + 0.3 * judged];
     }
     this.ends.push(this.length);
   }
@@ -140,21 +138,6 @@ export class Controls {
     this.slider = this.find(".ns-slider");
     this.clock = this.find(".ns-clock");
     this.toggle = this.find("[data-act='play']");
-    for (const button of this.element.querySelectorAll("[data-act]")) {
-      button.addEventListener("click", () => this.act(button.dataset.act));
-    }
-    this.slider.addEventListener("input", () => { player.seek(Number(this.slider.value)); wake(); });
-    const speed = this.find(".ns-speed");
-    speed.addEventListener("change", () => {
-      const [first, second] = speed.value.split(":");
-      player.change(Number(second || first), first === "rounds");
-      wake();
-    });
-    this.files();
-  }
-
-  act(name) {
-    const { player } = this;
     const acts = {
       play: () => (player.going ? player.pause() : player.play()),
       back: () => player.step(-1),
@@ -164,8 +147,17 @@ export class Controls {
       save: () => this.save(),
       open: () => this.find(".ns-file").click(),
     };
-    acts[name]?.();
-    this.wake();
+    for (const [name, act] of Object.entries(acts)) {
+      this.find(`[data-act='${name}']`).addEventListener("click", () => { act(); wake(); });
+    }
+    this.slider.addEventListener("input", () => { player.seek(Number(this.slider.value)); wake(); });
+    const speed = this.find(".ns-speed");
+    speed.addEventListener("change", () => {
+      const [first, second] = speed.value.split(":");
+      player.change(Number(second || first), first === "rounds");
+      wake();
+    });
+    this.files();
   }
 
   draw(live, { num_draft_tokens: k }) {

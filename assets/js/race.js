@@ -12,8 +12,8 @@ const DRAW = 0.05;          // less difference in speed is none
 const AFTER = 4;            // compared tokens after the texts part
 const MS = { draft: 220, pass: 700, verdict: 300 };
 
-// The stage's run, whether it is `done`, `live` and `crowded`; the `Sums` of its `drafts` and of the `plain` run so far, and
-// whether the latter is `compared`, which means complete; or the `reason` why there is none.
+// The stage's run: whether it is `done`, `live` and `crowded`; the `Sums` of its `drafts` and of the `plain` run so far, or the
+// `reason` why there is none.
 export const raced = new Channel();
 const played = new Channel(); // the serial of the run whose step is to be played once
 
@@ -44,8 +44,8 @@ class Race {
   take(run) {
     if (run.serial !== this.run?.serial) this.state = "live"; // or "replaying", or "done"
     this.run = run;
-    this.root.hidden = !run.live && !run.compared;
-    if (this.state === "live" && run.done && run.compared) this.replay();
+    this.root.hidden = !run.live && !run.plain.finished;
+    if (this.state === "live" && run.done && run.plain.finished) this.replay();
     else if (this.state !== "replaying") this.draw();
   }
 

@@ -1,11 +1,10 @@
 // Lets the reader move a judged draft token's draw u, and redraws its position a thousand times from the recorded numbers: a
 // draft token from q, then u, then a resampled token if rejected. The output follows p.
 
-import { make, still } from "./dom.js";
+import { finder, make } from "./dom.js";
 import { edge, number, sum, two, whole } from "./format.js";
 
 const AT_ONCE = 1000;
-const FILL_MS = 900;
 
 // Random numbers from [0, 1), the same for the same seed (mulberry32).
 export function dice(seed) {
@@ -47,13 +46,12 @@ export function point(bar, u) {
 // The inspector's part for a token that the reader has chosen.
 export class Redraw {
   constructor(element) {
-    this.box = element.querySelector(".ns-roll");
-    this.die = element.querySelector(".ns-die");
-    this.slider = this.die.querySelector("input");
-    [this.button, this.figure] = this.box.querySelectorAll("button");
-    this.table = this.box.querySelector("table");
-    [this.verdict, this.why, this.said] = [".ns-roll-verdict", ".ns-roll-why", ".ns-roll-said"].map((name) => this.box.querySelector(name));
-    this.frame = 0;
+    this.find = finder(element);
+    this.die = this.find(".ns-die");
+    this.slider = this.find(".ns-die > input");
+    this.table = this.find(".ns-roll table");
+    [this.verdict, this.why, this.said] = [".ns-roll-verdict", ".ns-roll-why", ".ns-roll-said"].map(this.find);
+    [this.button, this.figure] = element.querySelectorAll(".ns-roll button");
     this.slider.addEventListener("input", () => this.drag(Number(this.slider.value)));
     this.button.addEventListener("click", () => this.roll());
     this.figure.addEventListener("click", () => this.draws());
@@ -61,12 +59,9 @@ export class Redraw {
 
   // A token of the stage; `odds` is its bar (see `chance`), or null.
   begin({ event, pinned, settings, draws }, odds) {
-    cancelAnimationFrame(this.frame);
-    this.odds = odds;
-    this.draws = draws;
-    this.bins = null;
-    this.seed = (event.step ?? 0) * 64 + (event.index ?? 0);
-    this.box.hidden = !pinned;
+    Object.assign(this, { odds, draws, bins: null });
+    this.random = dice((event.step ?? 0) * 64 + (event.index ?? 0));
+    this.find(".ns-roll").hidden = !pinned;
     const judged = ["accepted", "rejected"].includes(event.kind) && settings.verify_strategy !== "block_verification";
     this.slider.hidden = !pinned || !judged || odds?.die === undefined;
     this.slider.value = odds?.die ?? 0;
@@ -79,15 +74,19 @@ export class Redraw {
 
   // The server's answer: bins, or why there are none.
   tell(answer) {
-    if (this.bins) return;
+    this.bins = answer?.bins ?? null;
     this.why.textContent = answer?.why ?? "";
     this.why.hidden = !answer?.why;
-    this.button.hidden = !answer?.bins;
-    this.bins = answer?.bins ?? null;
+    this.button.hidden = !this.bins;
     if (!this.bins) return;
-    this.random = dice(this.seed);
-    this.counts = rollMany(this.bins, 0, this.random);
     this.rolled = 0;
+    this.counts = rollMany(this.bins, 0, this.random);
+    this.table.tBodies[0].replaceChildren(...this.bins.map(([text, p]) => make( // the one without a text is all other tokens
+      "tr", "",
+      make("th", { scope: "row", class: text ? undefined : "ns-roll-other" }, text || "other"),
+      make("td", "", make("div", "ns-roll-bar", make("i", "ns-roll-kept"), make("i", "ns-roll-replaced"), make("b"))),
+      make("td"), make("td", "", points(p)),
+    )));
   }
 
   drag(u) {
@@ -103,49 +102,30 @@ export class Redraw {
 
   name() {
     const u = Number(this.slider.value);
-    this.slider.setAttribute("aria-valuetext", `u = ${number(u)}: ${u < (this.odds?.keep ?? 0) ? "accepted" : "rejected"}`);
+    this.slider.ariaValueText = `u = ${number(u)}: ${u < (this.odds?.keep ?? 0) ? "accepted" : "rejected"}`;
   }
 
   roll() {
-    const from = this.rolled;
-    this.rolled += AT_ONCE;
-    const before = this.counts.map((count) => ({ ...count }));
-    rollMany(this.bins, AT_ONCE, this.random, this.counts);
-    cancelAnimationFrame(this.frame);
-    if (still()) return this.draw(this.counts, this.rolled, true);
-    const began = performance.now();
-    const fill = (now) => {
-      const share = Math.min(1, Math.max(0, (now - began) / FILL_MS));
-      const mix = (old, fresh) => Math.round(old + (fresh - old) * share);
-      const shown = this.counts.map(({ kept, replaced }, n) => ({ kept: mix(before[n].kept, kept), replaced: mix(before[n].replaced, replaced) }));
-      this.draw(share < 1 ? shown : this.counts, Math.max(1, mix(from, this.rolled)), share === 1);
-      if (share < 1) this.frame = requestAnimationFrame(fill);
-    };
-    this.frame = requestAnimationFrame(fill);
-  }
-
-  draw(counts, rolled, final) {
-    const widest = Math.max(...this.bins.map(([, p], n) => Math.max(p, (counts[n].kept + counts[n].replaced) / rolled)), 0.01);
-    const rows = this.bins.map(([text, p], n) => ({ text, p, ...counts[n] })); // the one without a text is all other tokens
-    const seen = rows.filter(({ text, p, kept, replaced }) => text || p > 1e-6 || kept + replaced);
+    const { bins, counts } = this;
+    rollMany(bins, AT_ONCE, this.random, counts);
+    const rolled = this.rolled += AT_ONCE;
+    const widest = Math.max(...bins.map(([, p], n) => Math.max(p, (counts[n].kept + counts[n].replaced) / rolled)));
+    const wide = (share) => `${100 * share / widest}%`;
     this.table.hidden = false;
-    const wide = (share) => `${(100 * share) / widest}%`;
-    this.table.tBodies[0].replaceChildren(...seen.map(({ text, p, kept, replaced }) => make(
-      "tr", { "data-kept": kept, "data-replaced": replaced },
-      make("th", { scope: "row", class: text ? undefined : "ns-roll-other" }, text || "other"),
-      make("td", "", make(
-        "div", "ns-roll-bar",
-        make("i", { class: "ns-roll-kept", style: `width: ${wide(kept / rolled)}` }),
-        make("i", { class: "ns-roll-replaced", style: `width: ${wide(replaced / rolled)}` }),
-        make("b", { style: `left: ${wide(p)}` }),
-      )),
-      make("td", { title: `${kept} accepted, ${replaced} resampled` }, points((kept + replaced) / rolled)),
-      make("td", "", points(p)),
-    )));
-    if (!final) return;
+    for (const [n, row] of [...this.table.tBodies[0].rows].entries()) {
+      const [[text, p], { kept, replaced }] = [bins[n], counts[n]];
+      row.hidden = !text && p <= 1e-6 && !(kept + replaced);
+      Object.assign(row.dataset, { kept, replaced });
+      const [accepted, resampled, exact] = row.querySelector(".ns-roll-bar").children;
+      accepted.style.width = wide(kept / rolled);
+      resampled.style.width = wide(replaced / rolled);
+      exact.style.left = wide(p);
+      row.cells[2].title = `${kept} accepted, ${replaced} resampled`;
+      row.cells[2].textContent = points((kept + replaced) / rolled);
+    }
     const kept = sum(counts.map((count) => count.kept));
-    const alpha = sum(this.bins.map(([, , , shared]) => shared));
-    const [[text, p, q], { drafted, kept: own }] = [this.bins[0], counts[0]];
+    const alpha = sum(bins.map(([, , , shared]) => shared));
+    const [[text, p, q], { drafted, kept: own }] = [bins[0], counts[0]];
     this.said.textContent = `${whole(rolled)} new draws at this position: ${whole(kept)} draft tokens accepted, ` +
       `${whole(rolled - kept)} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
       `${whole(drafted)} times, and ${whole(own)} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). ` +

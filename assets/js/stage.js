@@ -67,17 +67,16 @@ class Stage {
     this.unmeasured = null;    // why the run has no speedup, once known
     this.find(".ns-warning").textContent = warning;
     this.find(".ns-warning").hidden = !warning;
-    this.plainText.clear();
+    this.plainText.draw("", {});
     this.drafter.clear();
     this.sums = new Sums();
     this.plain = new Sums();   // of the run without drafts
-    this.compared = false;     // whether that is complete
     this.reason = "";          // why there is none
     this.player.reset();
     this.flow.clear();
     this.rounds.clear();
     this.tip.hide();
-    this.shown = [];           // the token of each shown event: {flow, chip, event, born, judged}
+    this.shown = [];           // the token of each shown event: its elements `flow` and `chip`, and the numbers of its first and present event
     this.waiting = new Map();  // draft tokens by "step:index"
     this.pinned = null;        // the token that the reader chose
     this.asked = null;         // the number of an event whose token will be chosen once shown
@@ -101,7 +100,7 @@ class Stage {
     this.player.add(fresh);
     for (const event of fresh) this.sums.add(event);
     this.run.crowded = message.crowded;
-    if (message.plain?.length) this.addPlain(message.plain), (this.compared = true);
+    if (message.plain?.length) this.addPlain(message.plain, true);
     if (message.done && !this.player.done) {
       this.player.done = true;
       this.root.dataset.state = "done";
@@ -117,16 +116,14 @@ class Stage {
   }
 
   race() {
-    const { sums: drafts, plain, compared, reason, player: { done } } = this;
-    raced.tell({ ...this.run, drafts, plain, done, compared, reason });
+    const { run, sums: drafts, plain, reason, player: { done } } = this;
+    raced.tell({ ...run, drafts, plain, reason, done });
   }
 
-  // Adds to the run without drafts: rows of [time, token id, text], one for each of its passes.
-  addPlain(rows) {
-    for (const [time, token_id, text] of rows) {
-      this.plain.add({ kind: "bonus", token_id, text });
-      this.plain.add({ kind: "step", time });
-    }
+  // Adds to the run without drafts, or completes it: rows of [time, token id, text], one for each of its passes.
+  addPlain(rows, finished) {
+    const passes = rows.flatMap(([time, token_id, text]) => [{ kind: "bonus", token_id, text }, { kind: "step", time }]);
+    for (const event of [...passes, ...(finished ? [{ kind: "finished" }] : [])]) this.plain.add(event);
   }
 
   // The server measures the speedup after the run, while nobody decodes. First it decodes the run without drafts, which is
@@ -136,14 +133,13 @@ class Stage {
     const measuring = answerTo(() => this.server.speedup([id, asked])).then((answer) => answer ?? { reason: NO_ANSWER, again: true });
     this.know({ measuring: live });
     let answer;
-    while (live && !this.compared && !answer) {
+    while (live && !this.plain.finished && !answer) {
       answer = await Promise.race([measuring, new Promise((done) => { setTimeout(done, PLAIN_MS); })]);
       const rows = await answerTo(() => this.server.plain([id, answer ? 0 : this.plain.ids.length])) ?? [];
       if (serial !== this.run.serial) return;
       if (answer) this.plain = new Sums();
-      this.addPlain(rows);
-      this.compared = Boolean(answer && rows.length);
-      this.reason = answer && !rows.length ? answer.reason ?? NO_ANSWER : "";
+      this.addPlain(rows, answer && rows.length);
+      if (answer && !rows.length) this.reason = answer.reason ?? NO_ANSWER;
       this.race();
     }
     answer ??= await measuring;
@@ -183,16 +179,12 @@ class Stage {
   lose() {
     this.player.done = true;
     this.root.dataset.state = "lost";
-    if (this.run.query) say(GONE, "Run it again", () => this.repeat()); else this.trigger("lost", {});
     this.wake();
-  }
-
-  // Repeat the run with the same prompt, settings and seed.
-  repeat() {
-    const query = new URLSearchParams(this.run.query);
+    if (!this.run.query) return this.trigger("lost", {});
+    const query = new URLSearchParams(this.run.query); // the same prompt, settings and seed
     const { seed } = this.sums.started;
     if (Number.isInteger(seed)) query.set("seed", seed);
-    this.trigger("follow", { run: "", query: String(query) });
+    say(GONE, "Run it again", () => this.trigger("follow", { run: "", query: String(query) }));
   }
 
   wake() {
@@ -249,31 +241,28 @@ class Stage {
     if (event.kind === "step" && !on) rounds.row(event.step).node.classList.remove("ns-done");
     if (!TOKEN.has(event.kind)) return;
     const token = shown[n] ??= this.tokenOf(event, n);
-    if (token.judged === n) {
-      paint(token, on ? event : this.player.events[token.born]);
-    } else {
+    if (token.born === n) {
       token.flow.hidden = !on;
       rounds.show(token.chip, on);
+    } else {
+      token.now = on ? n : token.born;
+      paint(token, this.player.events[token.now]);
     }
     if (on && OUTPUT.has(event.kind)) flow.split(token.flow), this.drafter.addOutput(event, token);
   }
 
-  // The judged draft token, or a new one.
+  // The draft token that the event judges, or a new one.
   tokenOf(event, n) {
     const { flow, rounds, waiting } = this;
     const key = `${event.step}:${event.index}`;
     const drafted = VERDICT.has(event.kind) ? waiting.get(key) : undefined;
-    if (drafted?.judged === null) return Object.assign(drafted, { judged: n });
-    const token = { flow: flow.add(event), chip: rounds.add(event), born: n, judged: null };
+    waiting.delete(key);
+    if (drafted) return drafted;
+    const token = { flow: flow.add(event), chip: rounds.add(event), born: n, now: n };
     token.flow.token = token.chip.token = token;
     if (!flow.box.querySelector("[tabindex='0']")) token.flow.tabIndex = token.chip.tabIndex = 0;
     if (event.kind === "proposed") waiting.set(key, token);
     return token;
-  }
-
-  // The number of the latest event of a token at this point of the replay.
-  telling(token) {
-    return token.judged !== null && token.judged < this.player.cursor ? token.judged : token.born;
   }
 
   pin(token, node) {
@@ -294,7 +283,7 @@ class Stage {
     this.sources();
     if (!token) return inspected.tell(null);
     mark(token, "ns-pinned", true);
-    const number = this.told.event = this.telling(token);
+    const number = this.told.event = token.now;
     const [begin, upto] = this.player.stepOf(number); // later events add nothing about it
     inspected.tell({
       run: this.run.id, number, upto, event: events[number], settings: this.sums.settings, chosen, pinned: Boolean(this.pinned),
@@ -307,17 +296,15 @@ class Stage {
   // The newest token, or the rejected one of its step; for a finished run, the closest rejection after some accepted tokens.
   here() {
     const { events, cursor, length, done } = this.player;
-    if (done && cursor === length) {
+    const rejections = [...events.keys()].filter((n) => n < cursor && events[n].kind === "rejected");
+    if (done && cursor === length && rejections.length) {
       const doubt = (n) => Math.abs((events[n].accept_prob ?? 0) - 0.5);
-      const rejections = [...events.keys()].filter((n) => events[n].kind === "rejected");
       const late = Math.min(2, Math.max(...rejections.map((n) => events[n].index)));
-      const [closest] = rejections.filter((n) => events[n].index >= late).sort((a, b) => doubt(a) - doubt(b));
-      if (closest !== undefined) return this.shown[closest];
+      return this.shown[rejections.filter((n) => events[n].index >= late).sort((a, b) => doubt(a) - doubt(b))[0]];
     }
     const newest = events.findLastIndex(({ kind }, n) => n < cursor && TOKEN.has(kind));
-    const ofStep = (event, n) => n <= newest && event.step === events[newest].step;
-    const rejected = events.findLastIndex((event, n) => ofStep(event, n) && event.kind === "rejected");
-    return this.shown[rejected < 0 ? newest : rejected] ?? null;
+    const rejected = rejections.at(-1);
+    return this.shown[events[rejected]?.step === events[newest]?.step ? rejected : newest] ?? null;
   }
 
   // For a drafter that copies: underlines the source of the inspected token's step, or of the token under the pointer.
@@ -330,7 +317,7 @@ class Stage {
   // Pointing at a token highlights it in both views.
   point(token, at) {
     const { events } = this.player;
-    const event = events[this.telling(token)];
+    const event = events[token.now];
     this.tip.show(at, describe(event, events[token.born]), event.kind);
     if (events[token.born].copied_from !== undefined) this.sources(token);
     mark(token, "ns-linked", true);
@@ -349,13 +336,13 @@ class Stage {
     });
     on("pointerover", (token, node) => this.point(token, node));
     on("pointerout", (token) => this.unpoint(token));
-    on("focusout", (token, node) => { this.unpoint(token); hush(node, node.dataset.kind === "discarded"); });
+    on("focusout", (token, node) => { this.unpoint(token); hush(node); });
     on("click", (token, node) => { focusToken(box, node); this.pin(token, node); this.tip.hide(); }); // it would cover the explanation
     on("focusin", (token, node) => {
       const { events } = this.player;
-      hush(node, false); // screen readers read a focused token
+      node.ariaHidden = null; // screen readers read a focused token
       node.setAttribute("role", "button");
-      node.setAttribute("aria-label", spoken(events[this.telling(token)], events[token.born]));
+      node.setAttribute("aria-label", spoken(events[token.now], events[token.born]));
       this.point(token, node);
     });
     box.addEventListener("keydown", (event) => moveByKey(box, event, (node) => this.pin(node.token, node)));

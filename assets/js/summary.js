@@ -99,18 +99,38 @@ export class Sums {
   }
 }
 
-// A run's exact α and its observed deviation: each judged position is accepted with probability Σ min(p, q). The formulas are
+// A run's exact α, and its observed α in words: each judged position is accepted with probability Σ min(p, q). The formulas are
 // those of naive_speculate/events/expected.py. Null if nothing was judged, or the run's events lack the numbers.
 export function luckOf({ sums, started }) {
   if (!sums.judged || sums.told !== sums.judged) return null;
   const { verify_strategy: rule, temperature } = started.settings || {};
-  const found = {
-    alpha: sums.expected / sums.judged,
-    deviation: Math.sqrt(sums.variance) / sums.judged,
-    observed: sums.accepted / sums.judged,
-    whole: rule === "block_verification" && temperature !== 0, // windows, not positions, are judged
+  const [alpha, deviation] = [sums.expected / sums.judged, Math.sqrt(sums.variance) / sums.judged];
+  if (rule === "block_verification" && temperature !== 0) {
+    const sentence = `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
+    return { alpha, whole: true, sentence, note: `Judged one by one it would be ${two(alpha)}.` };
+  }
+  if (!deviation) return { alpha, sentence: `This draft's exact α is ${two(alpha)}; at temperature 0 there is no luck`, note: "" };
+  const observed = sums.accepted / sums.judged;
+  const off = (observed - alpha) / deviation;
+  const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
+  const spread = `${two(alpha)} ± ${deviation < 0.005 ? Math.max(0.001, deviation).toFixed(3) : two(deviation)}`;
+  const sentence = `This draft's exact α is ${spread}; observed ${two(observed)}, ${said}`;
+  return { alpha, sentence, note: `Expected for this draft: ${spread}.` };
+}
+
+// What the speedup depends on: α, the costs of drafting a token and of verifying k, in target passes over one token, and k. Before
+// the measurement, a verification pass stands for such a pass. Null if the run has no draft tokens, verdicts or times.
+export function costsOf(run) {
+  const { rounds, sums, speedup } = run;
+  const luck = luckOf(run);
+  const exact = luck !== null && !luck.whole;
+  const average = (name) => mean(rounds.filter(({ drafted }) => drafted).map((round) => round[name]));
+  const draftCost = speedup?.draft_cost ?? average("draft") / average("drafted") / average("verify");
+  if (!sums.judged || !(draftCost >= 0 && draftCost < Infinity)) return null;
+  return {
+    exact, alpha: exact ? luck.alpha : sums.accepted / sums.judged, draftCost: Math.max(1e-6, draftCost), // must be positive
+    check: Math.max(1e-6, speedup?.verify_cost ?? 1), k: speedup?.num_draft_tokens || average("drafted"),
   };
-  return { ...found, sentence: sentenceOf(found, sums.variance), note: noteOf(found) };
 }
 
 // The steps' values of this name, by position in the window.
@@ -138,21 +158,6 @@ export function otherWay({ rounds, started }) {
   const verdict = Math.abs(own - other) < 0.005 ? "no difference" : other > own ? "better for this run" : "worse for this run";
   return { name, sentence: `${name === "argmax" ? "Argmax" : "Sampled"} drafts: ${two(other)}, ${verdict}`, shares: places.map(mean) };
 }
-
-function sentenceOf({ alpha, deviation, observed, whole }, variance) {
-  if (whole) return `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
-  if (!variance) return `This draft's exact α is ${two(alpha)}; at temperature 0 there is no luck`;
-  const off = (observed - alpha) / deviation;
-  const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
-  return `This draft's exact α is ${spread(alpha, deviation)}; observed ${two(observed)}, ${said}`;
-}
-
-function noteOf({ alpha, deviation, whole }) {
-  if (whole) return `Judged one by one it would be ${two(alpha)}.`;
-  return deviation ? `Expected for this draft: ${spread(alpha, deviation)}.` : "";
-}
-
-const spread = (alpha, deviation) => `${two(alpha)} ± ${deviation < 0.005 ? Math.max(0.001, deviation).toFixed(3) : two(deviation)}`;
 
 export const summaries = new Channel();
 

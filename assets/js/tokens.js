@@ -8,7 +8,6 @@ export const OUTPUT = new Set(["accepted", "resampled", "bonus"]);
 export const VERDICT = new Set(["accepted", "rejected", "discarded"]);
 const GONE = new Set(["rejected", "discarded"]);
 export const TOKEN = new Set(["proposed", ...VERDICT, ...OUTPUT]);
-const SCALES = 1.2; // between two scales of the steps' times
 
 // The growing text: one element per token, appended once, in one block per paragraph, so that a new token lays out only its own
 // paragraph.
@@ -74,8 +73,6 @@ function element(event, className, text) {
   }, text);
 }
 
-export const chip = (event) => element(event, "ns-token ns-chip", chipText(event));
-
 // Updates a token's element for another of its events: its kind, and its text, whose end a stop string may have cut off. A
 // rejected token is a <del>; a discarded one is hidden from screen readers.
 export function repaint(node, event, text) {
@@ -90,50 +87,35 @@ export function repaint(node, event, text) {
   }
   node.dataset.kind = event.kind;
   write(node, text);
-  hush(node, event.kind === "discarded");
+  hush(node);
   return node;
 }
 
-export function hush(node, silent) {
-  if (silent) node.setAttribute("aria-hidden", "true"); else node.removeAttribute("aria-hidden");
-}
+export const hush = (node) => { node.ariaHidden = node.dataset.kind === "discarded" ? "true" : null; };
 
 export function focusToken(box, node) {
   for (const other of box.querySelectorAll("[tabindex='0']")) other.tabIndex = -1;
   node.tabIndex = 0;
-  node.focus({ preventScroll: false });
+  node.focus();
 }
 
+// Arrow keys, Home and End move from token to token, up and down from step to step; Enter and Space choose the token.
 export function moveByKey(box, event, choose) {
   const current = document.activeElement;
-  if (!current || !current.token || !box.contains(current)) return;
-  if (event.key === "Enter" || event.key === " ") {
-    choose(current);
-  } else {
-    const next = neighbour(box, current, event.key);
-    if (next === undefined) return;
-    if (next) focusToken(box, next);
-  }
-  event.preventDefault();
-}
-
-// The token that a key leads to; null at an end, undefined for other keys.
-function neighbour(box, current, key) {
+  if (!current?.token || !box.contains(current)) return;
   const all = [...box.querySelectorAll(".ns-token")].filter((node) => node.token && node.offsetParent !== null);
   const at = all.indexOf(current);
-  const step = Number(current.dataset.step);
-  switch (key) {
-    case "ArrowRight": return all[at + 1] || null;
-    case "ArrowLeft": return all[at - 1] || null;
-    case "Home": return all[0] || null;
-    case "End": return all[all.length - 1] || null;
-    case "ArrowDown": return all.find((node) => Number(node.dataset.step) > step) || null;
-    case "ArrowUp": {
-      const before = all.filter((node) => Number(node.dataset.step) < step);
-      return before.find((node) => node.dataset.step === before.at(-1).dataset.step) || null;
-    }
-    default: return undefined;
-  }
+  const step = (node) => Number(node.dataset.step);
+  const before = all.findLast((node) => step(node) < step(current));
+  const places = {
+    ArrowLeft: all[at - 1], ArrowRight: all[at + 1], Home: all[0], End: all.at(-1),
+    ArrowUp: before && all.find((node) => step(node) === step(before)),
+    ArrowDown: all.find((node) => step(node) > step(current)),
+  };
+  if (event.key === "Enter" || event.key === " ") choose(current);
+  else if (!(event.key in places)) return;
+  else if (places[event.key]) focusToken(box, places[event.key]);
+  event.preventDefault();
 }
 
 // One row per step: its draft tokens with verdicts, and the time of both models.
@@ -160,7 +142,7 @@ export class Rounds extends Scroll {
   }
 
   add(event) {
-    const node = chip(event);
+    const node = element(event, "ns-token ns-chip", chipText(event));
     this.row(event.step).chips.append(node);
     return node;
   }
@@ -187,15 +169,11 @@ export class Rounds extends Scroll {
   }
 
   // A full bar is twice the median step, so that one slow step does not flatten all others.
-  // The first step may include prompt processing, so it does not count unless it is the only one.
   rescale(seconds) {
     this.seconds.push(seconds);
-    const counted = this.seconds.slice(this.seconds.length > 1 ? 1 : 0).sort((a, b) => a - b);
-    const full = 1000 * Math.min(counted.at(-1), 2 * counted[counted.length >> 1]);
-    // It changes in coarse increments, because each change lays out every bar again.
-    const longest = full > 0 ? SCALES ** Math.ceil(Math.log(full) / Math.log(SCALES)) : 1;
-    if (longest !== this.longest) this.box.style.setProperty("--longest", longest.toFixed(3));
-    this.longest = longest;
+    const sorted = this.seconds.toSorted((a, b) => a - b);
+    const full = Math.min(sorted.at(-1), 2 * sorted[sorted.length >> 1]);
+    this.box.style.setProperty("--longest", (1000 * full).toFixed(3));
   }
 }
 
@@ -212,10 +190,6 @@ export class PlainText {
     });
     const copier = root.querySelector("[data-act='copy']");
     copier.addEventListener("click", () => copyBy(copier, this.prompt.textContent + this.text.textContent));
-  }
-
-  clear() {
-    this.prompt.textContent = this.text.textContent = "";
   }
 
   // After a chat template the answer starts on a new line.

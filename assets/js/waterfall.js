@@ -4,7 +4,7 @@
 import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./charts.js";
 import { plot } from "./plot.js";
 import { two } from "./format.js";
-import { luckOf, summaries } from "./summary.js";
+import { costsOf, summaries } from "./summary.js";
 import { breakEven, breakdown, checkOf, expectedTokens, gain, windows } from "./theory.js";
 
 const UNMEASURED = "A run with drafts appears here once it is measured. Try the calculated machines meanwhile.";
@@ -75,13 +75,11 @@ export const machinesOf = (presets) => Object.fromEntries(Object.entries(presets
   [name, { ...preset, check: preset.checks[preset.k], measured: null, tokens: null }]));
 
 // The run's own numbers; null without draft tokens or a measurement.
-export function measuredHere({ sums, started, speedup }) {
-  if (!speedup || !(speedup.draft_cost >= 0) || !sums.judged) return null;
-  const { num_draft_tokens: k, draft_cost: draftCost, verify_cost: check } = speedup;
-  const { tokens_per_round: tokens, value: measured, tokens: timed } = speedup;
-  const luck = luckOf({ sums, started });
-  const alpha = luck && !luck.whole ? luck.alpha : sums.accepted / sums.judged;
-  return { alpha, k, draftCost, check, tokens, measured, timed, checks: null };
+export function measuredHere(run) {
+  const costs = run.speedup && costsOf(run);
+  if (!costs) return null;
+  const { tokens_per_round: tokens, value: measured, tokens: timed } = run.speedup;
+  return { ...costs, tokens, measured, timed, checks: null };
 }
 
 // A state after moving a slider: calculated, not measured.

@@ -82,8 +82,10 @@ PARTED = """async (folder) => {
         for (const [token_id, text] of words) for (const kind of ["bonus", "step"]) run.add({ kind, time: 0.01, token_id, text });
         return run;
     };
+    const plain = sums([5, " there was"], [7, " a king"]);
+    plain.add({ kind: "finished" });
     raced.tell({
-        serial: "parted", done: true, live: true, compared: true, plain: sums([5, " there was"], [7, " a king"]),
+        serial: "parted", done: true, live: true, plain,
         drafts: sums([5, " there was"], [6, " a fox"], [9, " who"], [10, "\\n"], [11, " had"], [12, " two"]),
     });
 }"""
