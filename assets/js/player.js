@@ -44,10 +44,8 @@ export class Player {
     const begin = this.ends.at(-1) ?? 1;
     for (let n = begin; n < this.length; n += 1) {
       const place = n - begin + 1; // the draft tokens come first
-      const [drafted, judged] = [place / drafts, (place - drafts) / (this.length - begin - drafts)];
-      this.times[n] = place <= drafts
-        ? [end - total + seconds * drafted, this.ends.length + 0.4 * drafted]
-        : [end, this.ends.length + 0.5 + 0.3 * judged];
+      const time = place <= drafts ? end - total + seconds * place / drafts : end;
+      this.times[n] = [time, this.ends.length + 0.8 * place / (this.length - begin)];
     }
     this.ends.push(this.length);
   }
@@ -99,10 +97,8 @@ export class Player {
   }
 
   change(speed, rounds) {
-    this.speed = speed;
-    if (this.rounds === rounds) return;
-    this.rounds = rounds;
-    if (this.playing && this.cursor < this.length) this.clock = this.due(this.cursor);
+    Object.assign(this, { speed, rounds });
+    if (this.playing) this.play();
   }
 
   // The number of events to be shown now.
@@ -138,6 +134,7 @@ export class Controls {
     this.slider = this.find(".ns-slider");
     this.clock = this.find(".ns-clock");
     this.toggle = this.find("[data-act='play']");
+    const [speed, file] = [".ns-speed", ".ns-file"].map(this.find);
     const acts = {
       play: () => (player.going ? player.pause() : player.play()),
       back: () => player.step(-1),
@@ -145,19 +142,22 @@ export class Controls {
       start: () => player.seek(1),
       end: () => player.seek(player.length),
       save: () => this.save(),
-      open: () => this.find(".ns-file").click(),
+      open: () => file.click(),
     };
     for (const [name, act] of Object.entries(acts)) {
       this.find(`[data-act='${name}']`).addEventListener("click", () => { act(); wake(); });
     }
     this.slider.addEventListener("input", () => { player.seek(Number(this.slider.value)); wake(); });
-    const speed = this.find(".ns-speed");
     speed.addEventListener("change", () => {
       const [first, second] = speed.value.split(":");
       player.change(Number(second || first), first === "rounds");
       wake();
     });
-    this.files();
+    file.addEventListener("change", () => { this.open(file.files[0]); file.value = ""; });
+    const dropping = (name, act) => this.root.addEventListener(name, (event) => { event.preventDefault(); act(event); });
+    dropping("dragover", () => this.root.classList.add("ns-drop"));
+    dropping("dragleave", ({ relatedTarget: to }) => { if (!this.root.contains(to)) this.root.classList.remove("ns-drop"); });
+    dropping("drop", ({ dataTransfer }) => { this.root.classList.remove("ns-drop"); this.open(dataTransfer.files[0]); });
   }
 
   draw(live, { num_draft_tokens: k }) {
@@ -180,22 +180,9 @@ export class Controls {
   }
 
   async save() {
-    const id = this.root.dataset.run;
-    const text = await this.server.trace(id);
+    const text = await this.server.trace(this.root.dataset.run);
     if (!text) return this.trigger("lost", {});
     download("naive-speculate-trace.jsonl", text, "application/jsonl");
-  }
-
-  files() {
-    const input = this.find(".ns-file");
-    input.addEventListener("change", () => { this.open(input.files[0]); input.value = ""; });
-    this.root.addEventListener("dragover", (e) => { e.preventDefault(); this.root.classList.add("ns-drop"); });
-    this.root.addEventListener("dragleave", (e) => { if (!this.root.contains(e.relatedTarget)) this.root.classList.remove("ns-drop"); });
-    this.root.addEventListener("drop", (e) => {
-      e.preventDefault();
-      this.root.classList.remove("ns-drop");
-      if (e.dataTransfer.files.length) this.open(e.dataTransfer.files[0]);
-    });
   }
 
   async open(file) {

@@ -134,7 +134,8 @@ function sameness(run) {
   const { settings } = run.drafts;
   const [alone, drafted] = [run.plain.whole.tokens, run.drafts.whole.tokens];
   if (settings.lossy) return "not the target's distribution";
-  if (!isGreedy(settings)) return `same distribution${alone === drafted ? "" : `; the target alone wrote ${count(alone, "token")}`}`;
+  if (!isGreedy(settings) && alone === drafted) return "same distribution";
+  if (!isGreedy(settings)) return `same distribution; the target alone wrote ${count(alone, "token")}`;
   const parts = partedAt(run);
   if (parts >= 0) return `same text up to token ${parts}`;
   return alone < drafted ? `same text up to token ${alone}, where the target alone was stopped` : "same text";

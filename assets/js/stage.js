@@ -109,7 +109,8 @@ class Stage {
       this.find(".ns-said").textContent = `Run ${end}: ${tokens} tokens in ${rounds.length} steps` +
         (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the draft tokens accepted.` : ".");
       if (!this.sums.finished?.speedup) this.measure(false);
-    } else if (message.over && this.player.length < message.total) this.resync();
+    }
+    if (this.player.length < this.total) this.resync();
     this.link.arrive();
     this.race();
     this.wake();
@@ -153,20 +154,16 @@ class Stage {
     this.tell();
   }
 
-  // Each answer has a limited number of events: request until there are no more.
+  // Each answer has a limited number of events.
   async resync() {
     if (this.resyncing) return;
     this.resyncing = true;
-    const asked = this.run.serial;
-    let had, answer;
-    do {
-      had = this.player.length;
-      answer = await answerTo(() => this.server.resync([this.run.id, had]));
-      if (asked !== this.run.serial) return;
-      if (answer === null) this.lose();
-      if (answer) this.accept(answer);
-    } while (had < this.player.length && this.player.length < this.total);
+    const { id, serial } = this.run;
+    const answer = await answerTo(() => this.server.resync([id, this.player.length]));
+    if (serial !== this.run.serial) return;
     this.resyncing = false;
+    if (answer === null) this.lose();
+    if (answer) this.accept(answer);
   }
 
   // The last messages may be lost, so that nothing reveals a gap; and none come after a broken connection.

@@ -132,8 +132,8 @@ export class Rounds extends Scroll {
 
   row(step) {
     if (!this.rows.has(step)) {
-      const [chips, gain, time] = [make("div", "ns-chips"), make("span", "ns-gain"), make("div", "ns-time")];
       const looks = { class: "ns-round", "data-round": step, role: "group", "aria-label": `Step ${step + 1}` };
+      const [chips, gain, time] = [make("div", "ns-chips"), make("span", "ns-gain"), make("div", "ns-time")];
       const node = make("div", looks, make("span", "ns-round-no", step + 1), chips, gain, time);
       this.rows.set(step, { node, chips, gain, time });
       this.box.append(node);
@@ -157,10 +157,9 @@ export class Rounds extends Scroll {
     const { node, gain, time } = this.row(step);
     if (!time.firstChild) {
       this.rescale(draft + verify);
-      const bar = make("span", "ns-bar", make("i", "ns-bar-draft"), make("i", "ns-bar-verify"));
-      const parts = [[bar, "--own", draft + verify], [bar.firstChild, "--ms", draft], [bar.lastChild, "--ms", verify]];
-      for (const [part, name, seconds] of parts) part.style.setProperty(name, (seconds * 1000).toFixed(3));
-      time.append(bar, make("span", "ns-ms", milliseconds(draft + verify)));
+      const part = (name, seconds) => make("i", { class: name, style: `--ms: ${1000 * seconds}` });
+      const looks = { class: "ns-bar", style: `--own: ${1000 * (draft + verify)}` };
+      time.append(make("span", looks, part("ns-bar-draft", draft), part("ns-bar-verify", verify)), make("span", "ns-ms", milliseconds(draft + verify)));
       time.title = `draft ${milliseconds(draft)}, verify ${milliseconds(verify)}`;
       gain.textContent = `${accepted}/${drafted}`;
       node.setAttribute("aria-label", `Step ${step + 1}: ${accepted} of ${drafted} draft tokens accepted; ${time.title}`);
