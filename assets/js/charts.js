@@ -2,9 +2,9 @@
 // without draft tokens or finished steps, each chart is a sentence.
 
 import { inLanguage } from "./dom.js";
-import { count, milliseconds, percent, two, whole } from "./format.js";
+import { count, mean, milliseconds, percent, sum, two, whole } from "./format.js";
 import { plot } from "./plot.js";
-import { costsOf, luckByPlace, luckOf, otherWay, summaries, tokensPerPass } from "./summary.js";
+import { byPlace, costsOf, luckOf, otherWay, summaries, tokensPerPass } from "./summary.js";
 import { checkOf, gain, windows } from "./theory.js";
 
 const WAITING = "No step is finished yet.";
@@ -122,7 +122,7 @@ export function positions({ rounds, sums, started }) {
       }),
       line("all together, α", [0.5, places + 0.5], [alpha, alpha], INK, "dash", { hovertemplate: "α = %{y:.3f}<extra></extra>", showlegend: !luck }),
       ...(other ? [instead(other)] : []),
-      ...(luck ? [exactly(luckByPlace(rounds), luck.whole)] : []),
+      ...(luck ? [exactly(byPlace(rounds, "alphas"), luck.whole)] : []),
     ],
   );
 }
@@ -134,12 +134,14 @@ const instead = ({ name, shares }) => markers(`exact α of ${name} drafts`, shar
   marker: { color: DRAFT, size: 9, symbol: "x-thin-open", line: { width: 2 } },
 });
 
-// The exact α at each position, with one standard deviation of the observed rate.
+// The exact α at each position, over the steps that reached it, with one standard deviation of the observed rate.
 function exactly(places, byWindow) {
-  const exact = places.some(({ deviation }) => deviation) ? "exact α ± luck" : "exact α";
-  return markers(byWindow ? "α, judged one by one" : exact, places.map((_, n) => n + 1), places.map(({ alpha }) => alpha), {
-    error_y: byWindow ? undefined : { ...SPREAD, array: places.map(({ deviation }) => deviation), width: 5 },
-    customdata: places.map(({ alpha, deviation, count: all }) => [alpha.toFixed(3), deviation.toFixed(3), all]),
+  const means = places.map(mean);
+  const deviations = places.map((alphas) => Math.sqrt(sum(alphas.map((alpha) => alpha * (1 - alpha)))) / alphas.length);
+  const name = byWindow ? "α, judged one by one" : deviations.some(Boolean) ? "exact α ± luck" : "exact α";
+  return markers(name, places.map((_, n) => n + 1), means, {
+    error_y: byWindow ? undefined : { ...SPREAD, array: deviations, width: 5 },
+    customdata: places.map(({ length }, n) => [means[n].toFixed(3), deviations[n].toFixed(3), length]),
     hovertemplate: "position %{x}, exact α of the %{customdata[2]} draft tokens: %{customdata[0]}" +
       `${byWindow ? "" : " ± %{customdata[1]}"}<extra></extra>`,
     marker: { color: PAGE, size: 8, symbol: "circle", line: { color: INK, width: 2 } },

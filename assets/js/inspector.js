@@ -2,7 +2,7 @@
 // when playback rests, and shown only if they still belong to the same token.
 
 import { answerTo } from "./connection.js";
-import { Channel, Tip, finder, inLanguage, make, onEscape } from "./dom.js";
+import { Channel, finder, inLanguage, make, onEscape } from "./dom.js";
 import { chance, edge, nameOf, number, visible } from "./format.js";
 import { Redraw, point } from "./redraw.js";
 
@@ -21,7 +21,6 @@ class Inspector {
     this.marks = JSON.parse(this.find(".ns-why").dataset.marks);
     this.answers = new Map([[keyOf(first), first]]);
     this.redraw = new Redraw(element);
-    this.distributions = new Distributions(this.find("#distributions"));
     this.find(".ns-die").addEventListener("click", () => { if (!inspected.last?.pinned) inspected.last?.choose(); });
     this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
     onEscape(() => this.open(false));
@@ -92,7 +91,7 @@ class Inspector {
     this.find(".inspector-why").replaceChildren(...words.sentences.map((pieces) => linked("p", pieces)));
     const details = words.details.map(([name, value]) => make("div", "", linked("dt", name), make("dd", "", value)));
     this.find(".inspector-details").replaceChildren(...details);
-    this.distributions.show(distributions);
+    drawDistributions(this.find("#distributions"), distributions);
   }
 }
 
@@ -114,55 +113,32 @@ const keyOf = ({ run, number: n, upto }) => `${run}:${n}:${upto}`;
 
 const OTHERS = "all others"; // the rest of each distribution
 
-// The most probable tokens of draft, target and residual, as a table with bars. It changes with every inspected token, for
-// which Plotly is too slow.
-class Distributions {
-  constructor(place) {
-    this.place = place;
-    this.table = place.querySelector("table");
-    this.tip = new Tip(place.querySelector(".ns-tip"));
-    for (const name of ["pointerover", "click"]) this.table.addEventListener(name, ({ target }) => this.point(target.closest("tbody tr")));
-    for (const name of ["pointerout", "pointerdown", "scroll"]) {
-      document.addEventListener(name, () => this.tip.hide(), { capture: true, passive: true });
-    }
-  }
-
-  // A run saved as a file has none.
-  show(shown) {
-    this.place.hidden = !shown;
-    if (!shown) return;
-    const { tokens, series, rest, takeaway } = shown;
-    const others = { text: OTHERS, name: `${OTHERS}, together`, probs: rest, others: true };
-    this.series = series;
-    this.rows = rest.length ? [...tokens, others] : tokens;
-    this.tip.hide();
-    this.place.querySelector("figcaption span").textContent = takeaway;
-    this.table.hidden = !tokens.length;
-    const heads = series.map((name) => make("th", { class: "ns-odds-key", role: "columnheader" }, bar(name), name));
-    this.table.tHead.rows[0].replaceChildren(part("th", "columnheader", make("span", "ns-said", "token")), ...heads);
-    this.table.tBodies[0].replaceChildren(...this.rows.map((token) => this.row(token)));
-  }
-
-  row({ text, chosen, others, probs }) {
-    const name = make(chosen ? "b" : others ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`);
-    return part("tr", "row", part("th", "rowheader", name), ...probs.map((prob, n) => {
-      if (prob !== null) return part("td", "cell", bar(this.series[n], prob), make("span", "", briefly(prob)));
-      const none = make("span", { class: "ns-odds-none", "aria-hidden": true }, "–");
-      return part("td", "cell", none, make("span", "ns-said", "not recorded"));
-    }));
-  }
-
-  // All digits of the token under the pointer.
-  point(pointed) {
-    if (!pointed) return;
-    const { name, others, probs } = this.rows[pointed.sectionRowIndex];
-    const lines = probs.map((prob, n) => [this.series[n], prob === null ? "not recorded" : prob.toFixed(6)]);
-    this.tip.show(pointed, [[others ? name : `“${name}”`, ""], ...lines]);
-  }
+// The most probable tokens of draft, target and residual, as a table with bars; a run saved as a file has none. It changes with
+// every inspected token, for which Plotly is too slow. Its roles are explicit: a table with another layout loses its own.
+function drawDistributions(place, shown) {
+  place.hidden = !shown;
+  if (!shown) return;
+  const { tokens, series, rest, takeaway } = shown;
+  const others = { text: OTHERS, name: `${OTHERS}, together`, probs: rest, others: true };
+  const table = place.querySelector("table");
+  table.hidden = !tokens.length;
+  place.querySelector("figcaption span").textContent = takeaway;
+  table.tHead.rows[0].replaceChildren(
+    make("th", { role: "columnheader" }, make("span", "ns-said", "token")),
+    ...series.map((name) => make("th", { class: "ns-odds-key", role: "columnheader" }, bar(name), name)),
+  );
+  table.tBodies[0].replaceChildren(...[...tokens, ...(rest.length ? [others] : [])].map((token) => row(token, series)));
 }
 
-// With an explicit role: a table with another layout loses its own.
-const part = (tag, role, ...contents) => make(tag, { role }, ...contents);
+// All digits and the whole token are in the tooltips.
+function row({ text, name, chosen, others, probs }, series) {
+  const token = make(chosen ? "b" : others ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`);
+  return make("tr", { role: "row" }, make("th", { role: "rowheader", title: name }, token), ...probs.map((prob, n) => {
+    if (prob !== null) return make("td", { role: "cell", title: prob.toFixed(6) }, bar(series[n], prob), make("span", "", briefly(prob)));
+    const none = make("span", { class: "ns-odds-none", "aria-hidden": true }, "–");
+    return make("td", { role: "cell" }, none, make("span", "ns-said", "not recorded"));
+  }));
+}
 
 // Without a probability: a sample for the legend.
 function bar(series, prob) {

@@ -8,10 +8,6 @@ import { OUTPUT } from "./tokens.js";
 
 const MOST_DRAFTS = 64;
 const MOST_SECONDS = 1e6; // no real step takes longer; a loaded trace may claim anything
-const NOTHING = {
-  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, forced: 0,
-  told: 0, expected: 0, variance: 0, siblings: 0,
-};
 
 // Tokens per target pass: accepted tokens plus one, as `mean_acceptance_length` in the metrics.
 export const tokensPerPass = ({ sums, rounds }) => 1 + sums.accepted / rounds.length;
@@ -21,7 +17,7 @@ const bounded = (value, most) => Math.min(most, Math.max(0, value || 0));
 export class Sums {
   constructor() {
     this.rounds = [];         // numbers of each step
-    this.upto = [NOTHING];    // sums up to each step
+    this.upto = [{ time: 0, tokens: 0 }]; // sums up to each step
     this.outputs = [0];       // number of output tokens among so many events
     this.texts = [];          // texts of the output tokens
     this.ids = [];            // and their ids
@@ -58,7 +54,7 @@ export class Sums {
       told: alphas.length, expected: sum(alphas), variance: sum(alphas.map((alpha) => alpha * (1 - alpha))), siblings: 0,
     };
     const sums = { time: step.time || 0, tokens: this.texts.length };
-    for (const [name, value] of Object.entries(round)) sums[name] = this.whole[name] + value;
+    for (const [name, value] of Object.entries(round)) sums[name] = (this.whole[name] ?? 0) + value;
     if (step.tree?.length > drafted) { // the window is one path through it
       const more = bounded(step.tree.length, MOST_DRAFTS) - drafted;
       const rejected = step.tree.filter(({ kind }) => kind === "rejected").length - (accepted < drafted);
@@ -134,18 +130,11 @@ export function costsOf(run) {
 }
 
 // The steps' values of this name, by position in the window.
-function byPlace(rounds, name) {
+export function byPlace(rounds, name) {
   const places = [];
   for (const round of rounds) round[name].forEach((value, n) => (places[n] ??= []).push(value));
   return places;
 }
-
-// The same at each position of the window: mean α over the steps that reached it, and the standard deviation of the observed
-// rate.
-export const luckByPlace = (rounds) => byPlace(rounds, "alphas").map((alphas) => ({
-  alpha: mean(alphas), count: alphas.length,
-  deviation: Math.sqrt(sum(alphas.map((alpha) => alpha * (1 - alpha)))) / alphas.length,
-}));
 
 // Whether a run's draft tokens, drawn or the most probable ones, would be accepted more often the other way, by position; null
 // if unknown.
