@@ -83,7 +83,6 @@ class Stage {
     this.looked = null;        // the token in the inspector
     inspected.tell(null);
     this.resyncing = false;
-    this.total = 0;            // the known number of the run's events
     this.told.upto = this.root.dataset.told = -1;
     this.find(".ns-title").textContent = title;
     Object.assign(this.root.dataset, { run, state: "running" });
@@ -94,7 +93,6 @@ class Stage {
   accept(message) {
     const have = this.player.length;
     this.heard = performance.now();
-    this.total = Math.max(this.total, message.total);
     if (message.first > have) return void this.resync();
     const fresh = message.events.slice(have - message.first);
     this.player.add(fresh);
@@ -110,7 +108,7 @@ class Stage {
         (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the draft tokens accepted.` : ".");
       if (!this.sums.finished?.speedup) this.measure(false);
     }
-    if (this.player.length < this.total) this.resync();
+    if (this.player.length < message.total) this.resync();
     this.link.arrive();
     this.race();
     this.wake();
@@ -217,7 +215,7 @@ class Stage {
     Object.assign(this.told, { upto: this.player.cursor, at: performance.now() });
     const summary = this.summary(this.player.cursor);
     summaries.tell(summary);
-    this.plainText.draw(this.sums.text(this.player.cursor), summary.started);
+    this.plainText.draw(this.sums.texts.slice(0, summary.tokens).join(""), summary.started);
     this.guided.draw(summary);
     this.find(".ns-ending").textContent = ending(summary.finished, this.sums.settings, summary.tokens);
     this.look();

@@ -77,11 +77,6 @@ export class Sums {
     return this.upto.at(-1);
   }
 
-  // The output after so many events.
-  text(events) {
-    return this.texts.slice(0, this.outputs[events]).join("");
-  }
-
   // The run up to an event: the finished `rounds` (steps), their `sums`, and the number of output `tokens`.
   at(events, rounds) {
     const atEnd = events === this.outputs.length - 1;

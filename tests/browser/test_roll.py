@@ -14,7 +14,7 @@ from ui.run.recorded import SPECULATIVE
 
 REDRAW = "Redraw this position × 1,000"
 ROLL = """async ([bins, times, seed]) => {
-    const { dice, rollMany } = await import("/redraw.js");
+    const { dice, rollMany } = await import("/inspector.js");
     return rollMany(bins, times, dice(seed)).map(({ kept, replaced }) => [kept, replaced]);
 }"""
 
