@@ -21,8 +21,16 @@ class Inspector {
     this.sheet = element.closest(".ns-inspector");
     this.marks = JSON.parse(this.find(".ns-why").dataset.marks);
     this.answers = new Map([[keyOf(first), first]]);
-    this.redraw = new Redraw(element);
-    this.find(".ns-die").addEventListener("click", () => { if (!inspected.last?.pinned) inspected.last?.choose(); });
+    this.die = this.find(".ns-die");
+    this.slider = this.find(".ns-die > input");
+    this.table = this.find(".ns-roll table");
+    [this.verdict, this.obstacle, this.rolls] = [".ns-roll-verdict", ".ns-roll-why", ".ns-roll-said"].map(this.find);
+    const [button, figure] = element.querySelectorAll(".ns-roll button");
+    this.button = button;
+    this.die.addEventListener("click", () => { if (!inspected.last?.pinned) inspected.last?.choose(); });
+    this.slider.addEventListener("input", () => this.drag(Number(this.slider.value)));
+    button.addEventListener("click", () => this.roll());
+    figure.addEventListener("click", () => inspected.last.draws());
     this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
     onEscape(() => this.open(false));
   }
@@ -47,19 +55,20 @@ class Inspector {
   }
 
   draw(shown) {
-    const { run, number: n, event, settings } = shown;
+    const { run, number: n, event } = shown;
     const box = this.find(".ns-why");
     Object.assign(box.dataset, { run, event: n });
     const head = this.find(".inspector-headline");
     head.dataset.kind = event.kind;
     head.textContent = `${this.marks[event.kind]} “${visible(event)}” ${nameOf(event)}`;
     box.classList.add("ns-stale");
-    this.bar(chance(event), settings);
-    this.redraw.begin(shown, chance(event));
+    this.odds = chance(event);
+    this.bar(shown);
+    this.offer(shown);
   }
 
-  bar(odds, settings) {
-    const bar = this.find(".ns-die");
+  bar({ settings }) {
+    const { die: bar, odds } = this;
     bar.hidden = !odds;
     if (!odds) return;
     const name = settings.verify_strategy === "block_verification" ? "h" : "p/q";
@@ -77,6 +86,21 @@ class Inspector {
     bar.querySelector("[role=img]").setAttribute("aria-label", `Accepted with probability ${odds.name}. ${draw}`);
   }
 
+  // A chosen token's draw can be moved.
+  offer({ event, pinned, settings }) {
+    const { odds } = this;
+    this.random = dice((event.step ?? 0) * 64 + (event.index ?? 0));
+    this.find(".ns-roll").hidden = !pinned;
+    const judged = ["accepted", "rejected"].includes(event.kind) && settings.verify_strategy !== "block_verification";
+    this.slider.hidden = !pinned || !judged || odds?.die === undefined;
+    this.slider.value = odds?.die ?? 0;
+    this.obstacle.textContent = this.rolls.textContent = "";
+    this.verdict.hidden = this.button.hidden = this.table.hidden = true;
+    this.die.style.setProperty("--fell", odds?.die ?? 0);
+    this.die.classList.remove("ns-moved");
+    this.name();
+  }
+
   async ask(about, shown) {
     const answer = await answerTo(() => shown.ask([shown.run, shown.number, shown.upto]));
     if (!answer) return; // the next look asks again
@@ -88,13 +112,75 @@ class Inspector {
     const { classList } = this.find(".ns-why");
     if (!classList.contains("ns-stale")) return;
     classList.remove("ns-stale");
-    this.redraw.tell(redraw);
     this.find(".inspector-why").replaceChildren(...words.sentences.map((pieces) => linked("p", pieces)));
     const details = words.details.map(([name, value]) => make("div", "", linked("dt", name), make("dd", "", value)));
     this.find(".inspector-details").replaceChildren(...details);
     drawDistributions(this.find("#distributions"), distributions);
+    this.deal(redraw ?? {});
+  }
+
+  // The bins of the position, or why there are none.
+  deal({ bins, why = "" }) {
+    this.obstacle.textContent = why;
+    this.obstacle.hidden = !why;
+    this.button.hidden = !bins;
+    if (!bins) return;
+    this.bins = bins;
+    this.rolled = 0;
+    this.counts = rollMany(bins, 0, this.random);
+    this.table.tBodies[0].replaceChildren(...bins.map(([text, p]) => make( // the one without a text is all other tokens
+      "tr", "",
+      make("th", { scope: "row", class: text ? undefined : "ns-roll-other" }, text || "other"),
+      make("td", "", make("div", "ns-roll-bar", make("i", "ns-roll-kept"), make("i", "ns-roll-replaced"), make("b"))),
+      make("td"), make("td", "", points(p)),
+    )));
+  }
+
+  drag(u) {
+    point(this.die, u);
+    this.die.classList.add("ns-moved");
+    const kept = u < this.odds.keep;
+    this.verdict.hidden = false;
+    this.verdict.dataset.kind = kept ? "accepted" : "rejected";
+    this.verdict.textContent = `u = ${number(u)} ${kept ? "is below" : "is not below"} the edge, ${edge(this.odds)}: ` +
+      `${kept ? "✓ accepted" : "✗ rejected"}. The recorded u is ${number(this.odds.die)}.`;
+    this.name();
+  }
+
+  name() {
+    const u = Number(this.slider.value);
+    this.slider.ariaValueText = `u = ${number(u)}: ${u < (this.odds?.keep ?? 0) ? "accepted" : "rejected"}`;
+  }
+
+  roll() {
+    const { bins, counts } = this;
+    rollMany(bins, AT_ONCE, this.random, counts);
+    const rolled = this.rolled += AT_ONCE;
+    const widest = Math.max(...bins.map(([, p], n) => Math.max(p, (counts[n].kept + counts[n].replaced) / rolled)));
+    const wide = (share) => `${100 * share / widest}%`;
+    this.table.hidden = false;
+    for (const [n, row] of [...this.table.tBodies[0].rows].entries()) {
+      const [[text, p], { kept, replaced }] = [bins[n], counts[n]];
+      row.hidden = !text && p <= 1e-6 && !(kept + replaced);
+      Object.assign(row.dataset, { kept, replaced });
+      const [accepted, resampled, exact] = row.querySelector(".ns-roll-bar").children;
+      accepted.style.width = wide(kept / rolled);
+      resampled.style.width = wide(replaced / rolled);
+      exact.style.left = wide(p);
+      row.cells[2].title = `${kept} accepted, ${replaced} resampled`;
+      row.cells[2].textContent = points((kept + replaced) / rolled);
+    }
+    const kept = sum(counts.map((count) => count.kept));
+    const alpha = sum(bins.map(([, , , shared]) => shared));
+    const [[text, p, q], { drafted, kept: own }] = [bins[0], counts[0]];
+    this.rolls.textContent = `${whole(rolled)} new draws at this position: ${whole(kept)} draft tokens accepted, ` +
+      `${whole(rolled - kept)} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
+      `${whole(drafted)} times, and ${whole(own)} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). ` +
+      "The output follows the target's p.";
   }
 }
+
+const points = (share) => `${(100 * share).toFixed(1)}%`;
 
 // Pieces of text, some of them with their glossary term. A translated sentence links the translations of its terms.
 function linked(tag, pieces) {
@@ -189,94 +275,3 @@ export function point(bar, u) {
   bar.querySelector(".ns-die-u").textContent = `u = ${number(u)}`;
 }
 
-// The inspector's part for a token that the reader has chosen.
-export class Redraw {
-  constructor(element) {
-    this.find = finder(element);
-    this.die = this.find(".ns-die");
-    this.slider = this.find(".ns-die > input");
-    this.table = this.find(".ns-roll table");
-    [this.verdict, this.why, this.said] = [".ns-roll-verdict", ".ns-roll-why", ".ns-roll-said"].map(this.find);
-    [this.button, this.figure] = element.querySelectorAll(".ns-roll button");
-    this.slider.addEventListener("input", () => this.drag(Number(this.slider.value)));
-    this.button.addEventListener("click", () => this.roll());
-    this.figure.addEventListener("click", () => this.draws());
-  }
-
-  // A token of the stage; `odds` is its bar (see `chance`), or null.
-  begin({ event, pinned, settings, draws }, odds) {
-    Object.assign(this, { odds, draws, bins: null });
-    this.random = dice((event.step ?? 0) * 64 + (event.index ?? 0));
-    this.find(".ns-roll").hidden = !pinned;
-    const judged = ["accepted", "rejected"].includes(event.kind) && settings.verify_strategy !== "block_verification";
-    this.slider.hidden = !pinned || !judged || odds?.die === undefined;
-    this.slider.value = odds?.die ?? 0;
-    this.why.textContent = this.said.textContent = "";
-    this.verdict.hidden = this.button.hidden = this.table.hidden = true;
-    this.die.style.setProperty("--fell", odds?.die ?? 0);
-    this.die.classList.remove("ns-moved");
-    this.name();
-  }
-
-  // The server's answer: bins, or why there are none.
-  tell(answer) {
-    this.bins = answer?.bins ?? null;
-    this.why.textContent = answer?.why ?? "";
-    this.why.hidden = !answer?.why;
-    this.button.hidden = !this.bins;
-    if (!this.bins) return;
-    this.rolled = 0;
-    this.counts = rollMany(this.bins, 0, this.random);
-    this.table.tBodies[0].replaceChildren(...this.bins.map(([text, p]) => make( // the one without a text is all other tokens
-      "tr", "",
-      make("th", { scope: "row", class: text ? undefined : "ns-roll-other" }, text || "other"),
-      make("td", "", make("div", "ns-roll-bar", make("i", "ns-roll-kept"), make("i", "ns-roll-replaced"), make("b"))),
-      make("td"), make("td", "", points(p)),
-    )));
-  }
-
-  drag(u) {
-    point(this.die, u);
-    this.die.classList.add("ns-moved");
-    const kept = u < this.odds.keep;
-    this.verdict.hidden = false;
-    this.verdict.dataset.kind = kept ? "accepted" : "rejected";
-    this.verdict.textContent = `u = ${number(u)} ${kept ? "is below" : "is not below"} the edge, ${edge(this.odds)}: ` +
-      `${kept ? "✓ accepted" : "✗ rejected"}. The recorded u is ${number(this.odds.die)}.`;
-    this.name();
-  }
-
-  name() {
-    const u = Number(this.slider.value);
-    this.slider.ariaValueText = `u = ${number(u)}: ${u < (this.odds?.keep ?? 0) ? "accepted" : "rejected"}`;
-  }
-
-  roll() {
-    const { bins, counts } = this;
-    rollMany(bins, AT_ONCE, this.random, counts);
-    const rolled = this.rolled += AT_ONCE;
-    const widest = Math.max(...bins.map(([, p], n) => Math.max(p, (counts[n].kept + counts[n].replaced) / rolled)));
-    const wide = (share) => `${100 * share / widest}%`;
-    this.table.hidden = false;
-    for (const [n, row] of [...this.table.tBodies[0].rows].entries()) {
-      const [[text, p], { kept, replaced }] = [bins[n], counts[n]];
-      row.hidden = !text && p <= 1e-6 && !(kept + replaced);
-      Object.assign(row.dataset, { kept, replaced });
-      const [accepted, resampled, exact] = row.querySelector(".ns-roll-bar").children;
-      accepted.style.width = wide(kept / rolled);
-      resampled.style.width = wide(replaced / rolled);
-      exact.style.left = wide(p);
-      row.cells[2].title = `${kept} accepted, ${replaced} resampled`;
-      row.cells[2].textContent = points((kept + replaced) / rolled);
-    }
-    const kept = sum(counts.map((count) => count.kept));
-    const alpha = sum(bins.map(([, , , shared]) => shared));
-    const [[text, p, q], { drafted, kept: own }] = [bins[0], counts[0]];
-    this.said.textContent = `${whole(rolled)} new draws at this position: ${whole(kept)} draft tokens accepted, ` +
-      `${whole(rolled - kept)} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
-      `${whole(drafted)} times, and ${whole(own)} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). ` +
-      "The output follows the target's p.";
-  }
-}
-
-const points = (share) => `${(100 * share).toFixed(1)}%`;

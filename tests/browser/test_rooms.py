@@ -79,7 +79,8 @@ PARTED = """async (folder) => {
     const sums = (...words) => {
         const run = new Sums();
         run.add({ kind: "started", time: 0, prompt, prompt_texts: [prompt], settings });
-        for (const [token_id, text] of words) for (const kind of ["bonus", "step"]) run.add({ kind, time: 0.01, token_id, text });
+        const time = 0.01;
+        for (const [token_id, text] of words) for (const kind of ["bonus", "step"]) run.add({ kind, time, token_id, text });
         return run;
     };
     const plain = sums([5, " there was"], [7, " a king"]);
