@@ -10,7 +10,7 @@ const SETTINGS = { displayModeBar: false, responsive: false };
 const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
 const COLOR = /^var\((--ns-\w+)\)$/;
 const NEAR = "300px";      // charts are drawn this far outside the screen
-const REST = 3;            // after drawing, the page rests so many times as long
+const REST = 3;            // after drawing a chart again, the page rests so many times as long
 const IDLE_MS = 1000;      // draw after this time even if the page is never idle
 const plots = new Map();   // by container: figure, title, drawn width, and whether it is near
 const waiting = new Set(); // containers to draw, once they are near
@@ -73,8 +73,9 @@ async function next() {
   }
   await new Promise(whenIdle);
   const [place, began] = [due(), performance.now()];
+  const rest = place?.layout ? REST : 0;
   if (place) draw(place);
-  setTimeout(() => { busy = false; next(); }, REST * (performance.now() - began));
+  setTimeout(() => { busy = false; next(); }, rest * (performance.now() - began));
 }
 
 function draw(place) {

@@ -151,14 +151,8 @@ function partedAt(run) {
 class Lane {
   constructor(box) {
     this.track = box.querySelector(".ns-track");
-    this.text = box.querySelector(".ns-lane-text");
+    this.text = box.querySelector(".ns-lane-text span");
     this.numbers = box.querySelector(".ns-lane-head span");
-    new ResizeObserver(() => this.end()).observe(this.text); // lecture mode has another type
-  }
-
-  // The last whole lines are in sight.
-  end() {
-    this.text.scrollTop = this.text.scrollHeight;
   }
 
   wipe() {
@@ -176,7 +170,6 @@ class Lane {
       this.text.append(run.texts.slice(from, to).join("").replaceAll("\n", " "));
       this.track.append(make("i", { style: `--n: ${to - from}` }));
     }
-    this.end();
     const time = Math.min(clock, run.whole.time);
     write(this.numbers, run.outputs.length > 1 ? `${count(this.passes, "pass", "passes")} · ${time.toFixed(2)} s` : "");
   }

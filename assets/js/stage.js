@@ -22,6 +22,7 @@ const QUIET_MS = 1000; // after so much silence, a live run is requested
 
 export function mount(component) {
   new Stage(component).receive();
+  reveal();
 }
 
 class Stage {
@@ -206,8 +207,6 @@ class Stage {
       this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
     }
     if (player.busy) this.wake();
-    if (!this.drawn) reveal();
-    this.drawn = true;
   };
 
   tell() {
