@@ -231,8 +231,7 @@ class Stage {
     const event = this.player.events[n];
     const { flow, rounds, shown } = this;
     if (event.kind === "started") this.drafter.begin(event, this.flow.prompt(event));
-    if (event.kind === "step" && on) rounds.finish(event);
-    if (event.kind === "step" && !on) rounds.row(event.step).node.classList.remove("ns-done");
+    if (event.kind === "step") rounds.finish(event, on);
     if (!TOKEN.has(event.kind)) return;
     const token = shown[n] ??= this.tokenOf(event, n);
     if (token.born === n) {

@@ -153,7 +153,7 @@ export class Rounds extends Scroll {
     if (chip === chip.parentElement.firstChild) chip.closest(".ns-round").hidden = !on;
   }
 
-  finish({ step, num_draft: drafted = 0, num_accepted: accepted = 0, draft_seconds: draft = 0, verify_seconds: verify = 0 }) {
+  finish({ step, num_draft: drafted = 0, num_accepted: accepted = 0, draft_seconds: draft = 0, verify_seconds: verify = 0 }, on) {
     const { node, gain, time } = this.row(step);
     if (!time.firstChild) {
       this.rescale(draft + verify);
@@ -164,7 +164,7 @@ export class Rounds extends Scroll {
       gain.textContent = `${accepted}/${drafted}`;
       node.setAttribute("aria-label", `Step ${step + 1}: ${accepted} of ${drafted} draft tokens accepted; ${time.title}`);
     }
-    node.classList.add("ns-done");
+    node.classList.toggle("ns-done", on);
   }
 
   // A full bar is twice the median step, so that one slow step does not flatten all others.
