@@ -121,18 +121,15 @@ export function positions({ rounds, sums, started }) {
         hovertemplate: `position %{x}, of all ${windows} windows (unconditional, as vLLM): %{customdata[0]} accepted, %{customdata[3]}<extra></extra>`,
       }),
       line("all together, α", [0.5, places + 0.5], [alpha, alpha], INK, "dash", { hovertemplate: "α = %{y:.3f}<extra></extra>", showlegend: !luck }),
-      ...(other ? [instead(other)] : []),
+      ...(other ? [markers(`exact α of ${other.name} drafts`, other.shares.map((_, n) => n + 1), other.shares, {
+        customdata: other.shares.map((share) => share.toFixed(3)),
+        hovertemplate: `position %{x}, exact α of ${other.name} drafts: %{customdata}<extra></extra>`,
+        marker: { color: DRAFT, size: 9, symbol: "x-thin-open", line: { width: 2 } },
+      })] : []),
       ...(luck ? [exactly(byPlace(rounds, "alphas"), luck.whole)] : []),
     ],
   );
 }
-
-// The exact α at each position, had the draft tokens been chosen the other way.
-const instead = ({ name, shares }) => markers(`exact α of ${name} drafts`, shares.map((_, n) => n + 1), shares, {
-  customdata: shares.map((share) => share.toFixed(3)),
-  hovertemplate: `position %{x}, exact α of ${name} drafts: %{customdata}<extra></extra>`,
-  marker: { color: DRAFT, size: 9, symbol: "x-thin-open", line: { width: 2 } },
-});
 
 // The exact α at each position, over the steps that reached it, with one standard deviation of the observed rate.
 function exactly(places, byWindow) {

@@ -219,8 +219,8 @@ function drawDistributions(place, shown) {
 
 // All digits and the whole token are in the tooltips.
 function row({ text, name, chosen, others, probs }, series) {
-  const token = make(chosen ? "b" : others ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`);
-  return make("tr", { role: "row" }, make("th", { role: "rowheader", title: name }, token), ...probs.map((prob, n) => {
+  const token = make(chosen ? "b" : others ? "em" : "span", { title: name }, `${chosen ? "▸ " : ""}${text}`);
+  return make("tr", { role: "row" }, make("th", { role: "rowheader" }, token), ...probs.map((prob, n) => {
     if (prob !== null) return make("td", { role: "cell", title: prob.toFixed(6) }, bar(series[n], prob), make("span", "", briefly(prob)));
     const none = make("span", { class: "ns-odds-none", "aria-hidden": true }, "–");
     return make("td", { role: "cell" }, none, make("span", "ns-said", "not recorded"));

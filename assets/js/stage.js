@@ -239,7 +239,9 @@ class Stage {
       rounds.show(token.chip, on);
     } else {
       token.now = on ? n : token.born;
-      paint(token, this.player.events[token.now]);
+      const now = this.player.events[token.now];
+      token.flow = repaint(token.flow, now, now.text || "");
+      token.chip = repaint(token.chip, now, chipText(now));
     }
     if (on && OUTPUT.has(event.kind)) flow.split(token.flow), this.drafter.addOutput(event, token);
   }
@@ -348,11 +350,6 @@ function reveal(frames = STILL_FRAMES, before = -1) {
   if (!early || !frames) return early?.remove();
   const { top } = document.getElementById("tokens").getBoundingClientRect();
   requestAnimationFrame(() => reveal(top === before ? frames - 1 : STILL_FRAMES, top));
-}
-
-function paint(token, event) {
-  token.flow = repaint(token.flow, event, event.text || "");
-  token.chip = repaint(token.chip, event, chipText(event));
 }
 
 function mark(token, name, on) {

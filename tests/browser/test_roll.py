@@ -206,7 +206,7 @@ def test_the_chart_is_a_table_of_bars_that_fits_every_page_and_needs_no_plotly(o
                 assert abs(float(cell.inner_text().split()[-1]) - prob) < 0.001  # "over 0.999" is one, too
     place, exact = next((n, prob) for n, prob in enumerate(told["tokens"][0]["probs"]) if prob is not None and prob < 1)
     expect(rows.first.get_by_role("cell").nth(place)).to_have_attribute("title", f"{exact:.6f}")
-    expect(rows.first.get_by_role("rowheader")).to_have_attribute("title", told["tokens"][0]["name"])
+    expect(rows.first.get_by_role("rowheader").locator("*")).to_have_attribute("title", told["tokens"][0]["name"])
 
     for width, height in ((1440, 900), (1024, 768), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
