@@ -109,7 +109,7 @@ class Stage {
         (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the draft tokens accepted.` : ".");
       if (!this.sums.finished?.speedup) this.measure(false);
     }
-    if (this.player.length < message.total) this.resync();
+    if (message.over && this.player.length < message.total) this.resync(); // no more messages come
     this.link.arrive();
     this.race();
     this.wake();
