@@ -1,6 +1,6 @@
 // The inspector of one token. Its bar is drawn at once from the stage's events. Words, numbers and distributions are requested
-// when playback rests, and shown only if they still belong to the same token. The reader may move a judged draft token's draw u,
-// and redraw its position a thousand times from the recorded numbers.
+// when playback rests, and shown only if they still belong to the same token. The reader may move the draw u of a judged draft
+// token, and redraw its position a thousand times from the recorded numbers.
 
 import { answerTo } from "./connection.js";
 import { Channel, finder, inLanguage, make, onEscape } from "./dom.js";
@@ -46,7 +46,7 @@ class Inspector {
     this.find(".inspector-hint").hidden = Boolean(shown);
     if (!shown) return;
     if (shown.chosen) this.open(true);
-    const about = `${keyOf(shown)}:${shown.pinned}`; // redrawing is for a chosen token, and its results stay while that is shown
+    const about = `${keyOf(shown)}:${shown.pinned}`; // redrawing is for a chosen token, and stays while that is shown
     if (about !== this.about) this.draw(shown);
     this.about = about;
     const answer = this.answers.get(keyOf(shown));
@@ -221,9 +221,9 @@ function drawDistributions(place, shown) {
 function row({ text, name, chosen, others, probs }, series) {
   const token = make(chosen ? "b" : others ? "em" : "span", { title: name }, `${chosen ? "▸ " : ""}${text}`);
   return make("tr", { role: "row" }, make("th", { role: "rowheader" }, token), ...probs.map((prob, n) => {
-    if (prob !== null) return make("td", { role: "cell", title: prob.toFixed(6) }, bar(series[n], prob), make("span", "", briefly(prob)));
-    const none = make("span", { class: "ns-odds-none", "aria-hidden": true }, "–");
-    return make("td", { role: "cell" }, none, make("span", "ns-said", "not recorded"));
+    const shown = prob !== null ? [bar(series[n], prob), make("span", "", briefly(prob))]
+      : [make("span", { class: "ns-odds-none", "aria-hidden": true }, "–"), make("span", "ns-said", "not recorded")];
+    return make("td", { role: "cell", title: prob?.toFixed(6) }, ...shown);
   }));
 }
 

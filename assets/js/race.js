@@ -108,7 +108,8 @@ export function verdict(run, speed) {
   const { plain, drafts } = run;
   const passes = `${count(drafts.rounds.length, "target pass", "target passes")} instead of ${drafts.whole.tokens}`;
   const parts = [passes, sameness(run), ...(speed < 1 ? [slower(speed)] : [])];
-  return [run.crowded ? "Others were decoding: the times say little, and windows may be shorter" : faster(plain, drafts), parts.join(" · ")];
+  const crowded = "Others were decoding: the times say little, and windows may be shorter";
+  return [run.crowded ? crowded : faster(plain, drafts), parts.join(" · ")];
 }
 
 const slower = (speed) => `slowed down ${(1 / speed).toFixed(0)}×`;

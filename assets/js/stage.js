@@ -77,7 +77,7 @@ class Stage {
     this.flow.clear();
     this.rounds.clear();
     this.tip.hide();
-    this.shown = [];           // the token of each shown event: its elements `flow` and `chip`, and the numbers of its first and present event
+    this.shown = [];           // the token of each shown event: {flow, chip}, and the numbers of its events: {born, now}
     this.waiting = new Map();  // draft tokens by "step:index"
     this.pinned = null;        // the token that the reader chose
     this.asked = null;         // the number of an event whose token will be chosen once shown
@@ -130,7 +130,8 @@ class Stage {
   // followed meanwhile; with the measurement's answer that is complete, unless it was interrupted: then the server has none.
   async measure(asked) {
     const { id, serial, live } = this.run;
-    const measuring = answerTo(() => this.server.speedup([id, asked])).then((answer) => answer ?? { reason: NO_ANSWER, again: true });
+    const unanswered = { reason: NO_ANSWER, again: true };
+    const measuring = answerTo(() => this.server.speedup([id, asked])).then((answer) => answer ?? unanswered);
     this.know({ measuring: live });
     let answer;
     while (live && !this.plain.finished && !answer) {

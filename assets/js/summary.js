@@ -100,7 +100,7 @@ export function luckOf({ sums, started }) {
     const sentence = `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
     return { alpha, whole: true, sentence, note: `Judged one by one it would be ${two(alpha)}.` };
   }
-  if (!deviation) return { alpha, sentence: `This draft's exact α is ${two(alpha)}; at temperature 0 there is no luck`, note: "" };
+  if (!deviation) return { alpha, note: "", sentence: `This draft's exact α is ${two(alpha)}; at temperature 0 there is no luck` };
   const observed = sums.accepted / sums.judged;
   const off = (observed - alpha) / deviation;
   const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
@@ -109,8 +109,8 @@ export function luckOf({ sums, started }) {
   return { alpha, sentence, note: `Expected for this draft: ${spread}.` };
 }
 
-// What the speedup depends on: α, the costs of drafting a token and of verifying k, in target passes over one token, and k. Before
-// the measurement, a verification pass stands for such a pass. Null if the run has no draft tokens, verdicts or times.
+// What the speedup depends on: α, k, and the costs of drafting a token and of verifying k, in target passes over one token.
+// Before the measurement, a verification pass stands for such a pass. Null without draft tokens, verdicts or times.
 export function costsOf(run) {
   const { rounds, sums, speedup } = run;
   const luck = luckOf(run);

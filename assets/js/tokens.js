@@ -153,13 +153,16 @@ export class Rounds extends Scroll {
     if (chip === chip.parentElement.firstChild) chip.closest(".ns-round").hidden = !on;
   }
 
-  finish({ step, num_draft: drafted = 0, num_accepted: accepted = 0, draft_seconds: draft = 0, verify_seconds: verify = 0 }, on) {
+  // Shows what a step's event tells of it, or takes it back.
+  finish(event, on) {
+    const { step, num_draft: drafted = 0, num_accepted: accepted = 0, draft_seconds: draft = 0, verify_seconds: verify = 0 } = event;
     const { node, gain, time } = this.row(step);
     if (!time.firstChild) {
       this.rescale(draft + verify);
       const part = (name, seconds) => make("i", { class: name, style: `--ms: ${1000 * seconds}` });
       const looks = { class: "ns-bar", style: `--own: ${1000 * (draft + verify)}` };
-      time.append(make("span", looks, part("ns-bar-draft", draft), part("ns-bar-verify", verify)), make("span", "ns-ms", milliseconds(draft + verify)));
+      const bar = make("span", looks, part("ns-bar-draft", draft), part("ns-bar-verify", verify));
+      time.append(bar, make("span", "ns-ms", milliseconds(draft + verify)));
       time.title = `draft ${milliseconds(draft)}, verify ${milliseconds(verify)}`;
       gain.textContent = `${accepted}/${drafted}`;
       node.setAttribute("aria-label", `Step ${step + 1}: ${accepted} of ${drafted} draft tokens accepted; ${time.title}`);

@@ -87,11 +87,12 @@ const tokensOf = ({ tokens, alpha, k }) => tokens ?? expectedTokens(alpha, k);
 
 export function waterfall(state) {
   const { k, draftCost, check, measured } = state;
+  const drafting = (k * draftCost).toFixed(2);
   const parts = breakdown(tokensOf(state), k, draftCost, check, measured);
   const bars = [ // name, where it begins, how much it adds, colour, hover text
     ["tokens<br>per pass", 0, parts.tokens, ACCEPTED, "if a step cost no more than a plain pass"],
     ["verifying", parts.tokens, parts.check, TARGET, `verifying costs ${check.toFixed(2)} plain passes`],
-    ["drafting", parts.tokens + parts.check, parts.drafting, DRAFT, `drafting costs ${(k * draftCost).toFixed(2)} plain passes`],
+    ["drafting", parts.tokens + parts.check, parts.drafting, DRAFT, `drafting costs ${drafting} plain passes`],
     ...(measured ? [["other", parts.speedup - parts.other, parts.other, MUTED, "not explained by these costs"]] : []),
     [measured ? "speedup<br>measured" : "speedup<br>calculated", 0, parts.speedup, INK, "relative to plain decoding"],
   ];
