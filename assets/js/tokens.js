@@ -7,6 +7,7 @@ import { chipText, milliseconds } from "./format.js";
 export const OUTPUT = new Set(["accepted", "resampled", "bonus"]);
 export const VERDICT = new Set(["accepted", "rejected", "discarded"]);
 const GONE = new Set(["rejected", "discarded"]);
+const SCALES = 1.2; // between two scales of the steps' times
 export const TOKEN = new Set(["proposed", ...VERDICT, ...OUTPUT]);
 
 // The growing text: one element per token, appended once, in one block per paragraph, so that a new token lays out only its own
@@ -174,8 +175,10 @@ export class Rounds extends Scroll {
   rescale(seconds) {
     this.seconds.push(seconds);
     const sorted = this.seconds.toSorted((a, b) => a - b);
-    const full = Math.min(sorted.at(-1), 2 * sorted[sorted.length >> 1]);
-    this.box.style.setProperty("--longest", (1000 * full).toFixed(3));
+    const full = 1000 * Math.min(sorted.at(-1), 2 * sorted[sorted.length >> 1]);
+    // It changes in coarse increments, because each change lays out every bar again.
+    const longest = SCALES ** Math.ceil(Math.log(full) / Math.log(SCALES));
+    this.box.style.setProperty("--longest", (longest || 1).toFixed(3));
   }
 }
 
