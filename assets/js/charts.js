@@ -2,9 +2,9 @@
 // without draft tokens or finished steps, each chart is a sentence.
 
 import { inLanguage } from "./dom.js";
-import { count, mean, milliseconds, percent, two, whole } from "./format.js";
+import { count, mean, milliseconds, percent, sum, two, whole } from "./format.js";
 import { plot } from "./plot.js";
-import { luckByPlace, luckOf, otherWay, summaries, tokensPerPass } from "./summary.js";
+import { byPlace, costsOf, luckOf, otherWay, summaries, tokensPerPass } from "./summary.js";
 import { checkOf, gain, windows } from "./theory.js";
 
 const WAITING = "No step is finished yet.";
@@ -22,12 +22,12 @@ export function mount({ element }) {
   });
 }
 
-// These charts are redrawn often. With automatic margins, Plotly would draw each of them twice.
-const FIXED = { l: 52, r: 12, t: 30, b: 42 };
+// These figures are redrawn often. With automatic margins, Plotly would draw each of them twice.
+const MARGIN = { l: 52, r: 12, t: 30, b: 42 };
 
-function following(takeaway, xaxis, yaxis, data, layout) {
-  const still = (axis) => ({ automargin: false, ...axis });
-  return figure(takeaway, still(xaxis), still(yaxis), data, { margin: FIXED, ...layout });
+export function figure(takeaway, xaxis, yaxis, data, layout) {
+  const fixed = (axis) => ({ automargin: false, ...axis });
+  return { data, layout: { meta: takeaway, margin: MARGIN, xaxis: fixed(xaxis), yaxis: fixed(yaxis), ...layout } };
 }
 
 // A bar per step, or their outline.
@@ -40,8 +40,6 @@ function perRound(rounds, trace, { color, opacity = 1, shape = "", stacked = fal
   };
 }
 
-export const figure = (takeaway, xaxis, yaxis, data, layout) => ({ data, layout: { meta: takeaway, xaxis, yaxis, ...layout } });
-
 // A trace of a line.
 export const line = (name, x, y, color, dash, more) =>
   ({ type: "scatter", mode: "lines", name, x, y, line: { color, width: 2, dash }, ...more });
@@ -51,7 +49,7 @@ const markers = (name, x, y, more) => ({ type: "scatter", mode: "markers", name,
 export function note(text) {
   const hidden = { visible: false, range: [0, 1] };
   const lines = inLanguage(text).replace(/(.{30,44}) |(.{16,24}[，。：；])(?=.)/g, "$1$2<br>");
-  return following(text, hidden, hidden, [], { annotations: [{ text: lines, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] });
+  return figure(text, hidden, hidden, [], { annotations: [{ text: lines, xref: "paper", yref: "paper", x: 0.5, y: 0.5 }] });
 }
 
 const upTo = (most) => Array.from({ length: most + 1 }, (_, n) => n);
@@ -66,7 +64,7 @@ export function acceptance({ rounds, sums }) {
   const x = shown.map(({ number }) => number);
   let [accepted, drafted] = [0, 0];
   const means = judged.map((round) => (accepted += round.accepted) / (drafted += round.drafted));
-  return following(
+  return figure(
     `${whole(accepted)} of ${count(drafted, "draft token")} accepted: ${percent(accepted / drafted)}`,
     { title: { text: "step" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
     { title: { text: "accepted ÷ drafted" }, range: [0, 1.02], tickformat: ".0%" },
@@ -107,7 +105,7 @@ export function positions({ rounds, sums, started }) {
   const luck = luckOf({ sums, started });
   const other = otherWay({ rounds, started });
   const said = luck?.sentence ?? `Accepted when reached: α = ${two(alpha)} over all positions`;
-  return following(
+  return figure(
     `${said}. ${other ? `${other.sentence}. ` : ""}Position ${x.at(-1)} is accepted in ${shares.at(-1)[3]} of all windows`,
     { title: { text: "position in the window" }, range: [0.4, places + 0.6], dtick: 1 + Math.floor((places - 1) / 10) },
     { ...SHARES, title: { text: "accepted" } },
@@ -123,25 +121,24 @@ export function positions({ rounds, sums, started }) {
         hovertemplate: `position %{x}, of all ${windows} windows (unconditional, as vLLM): %{customdata[0]} accepted, %{customdata[3]}<extra></extra>`,
       }),
       line("all together, α", [0.5, places + 0.5], [alpha, alpha], INK, "dash", { hovertemplate: "α = %{y:.3f}<extra></extra>", showlegend: !luck }),
-      ...(other ? [instead(other)] : []),
-      ...(luck ? [exactly(luckByPlace(rounds), luck.whole)] : []),
+      ...(other ? [markers(`exact α of ${other.name} drafts`, other.shares.map((_, n) => n + 1), other.shares, {
+        customdata: other.shares.map((share) => share.toFixed(3)),
+        hovertemplate: `position %{x}, exact α of ${other.name} drafts: %{customdata}<extra></extra>`,
+        marker: { color: DRAFT, size: 9, symbol: "x-thin-open", line: { width: 2 } },
+      })] : []),
+      ...(luck ? [exactly(byPlace(rounds, "alphas"), luck.whole)] : []),
     ],
   );
 }
 
-// The exact α at each position, had the draft tokens been chosen the other way.
-const instead = ({ name, shares }) => markers(`exact α of ${name} drafts`, shares.map((_, n) => n + 1), shares, {
-  customdata: shares.map((share) => share.toFixed(3)),
-  hovertemplate: `position %{x}, exact α of ${name} drafts: %{customdata}<extra></extra>`,
-  marker: { color: DRAFT, size: 9, symbol: "x-thin-open", line: { width: 2 } },
-});
-
-// The exact α at each position, with one standard deviation of the observed rate.
+// The exact α at each position, over the steps that reached it, with one standard deviation of the observed rate.
 function exactly(places, byWindow) {
-  const exact = places.some(({ deviation }) => deviation) ? "exact α ± luck" : "exact α";
-  return markers(byWindow ? "α, judged one by one" : exact, places.map((_, n) => n + 1), places.map(({ alpha }) => alpha), {
-    error_y: byWindow ? undefined : { ...SPREAD, array: places.map(({ deviation }) => deviation), width: 5 },
-    customdata: places.map(({ alpha, deviation, count: all }) => [alpha.toFixed(3), deviation.toFixed(3), all]),
+  const means = places.map(mean);
+  const deviations = places.map((alphas) => Math.sqrt(sum(alphas.map((alpha) => alpha * (1 - alpha)))) / alphas.length);
+  const name = byWindow ? "α, judged one by one" : deviations.some(Boolean) ? "exact α ± luck" : "exact α";
+  return markers(name, places.map((_, n) => n + 1), means, {
+    error_y: byWindow ? undefined : { ...SPREAD, array: deviations, width: 5 },
+    customdata: places.map(({ length }, n) => [means[n].toFixed(3), deviations[n].toFixed(3), length]),
     hovertemplate: "position %{x}, exact α of the %{customdata[2]} draft tokens: %{customdata[0]}" +
       `${byWindow ? "" : " ± %{customdata[1]}"}<extra></extra>`,
     marker: { color: PAGE, size: 8, symbol: "circle", line: { color: INK, width: 2 } },
@@ -154,7 +151,7 @@ export function lengths({ rounds, sums }) {
   const x = upTo(Math.max(...rounds.map(({ drafted }) => drafted)));
   const amounts = x.map((length) => rounds.filter(({ accepted }) => accepted === length).length);
   const longest = x.at(-1);
-  return following(
+  return figure(
     `${tokensPerPass({ sums, rounds }).toFixed(2)} tokens per target pass: the accepted draft tokens and one more`,
     { title: { text: "accepted draft tokens" }, range: [-0.6, longest + 0.6], dtick: 1 + Math.floor(longest / 11) },
     { ...SHARES, title: { text: "share of the steps" } },
@@ -180,7 +177,7 @@ export function timing({ rounds, sums }) {
   // One slow step, such as the first, exceeds the axis instead of flattening all others.
   const times = rounds.map(({ seconds }) => seconds).sort((a, b) => a - b);
   const [usual, longest] = [times[Math.floor((times.length - 1) * 0.95)], times.at(-1)];
-  return following(
+  return figure(
     `${milliseconds(sums.seconds / rounds.length)} per step, ${share}`,
     { title: { text: "step" }, range: [0.4, roundsShown(rounds.length) + 0.6] },
     { title: { text: "ms" }, range: [0, niceCeiling(1000 * (longest <= 3 * usual ? longest : 1.25 * usual))] },
@@ -199,21 +196,20 @@ export function timing({ rounds, sums }) {
 // tokens costs as much as one token: nearly true on a GPU, less so on a CPU. After the measurement (see stage.js), c, the cost
 // of verifying and the run's own point are measured; before that, c is estimated. Both curves assume independent acceptances;
 // the run's own point does not, so it need not lie on either.
-export function speedup({ rounds, sums, started, speedup: found }) {
-  const luck = luckOf({ sums, started });
-  const exact = luck && !luck.whole ? luck.alpha : null;
-  const costs = costsOf(rounds.filter(({ drafted }) => drafted), found, exact);
+export function speedup(run) {
+  const { rounds, sums, speedup: found } = run;
+  const costs = costsOf(run);
   if (!costs) return note(!rounds.length ? WAITING : sums.drafted ? NO_TIMES : NO_DRAFTS);
-  const { alpha, draftCost, verifyCost, drafts } = costs;
-  const ks = windows(drafts);
-  const theorem = ks.map((k) => gain(alpha, k, draftCost, 1));
+  const { exact, alpha, draftCost, check, k } = costs;
+  const ks = windows(k);
+  const theorem = ks.map((n) => gain(alpha, n, draftCost, 1));
   const curves = [curve("Theorem 3.8, Leviathan et al. 2023", ks, theorem, TARGET, found ? "dash" : "solid")];
   // Measured for the run's own k, linear in between.
-  const here = found ? ks.map((k) => gain(alpha, k, draftCost, checkOf(k, verifyCost, drafts))) : theorem;
-  if (found) curves.push(curve("costs as measured here", ks, here, ACCEPTED, "solid"), ownPoint(drafts, found));
+  const here = found ? ks.map((n) => gain(alpha, n, draftCost, checkOf(n, check, k))) : theorem;
+  if (found) curves.push(curve("costs as measured here", ks, here, ACCEPTED, "solid"), ownPoint(k, found));
   const best = Math.max(...here);
-  const words = `${exact === null ? "Observed" : "Exact"} α = ${two(alpha)}; draft cost c = ${draftCost.toFixed(2)}. Best would be k = ${here.indexOf(best)}: ${best.toFixed(2)}×`;
-  return following(
+  const words = `${exact ? "Exact" : "Observed"} α = ${two(alpha)}; draft cost c = ${draftCost.toFixed(2)}. Best would be k = ${here.indexOf(best)}: ${best.toFixed(2)}×`;
+  return figure(
     found ? words : `${words}, if verifying costs nothing extra`,
     { title: { text: "draft tokens per step, k" }, range: [-0.4, ks.length - 0.6], dtick: 2 },
     { range: [0, Math.max(2, Math.ceil(1.05 * Math.max(...theorem, best, found?.high ?? 0)))], ticksuffix: "×" },
@@ -232,20 +228,6 @@ function curve(name, x, y, color, dash) {
   return line(name, x, y, color, dash, {
     mode: "lines+markers", hovertemplate: "k = %{x}: %{y:.2f} ×<extra></extra>", marker: { size: x.map((k) => k === best ? 10 : 4), symbol: "circle" },
   });
-}
-
-// The theorem's numbers, in target passes over one token; without a measurement, a verification pass stands for that. Null if
-// the run has no draft tokens, verdicts or times.
-function costsOf(drafting, found, exact) {
-  const average = (name) => mean(drafting.map((round) => round[name]));
-  const draftCost = found?.draft_cost ?? average("draft") / average("drafted") / average("verify");
-  if (!average("judged") || !Number.isFinite(draftCost)) return null;
-  return {
-    alpha: exact ?? average("accepted") / average("judged"),
-    draftCost: Math.max(1e-6, draftCost), // must be positive
-    verifyCost: Math.max(1e-6, found?.verify_cost ?? 1),
-    drafts: found?.num_draft_tokens || average("drafted"),
-  };
 }
 
 // Axes rarely change during a run: they grow to powers of two, and to 1, 2 or 5 times a power of ten.

@@ -2,7 +2,7 @@
 
 import { copyBy, finder, make } from "./dom.js";
 import { chipText, count, mean, number } from "./format.js";
-import { point } from "./redraw.js";
+import { point } from "./inspector.js";
 import { Question, room } from "./rooms.js";
 import { expectedTokens } from "./theory.js";
 

@@ -1,13 +1,13 @@
 // The inspector of one token. Its bar is drawn at once from the stage's events. Words, numbers and distributions are requested
-// when playback rests, and shown only if they still belong to the same token.
+// when playback rests, and shown only if they still belong to the same token. The reader may move the draw u of a judged draft
+// token, and redraw its position a thousand times from the recorded numbers.
 
 import { answerTo } from "./connection.js";
-import { Channel, Tip, finder, inLanguage, make, onEscape } from "./dom.js";
-import { chance, edge, nameOf, number, visible } from "./format.js";
-import { Redraw, point } from "./redraw.js";
+import { Channel, finder, inLanguage, make, onEscape } from "./dom.js";
+import { chance, edge, nameOf, number, sum, two, visible, whole } from "./format.js";
 
 const REST_MS = 200;
-const KEPT = 60;
+const AT_ONCE = 1000; // draws
 export const inspected = new Channel(); // a token of the stage, or null
 
 export function mount({ element }) {
@@ -21,11 +21,16 @@ class Inspector {
     this.sheet = element.closest(".ns-inspector");
     this.marks = JSON.parse(this.find(".ns-why").dataset.marks);
     this.answers = new Map();
-    this.key = this.rolled = "";
-    this.timer = 0;
-    this.redraw = new Redraw(element);
-    this.distributions = new Distributions(this.find("#distributions"));
-    this.find(".ns-die").addEventListener("click", () => { if (!inspected.last?.pinned) inspected.last?.choose(); });
+    this.die = this.find(".ns-die");
+    this.slider = this.find(".ns-die > input");
+    this.table = this.find(".ns-roll table");
+    [this.verdict, this.obstacle, this.rolls] = [".ns-roll-verdict", ".ns-roll-why", ".ns-roll-said"].map(this.find);
+    const [button, figure] = element.querySelectorAll(".ns-roll button");
+    this.button = button;
+    this.die.addEventListener("click", () => { if (!inspected.last?.pinned) inspected.last?.choose(); });
+    this.slider.addEventListener("input", () => this.drag(Number(this.slider.value)));
+    button.addEventListener("click", () => this.roll());
+    figure.addEventListener("click", () => inspected.last.draws());
     this.find(".ns-sheet-close").addEventListener("click", () => this.open(false));
     onEscape(() => this.open(false));
   }
@@ -39,36 +44,31 @@ class Inspector {
     clearTimeout(this.timer);
     this.find(".ns-why").hidden = !shown;
     this.find(".inspector-hint").hidden = Boolean(shown);
-    if (!shown) {
-      this.key = this.rolled = "";
-      return;
-    }
+    if (!shown) return;
     if (shown.chosen) this.open(true);
-    const key = keyOf(shown);
-    if (key !== this.key) this.draw(shown);
-    this.key = key;
-    const about = `${key}:${shown.pinned}`;
-    if (about !== this.rolled) { // redrawing is for a chosen token, and its results stay while that is shown
-      this.bar(chance(shown.event), shown.event, shown.settings);
-      this.redraw.begin(shown, chance(shown.event));
-    }
-    this.rolled = about;
-    const answer = this.answers.get(key);
-    if (answer) this.tell(key, answer);
-    else if (shown.resting) this.timer = setTimeout(() => this.ask(key, shown), shown.chosen ? 0 : REST_MS);
+    const about = `${keyOf(shown)}:${shown.pinned}`; // redrawing is for a chosen token, and stays while that is shown
+    if (about !== this.about) this.draw(shown);
+    this.about = about;
+    const answer = this.answers.get(keyOf(shown));
+    if (answer) this.tell(answer);
+    else if (shown.resting) this.timer = setTimeout(() => this.ask(about, shown), shown.chosen ? 0 : REST_MS);
   }
 
-  draw({ run, number: n, event }) {
+  draw(shown) {
+    const { run, number: n, event } = shown;
     const box = this.find(".ns-why");
     Object.assign(box.dataset, { run, event: n });
     const head = this.find(".inspector-headline");
     head.dataset.kind = event.kind;
     head.textContent = `${this.marks[event.kind]} “${visible(event)}” ${nameOf(event)}`;
     box.classList.add("ns-stale");
+    this.odds = chance(event);
+    this.bar(shown);
+    this.offer(shown);
   }
 
-  bar(odds, event, settings) {
-    const bar = this.find(".ns-die");
+  bar({ settings }) {
+    const { die: bar, odds } = this;
     bar.hidden = !odds;
     if (!odds) return;
     const name = settings.verify_strategy === "block_verification" ? "h" : "p/q";
@@ -86,26 +86,101 @@ class Inspector {
     bar.querySelector("[role=img]").setAttribute("aria-label", `Accepted with probability ${odds.name}. ${draw}`);
   }
 
-  async ask(key, { ask, run, number: n, upto }) {
-    const answer = await answerTo(() => ask([run, n, upto]));
-    if (!answer) return; // the next look asks again
-    if (this.answers.size >= KEPT) this.answers.delete(this.answers.keys().next().value);
-    this.answers.set(key, answer);
-    if (key === this.key) this.tell(key, answer);
+  // A chosen token's draw can be moved.
+  offer({ event, pinned, settings }) {
+    const { odds } = this;
+    this.random = dice((event.step ?? 0) * 64 + (event.index ?? 0));
+    this.find(".ns-roll").hidden = !pinned;
+    const judged = ["accepted", "rejected"].includes(event.kind) && settings.verify_strategy !== "block_verification";
+    this.slider.hidden = !pinned || !judged || odds?.die === undefined;
+    this.slider.value = odds?.die ?? 0;
+    this.obstacle.textContent = this.rolls.textContent = "";
+    this.verdict.hidden = this.button.hidden = this.table.hidden = true;
+    this.die.style.setProperty("--fell", odds?.die ?? 0);
+    this.die.classList.remove("ns-moved");
+    this.name();
   }
 
-  tell(key, { words, distributions, redraw }) {
-    this.redraw.tell(redraw);
-    const box = this.find(".ns-why");
-    if (box.dataset.key === key && !box.classList.contains("ns-stale")) return;
-    box.dataset.key = key;
-    box.classList.remove("ns-stale");
+  async ask(about, shown) {
+    const answer = await answerTo(() => shown.ask([shown.run, shown.number, shown.upto]));
+    if (!answer) return; // the next look asks again
+    this.answers.set(keyOf(shown), answer);
+    if (about === this.about) this.tell(answer);
+  }
+
+  tell({ words, distributions, redraw }) {
+    const { classList } = this.find(".ns-why");
+    if (!classList.contains("ns-stale")) return;
+    classList.remove("ns-stale");
     this.find(".inspector-why").replaceChildren(...words.sentences.map((pieces) => linked("p", pieces)));
     const details = words.details.map(([name, value]) => make("div", "", linked("dt", name), make("dd", "", value)));
     this.find(".inspector-details").replaceChildren(...details);
-    this.distributions.show(distributions);
+    drawDistributions(this.find("#distributions"), distributions);
+    this.deal(redraw ?? {});
+  }
+
+  // The bins of the position, or why there are none.
+  deal({ bins, why = "" }) {
+    this.obstacle.textContent = why;
+    this.obstacle.hidden = !why;
+    this.button.hidden = !bins;
+    if (!bins) return;
+    this.bins = bins;
+    this.rolled = 0;
+    this.counts = rollMany(bins, 0, this.random);
+    this.table.tBodies[0].replaceChildren(...bins.map(([text, p]) => make( // the one without a text is all other tokens
+      "tr", "",
+      make("th", { scope: "row", class: text ? undefined : "ns-roll-other" }, text || "other"),
+      make("td", "", make("div", "ns-roll-bar", make("i", "ns-roll-kept"), make("i", "ns-roll-replaced"), make("b"))),
+      make("td"), make("td", "", points(p)),
+    )));
+  }
+
+  drag(u) {
+    point(this.die, u);
+    this.die.classList.add("ns-moved");
+    const kept = u < this.odds.keep;
+    this.verdict.hidden = false;
+    this.verdict.dataset.kind = kept ? "accepted" : "rejected";
+    this.verdict.textContent = `u = ${number(u)} ${kept ? "is below" : "is not below"} the edge, ${edge(this.odds)}: ` +
+      `${kept ? "✓ accepted" : "✗ rejected"}. The recorded u is ${number(this.odds.die)}.`;
+    this.name();
+  }
+
+  name() {
+    const u = Number(this.slider.value);
+    this.slider.ariaValueText = `u = ${number(u)}: ${u < (this.odds?.keep ?? 0) ? "accepted" : "rejected"}`;
+  }
+
+  roll() {
+    const { bins, counts } = this;
+    rollMany(bins, AT_ONCE, this.random, counts);
+    const rolled = this.rolled += AT_ONCE;
+    const widest = Math.max(...bins.map(([, p], n) => Math.max(p, (counts[n].kept + counts[n].replaced) / rolled)));
+    const wide = (share) => `${100 * share / widest}%`;
+    this.table.hidden = false;
+    for (const [n, row] of [...this.table.tBodies[0].rows].entries()) {
+      const [[text, p], { kept, replaced }] = [bins[n], counts[n]];
+      row.hidden = !text && p <= 1e-6 && !(kept + replaced);
+      Object.assign(row.dataset, { kept, replaced });
+      const [accepted, resampled, exact] = row.querySelector(".ns-roll-bar").children;
+      accepted.style.width = wide(kept / rolled);
+      resampled.style.width = wide(replaced / rolled);
+      exact.style.left = wide(p);
+      row.cells[2].title = `${kept} accepted, ${replaced} resampled`;
+      row.cells[2].textContent = points((kept + replaced) / rolled);
+    }
+    const kept = sum(counts.map((count) => count.kept));
+    const alpha = sum(bins.map(([, , , shared]) => shared));
+    const [[text, p, q], { drafted, kept: own }] = [bins[0], counts[0]];
+    this.rolls.textContent = `${whole(rolled)} new draws at this position: ${whole(kept)} draft tokens accepted, ` +
+      `${whole(rolled - kept)} rejected and resampled (exact α here: ${two(alpha)}). The drafter proposed “${text}” ` +
+      `${whole(drafted)} times, and ${whole(own)} of these were accepted (min(1, p/q) = ${number(Math.min(1, p / q))}). ` +
+      "The output follows the target's p.";
   }
 }
+
+const points = (share) => `${(100 * share).toFixed(1)}%`;
 
 // Pieces of text, some of them with their glossary term. A translated sentence links the translations of its terms.
 function linked(tag, pieces) {
@@ -125,55 +200,32 @@ const keyOf = ({ run, number: n, upto }) => `${run}:${n}:${upto}`;
 
 const OTHERS = "all others"; // the rest of each distribution
 
-// The most probable tokens of draft, target and residual, as a table with bars. It changes with every inspected token, for
-// which Plotly is too slow.
-class Distributions {
-  constructor(place) {
-    this.place = place;
-    this.table = place.querySelector("table");
-    this.tip = new Tip(place.querySelector(".ns-tip"));
-    for (const name of ["pointerover", "click"]) this.table.addEventListener(name, ({ target }) => this.point(target.closest("tbody tr")));
-    for (const name of ["pointerout", "pointerdown", "scroll"]) {
-      document.addEventListener(name, () => this.tip.hide(), { capture: true, passive: true });
-    }
-  }
-
-  // A run saved as a file has none.
-  show(shown) {
-    this.place.hidden = !shown;
-    if (!shown) return;
-    const { tokens, series, rest, takeaway } = shown;
-    const others = { text: OTHERS, name: `${OTHERS}, together`, probs: rest, others: true };
-    this.series = series;
-    this.rows = rest.length ? [...tokens, others] : tokens;
-    this.tip.hide();
-    this.place.querySelector("figcaption span").textContent = takeaway;
-    this.table.hidden = !tokens.length;
-    const heads = series.map((name) => make("th", { class: "ns-odds-key", role: "columnheader" }, bar(name), name));
-    this.table.tHead.rows[0].replaceChildren(part("th", "columnheader", make("span", "ns-said", "token")), ...heads);
-    this.table.tBodies[0].replaceChildren(...this.rows.map((token) => this.row(token)));
-  }
-
-  row({ text, chosen, others, probs }) {
-    const name = make(chosen ? "b" : others ? "em" : "span", "", `${chosen ? "▸ " : ""}${text}`);
-    return part("tr", "row", part("th", "rowheader", name), ...probs.map((prob, n) => {
-      if (prob !== null) return part("td", "cell", bar(this.series[n], prob), make("span", "", briefly(prob)));
-      const none = make("span", { class: "ns-odds-none", "aria-hidden": true }, "–");
-      return part("td", "cell", none, make("span", "ns-said", "not recorded"));
-    }));
-  }
-
-  // All digits of the token under the pointer.
-  point(pointed) {
-    if (!pointed) return;
-    const { name, others, probs } = this.rows[pointed.sectionRowIndex];
-    const lines = probs.map((prob, n) => [this.series[n], prob === null ? "not recorded" : prob.toFixed(6)]);
-    this.tip.show(pointed, [[others ? name : `“${name}”`, ""], ...lines]);
-  }
+// The most probable tokens of draft, target and residual, as a table with bars; a run saved as a file has none. It changes with
+// every inspected token, for which Plotly is too slow. Its roles are explicit: a table with another layout loses its own.
+function drawDistributions(place, shown) {
+  place.hidden = !shown;
+  if (!shown) return;
+  const { tokens, series, rest, takeaway } = shown;
+  const others = { text: OTHERS, name: `${OTHERS}, together`, probs: rest, others: true };
+  const table = place.querySelector("table");
+  table.hidden = !tokens.length;
+  place.querySelector("figcaption span").textContent = takeaway;
+  table.tHead.rows[0].replaceChildren(
+    make("th", { role: "columnheader" }, make("span", "ns-said", "token")),
+    ...series.map((name) => make("th", { class: "ns-odds-key", role: "columnheader" }, bar(name), name)),
+  );
+  table.tBodies[0].replaceChildren(...[...tokens, ...(rest.length ? [others] : [])].map((token) => row(token, series)));
 }
 
-// With an explicit role: a table with another layout loses its own.
-const part = (tag, role, ...contents) => make(tag, { role }, ...contents);
+// All digits and the whole token are in the tooltips.
+function row({ text, name, chosen, others, probs }, series) {
+  const token = make(chosen ? "b" : others ? "em" : "span", { title: name }, `${chosen ? "▸ " : ""}${text}`);
+  return make("tr", { role: "row" }, make("th", { role: "rowheader" }, token), ...probs.map((prob, n) => {
+    const shown = prob !== null ? [bar(series[n], prob), make("span", "", briefly(prob))]
+      : [make("span", { class: "ns-odds-none", "aria-hidden": true }, "–"), make("span", "ns-said", "not recorded")];
+    return make("td", { role: "cell", title: prob?.toFixed(6) }, ...shown);
+  }));
+}
 
 // Without a probability: a sample for the legend.
 function bar(series, prob) {
@@ -184,3 +236,42 @@ function bar(series, prob) {
 
 // Nearly certain is not certain.
 const briefly = (prob) => prob >= 0.9995 && prob < 1 - 1e-6 ? "over 0.999" : number(prob);
+
+// Random numbers from [0, 1), the same for the same seed (mulberry32).
+export function dice(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+function drawFrom(weights, random) {
+  let left = random() * sum(weights);
+  const found = weights.findIndex((weight) => (left -= weight) < 0);
+  return found < 0 ? weights.findLastIndex((weight) => weight > 0) : found; // rounding
+}
+
+// Many draws over bins of [text, p, q, Σ min(p, q)], of a draft token from q, then u, then a resampled token if rejected: how
+// often each bin was drafted, accepted and resampled.
+export function rollMany(bins, times, random, counts = bins.map(() => ({ drafted: 0, kept: 0, replaced: 0 }))) {
+  const drafts = bins.map(([, , q]) => q);
+  const residual = bins.map(([, p, , shared]) => Math.max(0, p - shared));
+  for (let n = 0; n < times; n += 1) {
+    const draft = drawFrom(drafts, random);
+    const [, , q, shared] = bins[draft];
+    counts[draft].drafted += 1;
+    if (random() < shared / q) counts[draft].kept += 1; else counts[drawFrom(residual, random)].replaced += 1;
+  }
+  return counts;
+}
+
+// Points the needle of a verdict's bar at the draw.
+export function point(bar, u) {
+  bar.style.setProperty("--die", u);
+  bar.classList.toggle("ns-die-right", u > 0.5);
+  bar.querySelector(".ns-die-u").textContent = `u = ${number(u)}`;
+}
+

@@ -85,7 +85,7 @@ export class Link {
     const round = player.round(player.cursor);
     const view = {
       run: run.id, round, at: player.cursor === (round ? player.ends[round - 1] : 1) ? null : player.cursor,
-      token: pinned ? this.stage.telling(pinned) : null, digest: digest(player.events),
+      token: pinned ? pinned.now : null, digest: digest(player.events),
     };
     for (const name of VIEW) if (view[name] !== null) query.set(name, view[name]);
     for (const name of ["embed", "lecture"]) if (new URLSearchParams(location.search).has(name)) query.set(name, "1");

@@ -42,14 +42,10 @@ export class Player {
   finish(step) {
     const { time: end = 0, num_draft: drafts = 0, draft_seconds: seconds = 0, total_seconds: total = 0 } = step;
     const begin = this.ends.at(-1) ?? 1;
-    const verdicts = Math.max(1, this.length - begin - drafts);
-    let drafted = 0, judged = 0;
     for (let n = begin; n < this.length; n += 1) {
-      const proposed = this.events[n].kind === "proposed";
-      const share = proposed ? (drafted += 1) / Math.max(1, drafts) : (judged += 1) / verdicts;
-      this.times[n] = proposed
-        ? [end - total + seconds * share, this.ends.length + 0.4 * share]
-        : [end, this.ends.length + 0.5 + 0.3 * share];
+      const place = n - begin + 1; // the draft tokens come first
+      const time = place <= drafts ? end - total + seconds * place / drafts : end;
+      this.times[n] = [time, this.ends.length + 0.8 * place / (this.length - begin)];
     }
     this.ends.push(this.length);
   }
@@ -101,10 +97,8 @@ export class Player {
   }
 
   change(speed, rounds) {
-    this.speed = speed;
-    if (this.rounds === rounds) return;
-    this.rounds = rounds;
-    if (this.playing && this.cursor < this.length) this.clock = this.due(this.cursor);
+    Object.assign(this, { speed, rounds });
+    if (this.playing) this.play();
   }
 
   // The number of events to be shown now.
@@ -140,21 +134,7 @@ export class Controls {
     this.slider = this.find(".ns-slider");
     this.clock = this.find(".ns-clock");
     this.toggle = this.find("[data-act='play']");
-    for (const button of this.element.querySelectorAll("[data-act]")) {
-      button.addEventListener("click", () => this.act(button.dataset.act));
-    }
-    this.slider.addEventListener("input", () => { player.seek(Number(this.slider.value)); wake(); });
-    const speed = this.find(".ns-speed");
-    speed.addEventListener("change", () => {
-      const [first, second] = speed.value.split(":");
-      player.change(Number(second || first), first === "rounds");
-      wake();
-    });
-    this.files();
-  }
-
-  act(name) {
-    const { player } = this;
+    const [speed, file] = [".ns-speed", ".ns-file"].map(this.find);
     const acts = {
       play: () => (player.going ? player.pause() : player.play()),
       back: () => player.step(-1),
@@ -162,18 +142,25 @@ export class Controls {
       start: () => player.seek(1),
       end: () => player.seek(player.length),
       save: () => this.save(),
-      open: () => this.find(".ns-file").click(),
+      open: () => file.click(),
     };
-    acts[name]?.();
-    this.wake();
+    for (const [name, act] of Object.entries(acts)) {
+      this.find(`[data-act='${name}']`).addEventListener("click", () => { act(); wake(); });
+    }
+    this.slider.addEventListener("input", () => { player.seek(Number(this.slider.value)); wake(); });
+    speed.addEventListener("change", () => {
+      const [first, second] = speed.value.split(":");
+      player.change(Number(second || first), first === "rounds");
+      wake();
+    });
+    file.addEventListener("change", () => { this.open(file.files[0]); file.value = ""; });
+    const dropping = (name, act) => this.root.addEventListener(name, (event) => { event.preventDefault(); act(event); });
+    dropping("dragover", () => this.root.classList.add("ns-drop"));
+    dropping("dragleave", ({ relatedTarget: to }) => { if (!this.root.contains(to)) this.root.classList.remove("ns-drop"); });
+    dropping("drop", ({ dataTransfer }) => { this.root.classList.remove("ns-drop"); this.open(dataTransfer.files[0]); });
   }
 
-  // The target's own tokens are called by the run's kind.
-  name({ num_draft_tokens: k }) {
-    this.find(".ns-legend [data-kind='bonus'] span").textContent = nameOf({ kind: "bonus", index: k === 0 ? 0 : 1 });
-  }
-
-  draw(live) {
+  draw(live, { num_draft_tokens: k }) {
     const { player } = this;
     const label = player.going ? "Pause" : "Play";
     if (this.toggle.title !== label) {
@@ -187,26 +174,15 @@ export class Controls {
     if (this.slider.ariaValueText !== text) this.slider.ariaValueText = text;
     this.slider.max = player.length;
     this.slider.value = player.cursor;
+    // The target's own tokens are called by the run's kind.
+    this.find(".ns-legend [data-kind='bonus'] span").textContent = nameOf({ kind: "bonus", index: k === 0 ? 0 : 1 });
     this.find(".ns-badge").textContent = live && !player.done ? "live" : live ? "your run" : "recorded";
   }
 
   async save() {
-    const id = this.root.dataset.run;
-    const text = await this.server.trace(id);
+    const text = await this.server.trace(this.root.dataset.run);
     if (!text) return this.trigger("lost", {});
     download("naive-speculate-trace.jsonl", text, "application/jsonl");
-  }
-
-  files() {
-    const input = this.find(".ns-file");
-    input.addEventListener("change", () => { this.open(input.files[0]); input.value = ""; });
-    this.root.addEventListener("dragover", (e) => { e.preventDefault(); this.root.classList.add("ns-drop"); });
-    this.root.addEventListener("dragleave", (e) => { if (!this.root.contains(e.relatedTarget)) this.root.classList.remove("ns-drop"); });
-    this.root.addEventListener("drop", (e) => {
-      e.preventDefault();
-      this.root.classList.remove("ns-drop");
-      if (e.dataTransfer.files.length) this.open(e.dataTransfer.files[0]);
-    });
   }
 
   async open(file) {

@@ -1,6 +1,6 @@
 // Draws all Plotly figures, in the theme's colours and as wide as their containers. A chart is drawn in idle time when it is on
-// or near the screen, one at a time, and using at most a tenth of the time. Figures name colours as CSS variables of the
-// palette; their common layout is in the template.
+// or near the screen, one after the other, and using at most a quarter of the time. Figures name colours as CSS variables of
+// the palette; their common layout is in the template.
 
 import { missed } from "./connection.js";
 import { inLanguage, lecturing, make, write } from "./dom.js";
@@ -10,26 +10,25 @@ const SETTINGS = { displayModeBar: false, responsive: false };
 const FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif";
 const COLOR = /^var\((--ns-\w+)\)$/;
 const NEAR = "300px";      // charts are drawn this far outside the screen
-const REST = 9;            // after drawing, a chart rests so many times as long
-const LOOK_MS = 50;        // between checks whether a chart is due
+const REST = 3;            // after drawing a chart again, the page rests so many times as long
 const IDLE_MS = 1000;      // draw after this time even if the page is never idle
-const plots = new Map();   // by container: figure, title, drawn width, whether it is near and stale, and until when it rests
-const waiting = new Set(); // containers to draw
+const plots = new Map();   // by container: figure, title, drawn width, and whether it is near
+const waiting = new Set(); // containers to draw, once they are near
 const idle = window.requestIdleCallback ?? ((act) => setTimeout(act, 1));
 const whenIdle = (act) => idle(act, { timeout: IDLE_MS });
-const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url);
+const plotlyFile = () => new URL("./plotly-cartesian.min.js", import.meta.url); // a run saved as a file has none
 const EXTRA = "<extra></extra>"; // the end of a hover text without the trace's name
 const LECTURE = { type: 18, taller: 1.1, legend: 16 }; // in pixels, but for the height's factor
-let busy = false, loading = null;
+let busy = false;
 
 export function plot(place, figure) {
   if (!plots.has(place)) {
-    plots.set(place, { title: place.getAttribute("aria-label"), width: 0, near: false, stale: true, until: 0 });
+    plots.set(place, { title: place.getAttribute("aria-label"), width: 0, near: false });
     widths.observe(place);
     nearness.observe(place);
   }
   const state = plots.get(place);
-  state.figure = translated(figure);
+  state.figure = figure;
   // The takeaway is text of the page: it wraps, and screen readers find it.
   const takeaway = figure.layout.meta || "";
   write(place.previousElementSibling.lastElementChild, takeaway);
@@ -47,67 +46,50 @@ export function mount({ element, props, watch }) {
   show();
 }
 
-// Charts far from the screen are drawn later.
 function enqueue(...places) {
-  for (const place of places) {
-    const state = plots.get(place);
-    state.stale = true;
-    if (state.near) waiting.add(place);
-  }
-  if (!busy) next();
-}
-
-// Loads Plotly, which is larger than the rest of the page. After a failure, the next call tries again. An empty figure first
-// does Plotly's one-time work.
-function loadPlotly() {
-  loading ??= new Promise((resolve, reject) => {
-    const script = make("script", { src: plotlyFile() });
-    script.onload = () => whenIdle(() => window.Plotly.newPlot(make("div"), []).then(resolve, reject));
-    script.onerror = () => {
-      loading = null;
-      script.remove();
-      reject(new Error("Plotly could not be loaded"));
-    };
-    document.head.append(script);
-  });
-  return loading;
-}
-
-async function next() {
-  busy = waiting.size > 0;
-  if (!busy) return;
-  try {
-    await loadPlotly();
-    whenIdle(turn);
-  } catch {
-    missed(plotlyFile(), next);
-  }
-}
-
-function turn() {
-  const due = [...waiting].find((place) => plots.get(place).until <= performance.now());
-  if (!due) return void setTimeout(next, LOOK_MS);
-  waiting.delete(due);
-  draw(due);
+  for (const place of places) waiting.add(place);
   next();
 }
 
+// Plotly is larger than the rest of the page. An empty figure first does its one-time work.
+async function loadPlotly() {
+  if (window.Plotly) return;
+  await import(plotlyFile());
+  await new Promise(whenIdle);
+  await window.Plotly.newPlot(make("div"), []);
+}
+
+// The next chart to draw; those in a closed tab have no width.
+const due = () => [...waiting].find((place) => plots.get(place).near && place.clientWidth);
+
+async function next() {
+  if (busy || !due()) return;
+  busy = true;
+  try {
+    await loadPlotly();
+  } catch {
+    busy = false;
+    return void missed(plotlyFile(), next);
+  }
+  await new Promise(whenIdle);
+  const [place, began] = [due(), performance.now()];
+  const rest = place?.layout ? REST : 0;
+  if (place) draw(place);
+  setTimeout(() => { busy = false; next(); }, rest * (performance.now() - began));
+}
+
 function draw(place) {
+  waiting.delete(place);
+  place.classList.remove("ns-late");
   const state = plots.get(place);
   const width = state.width = place.clientWidth;
-  if (!width) return; // in a closed tab: drawn when that opens
-  state.stale = false;
-  place.classList.remove("ns-late");
-  const began = performance.now();
-  const { data, layout } = themed(state.figure);
-  const template = themed(TEMPLATE);
+  const { data, layout } = drawn(state.figure);
+  const template = drawn(TEMPLATE);
   const larger = lecturing() && {
     height: Math.round((layout.height ?? template.layout.height) * LECTURE.taller),
     ...(layout.margin && { margin: { ...layout.margin, t: layout.margin.t + LECTURE.legend } }),
   };
   window.Plotly.react(place, data, { ...layout, ...larger, template, width, autosize: false }, SETTINGS);
-  const ended = performance.now();
-  state.until = ended + REST * (ended - began);
 }
 
 document.addEventListener("click", async ({ target }) => {
@@ -115,22 +97,17 @@ document.addEventListener("click", async ({ target }) => {
   if (!picture) return;
   const place = target.parentElement.previousElementSibling;
   await loadPlotly();
-  if (waiting.delete(place) || !place.layout) draw(place);
+  if (waiting.has(place)) draw(place);
   savePicture(window.Plotly, place, picture);
 });
 
-// A copy of a figure in which `change` replaces each value, given its name; inner values first.
-const copied = (figure, change) => JSON.parse(JSON.stringify(figure), (name, value) => change(value, name));
-
-// A figure with all its words in the page's language.
-const translated = (figure) =>
-  copied(figure, (value) => typeof value === "string" ? value.split(EXTRA).map(inLanguage).join(EXTRA) : value);
-
-// A figure with the theme's colours, and in lecture mode with larger type.
-function themed(figure) {
+// A copy of a figure with its words in the page's language, with the theme's colours, and in lecture mode with larger type.
+function drawn(figure) {
   const theme = getComputedStyle(document.body);
-  return copied(figure, (value, name) => {
-    if (typeof value === "string") return value.replace(COLOR, (_, color) => theme.getPropertyValue(color));
+  return JSON.parse(JSON.stringify(figure), (name, value) => {
+    if (typeof value === "string") {
+      return value.split(EXTRA).map(inLanguage).join(EXTRA).replace(COLOR, (_, color) => theme.getPropertyValue(color));
+    }
     return lecturing() && /font$/.test(name) && value.size ? { ...value, size: Math.max(value.size, LECTURE.type) } : value;
   });
 }
@@ -139,12 +116,8 @@ const widths = new ResizeObserver((entries) => {
   enqueue(...entries.map(({ target }) => target).filter((place) => place.clientWidth !== plots.get(place).width));
 });
 const nearness = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    const state = plots.get(target);
-    state.near = isIntersecting;
-    if (!isIntersecting) waiting.delete(target);
-    else if (state.stale) enqueue(target);
-  }
+  for (const { target, isIntersecting } of entries) plots.get(target).near = isIntersecting;
+  next();
 }, { rootMargin: NEAR });
 new MutationObserver(() => enqueue(...plots.keys())).observe(document.body, { attributeFilter: ["class"] });
 

@@ -1,28 +1,28 @@
 // The stage: receives numbered events from the server, shows them as tokens and steps, and replays them.
 
-import { answerTo, isLost, mount as watchConnection, say, whenBack } from "./connection.js";
+import { answerTo, isLost, mount as watchConnection, say } from "./connection.js";
 import { Tip, finder, onEscape } from "./dom.js";
 import { Drafter, Guided } from "./drafter.js";
 import { chipText, describe, ending, percent, spoken } from "./format.js";
 import { inspected } from "./inspector.js";
 import { Link } from "./link.js";
 import { Controls, Player } from "./player.js";
-import { enlarged, raced } from "./race.js";
+import { raced } from "./race.js";
 import { Sums, mountHeadline, summaries } from "./summary.js";
 import { drawRound, offerFiles } from "./downloads.js";
 import { Flow, OUTPUT, PlainText, Rounds, TOKEN, VERDICT, focusToken, hush, moveByKey, repaint } from "./tokens.js";
 
 const FRAME_MS = 8;   // of our work per frame; the rest belongs to the browser
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times per second
-const AGAIN_MS = 300; // between requests for a live run whose stream of messages is broken
 const GONE = "The server no longer has this run, so the rest is missing. The server may have restarted.";
 const PLAIN_MS = 100; // between requests for the run without drafts, while it is decoded
 const STILL_FRAMES = 10;
 const NO_ANSWER = "The server does not answer.";
-const QUIET_MS = 3000; // after so much silence, a live run is requested
+const QUIET_MS = 1000; // after so much silence, a live run is requested
 
 export function mount(component) {
   new Stage(component).receive();
+  reveal();
 }
 
 class Stage {
@@ -64,30 +64,28 @@ class Stage {
 
   begin({ run, serial, live, title, warning, query }) {
     this.run = { id: run, serial, live, query };
-    this.broken = false;       // whether its stream of messages is broken
     say("");
     this.unmeasured = null;    // why the run has no speedup, once known
-    this.settings = {};
     this.find(".ns-warning").textContent = warning;
     this.find(".ns-warning").hidden = !warning;
-    this.plainText.clear();
+    this.plainText.draw("", {});
     this.drafter.clear();
     this.sums = new Sums();
+    this.plain = new Sums();   // of the run without drafts
+    this.reason = "";          // why there is none
     this.player.reset();
     this.flow.clear();
     this.rounds.clear();
     this.tip.hide();
-    this.shown = [];           // the token of each shown event: {flow, chip, event, born, judged}
+    this.shown = [];           // the token of each shown event: {flow, chip}, and the numbers of its events: {born, now}
     this.waiting = new Map();  // draft tokens by "step:index"
     this.pinned = null;        // the token that the reader chose
     this.asked = null;         // the number of an event whose token will be chosen once shown
     this.looked = null;        // the token in the inspector
     inspected.tell(null);
     this.resyncing = false;
-    this.total = 0;            // the known number of the run's events
     this.told.upto = this.root.dataset.told = -1;
     this.find(".ns-title").textContent = title;
-    this.comparison = { plain: [], compared: false, reason: "" }; // with the run without drafts
     Object.assign(this.root.dataset, { run, state: "running" });
     this.link.begin(run);
   }
@@ -96,13 +94,12 @@ class Stage {
   accept(message) {
     const have = this.player.length;
     this.heard = performance.now();
-    this.total = Math.max(this.total, message.total);
     if (message.first > have) return void this.resync();
     const fresh = message.events.slice(have - message.first);
     this.player.add(fresh);
     for (const event of fresh) this.sums.add(event);
     this.run.crowded = message.crowded;
-    if (message.plain?.length) this.comparison = { plain: message.plain, compared: true, reason: "" };
+    if (message.plain?.length) this.addPlain(message.plain, true);
     if (message.done && !this.player.done) {
       this.player.done = true;
       this.root.dataset.state = "done";
@@ -111,88 +108,80 @@ class Stage {
       this.find(".ns-said").textContent = `Run ${end}: ${tokens} tokens in ${rounds.length} steps` +
         (sums.drafted ? `, ${percent(sums.accepted / sums.drafted)} of the draft tokens accepted.` : ".");
       if (!this.sums.finished?.speedup) this.measure(false);
-    } else if (message.over && this.player.length < message.total) this.resync();
+    }
+    if (message.over && this.player.length < message.total) this.resync(); // no more messages come
     this.link.arrive();
     this.race();
     this.wake();
   }
 
   race() {
-    const { events, done } = this.player;
-    raced.tell({ ...this.run, settings: this.sums.started.settings || {}, events, done, ...this.comparison });
+    const { run, sums: drafts, plain, reason, player: { done } } = this;
+    raced.tell({ ...run, drafts, plain, reason, done });
   }
 
-  // The server measures the speedup after the run, while nobody decodes.
+  // Adds to the run without drafts, or completes it: rows of [time, token id, text], one for each of its passes.
+  addPlain(rows, finished) {
+    const passes = rows.flatMap(([time, token_id, text]) => [{ kind: "bonus", token_id, text }, { kind: "step", time }]);
+    for (const event of [...passes, ...(finished ? [{ kind: "finished" }] : [])]) this.plain.add(event);
+  }
+
+  // The server measures the speedup after the run, while nobody decodes. First it decodes the run without drafts, which is
+  // followed meanwhile; with the measurement's answer that is complete, unless it was interrupted: then the server has none.
   async measure(asked) {
     const { id, serial, live } = this.run;
-    const { finished } = this.sums;
-    const know = (unmeasured) => {
+    const unanswered = { reason: NO_ANSWER, again: true };
+    const measuring = answerTo(() => this.server.speedup([id, asked])).then((answer) => answer ?? unanswered);
+    this.know({ measuring: live });
+    let answer;
+    while (live && !this.plain.finished && !answer) {
+      answer = await Promise.race([measuring, new Promise((done) => { setTimeout(done, PLAIN_MS); })]);
+      const rows = await answerTo(() => this.server.plain([id, answer ? 0 : this.plain.ids.length])) ?? [];
       if (serial !== this.run.serial) return;
-      this.unmeasured = unmeasured;
-      if (this.told.upto >= 0) this.tell();
-    };
-    know({ measuring: live });
-    const watched = live && !this.comparison.compared ? setInterval(() => this.watchPlain(serial), PLAIN_MS) : 0;
-    const answer = await answerTo(() => this.server.speedup([id, asked]));
-    clearInterval(watched);
-    if (finished && answer?.speedup) finished.speedup = answer.speedup;
-    if (watched) await this.watchPlain(serial, answer ?? {});
-    know(answer ?? { reason: NO_ANSWER, again: true });
+      if (answer) this.plain = new Sums();
+      this.addPlain(rows, answer && rows.length);
+      if (answer && !rows.length) this.reason = answer.reason ?? NO_ANSWER;
+      this.race();
+    }
+    answer ??= await measuring;
+    if (serial !== this.run.serial) return;
+    if (answer.speedup) this.sums.finished.speedup = answer.speedup;
+    this.know(answer);
   }
 
-  // The run without drafts is decoded as the first part of the measurement, and followed meanwhile. With the measurement's
-  // answer it is complete, unless it was interrupted.
-  async watchPlain(serial, answer) {
-    const have = this.comparison.plain.length;
-    const plain = await answerTo(() => this.server.plain([this.run.id, answer ? 0 : have])) ?? [];
-    if (serial !== this.run.serial || (!answer && have !== this.comparison.plain.length)) return;
-    const compared = plain.length > 0;
-    if (answer) this.comparison = { plain, compared, reason: compared ? "" : answer.reason ?? NO_ANSWER };
-    else this.comparison.plain.push(...plain);
-    this.race();
+  know(unmeasured) {
+    this.unmeasured = unmeasured;
+    this.tell();
   }
 
-  // Each answer has a limited number of events: request until there are no more.
+  // Each answer has a limited number of events.
   async resync() {
     if (this.resyncing) return;
     this.resyncing = true;
-    const asked = this.run.serial;
-    const again = () => { if (asked === this.run.serial && !this.player.done) this.resync(); };
-    let had, answer;
-    do {
-      had = this.player.length;
-      answer = await answerTo(() => this.server.resync([this.run.id, had]));
-      if (asked !== this.run.serial) return;
-      if (answer === undefined) this.broken = true; // no connection
-      if (answer === null) this.lose();
-      if (answer) this.accept(answer);
-    } while (had < this.player.length && this.player.length < this.total);
+    const { id, serial } = this.run;
+    const answer = await answerTo(() => this.server.resync([id, this.player.length]));
+    if (serial !== this.run.serial) return;
     this.resyncing = false;
-    if (answer === undefined) whenBack(again); else if (this.broken) setTimeout(again, AGAIN_MS);
+    if (answer === null) this.lose();
+    if (answer) this.accept(answer);
   }
 
-  // The last messages may be lost, so that nothing reveals a gap.
+  // The last messages may be lost, so that nothing reveals a gap; and none come after a broken connection.
   check() {
-    if (!this.run.id || this.player.done || this.broken || performance.now() - this.heard < QUIET_MS) return;
-    if (!isLost()) return void this.resync();
-    this.broken = true;
-    whenBack(() => this.resync());
+    const { run, player, heard } = this;
+    if (run.id && !player.done && !isLost() && performance.now() - heard >= QUIET_MS) this.resync();
   }
 
   // The server has forgotten the run: no more events will come.
   lose() {
     this.player.done = true;
     this.root.dataset.state = "lost";
-    if (this.run.query) say(GONE, "Run it again", () => this.repeat()); else this.trigger("lost", {});
     this.wake();
-  }
-
-  // Repeat the run with the same prompt, settings and seed.
-  repeat() {
-    const query = new URLSearchParams(this.run.query);
+    if (!this.run.query) return this.trigger("lost", {});
+    const query = new URLSearchParams(this.run.query); // the same prompt, settings and seed
     const { seed } = this.sums.started;
     if (Number.isInteger(seed)) query.set("seed", seed);
-    this.trigger("follow", { run: "", query: String(query) });
+    say(GONE, "Run it again", () => this.trigger("follow", { run: "", query: String(query) }));
   }
 
   wake() {
@@ -209,7 +198,7 @@ class Stage {
       this.turn(on ? player.cursor++ : --player.cursor, on);
     }
     if (this.asked < player.cursor && this.shown[this.asked]?.flow) this.pin(this.shown[this.asked]), (this.asked = null);
-    this.controls.draw(this.run.live);
+    this.controls.draw(this.run.live, this.sums.settings);
     if (this.looked && this.told.event >= player.cursor) this.look(); // at once: it is no longer reached
     if (player.playing || (player.following && this.run.live)) { // last, because they force a layout
       this.flow.follow();
@@ -219,8 +208,6 @@ class Stage {
       this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
     }
     if (player.busy) this.wake();
-    if (!this.drawn) reveal();
-    this.drawn = true;
   };
 
   tell() {
@@ -228,9 +215,9 @@ class Stage {
     Object.assign(this.told, { upto: this.player.cursor, at: performance.now() });
     const summary = this.summary(this.player.cursor);
     summaries.tell(summary);
-    this.plainText.draw(this.sums.text(this.player.cursor), summary.started);
+    this.plainText.draw(this.sums.texts.slice(0, summary.tokens).join(""), summary.started);
     this.guided.draw(summary);
-    this.find(".ns-ending").textContent = ending(summary.finished, this.settings, summary.tokens);
+    this.find(".ns-ending").textContent = ending(summary.finished, this.sums.settings, summary.tokens);
     this.look();
     this.root.dataset.told = this.told.upto;
   }
@@ -244,49 +231,42 @@ class Stage {
   turn(n, on) {
     const event = this.player.events[n];
     const { flow, rounds, shown } = this;
-    if (event.kind === "started") this.start(event, n);
-    if (event.kind === "step" && on) rounds.finish(event);
-    if (event.kind === "step" && !on) rounds.row(event.step).node.classList.remove("ns-done");
+    if (event.kind === "started") this.drafter.begin(event, this.flow.prompt(event));
+    if (event.kind === "step") rounds.finish(event, on);
     if (!TOKEN.has(event.kind)) return;
     const token = shown[n] ??= this.tokenOf(event, n);
-    if (token.judged === n) {
-      paint(token, on ? event : this.player.events[token.born]);
-    } else {
+    if (token.born === n) {
       token.flow.hidden = !on;
       rounds.show(token.chip, on);
+    } else {
+      token.now = on ? n : token.born;
+      const now = this.player.events[token.now];
+      token.flow = repaint(token.flow, now, now.text || "");
+      token.chip = repaint(token.chip, now, chipText(now));
     }
     if (on && OUTPUT.has(event.kind)) flow.split(token.flow), this.drafter.addOutput(event, token);
   }
 
-  start(event, n) {
-    if (!this.shown[n]) this.drafter.begin(event, this.flow.prompt(event));
-    this.shown[n] = {};
-    this.settings = event.settings || {};
-    this.controls.name(this.settings);
-  }
-
-  // The judged draft token, or a new one.
+  // The draft token that the event judges, or a new one.
   tokenOf(event, n) {
     const { flow, rounds, waiting } = this;
     const key = `${event.step}:${event.index}`;
     const drafted = VERDICT.has(event.kind) ? waiting.get(key) : undefined;
-    if (drafted?.judged === null) return Object.assign(drafted, { judged: n });
-    const token = { flow: flow.add(event), chip: rounds.add(event), born: n, judged: null };
+    waiting.delete(key);
+    if (drafted) return drafted;
+    const token = { flow: flow.add(event), chip: rounds.add(event), born: n, now: n };
     token.flow.token = token.chip.token = token;
     if (!flow.box.querySelector("[tabindex='0']")) token.flow.tabIndex = token.chip.tabIndex = 0;
     if (event.kind === "proposed") waiting.set(key, token);
     return token;
   }
 
-  // The number of the latest event of a token at this point of the replay.
-  telling(token) {
-    return token.judged !== null && token.judged < this.player.cursor ? token.judged : token.born;
-  }
-
   pin(token, node) {
     this.pinned = token;
     this.look(true);
-    if (node) keepInSight(node);
+    if (!node) return;
+    document.querySelector(".inspector-why").scrollIntoView({ block: "nearest" });
+    node.scrollIntoView({ block: "nearest" }); // the explanation may cover it, or move it
   }
 
   // The inspector shows the chosen token, or the one at the cursor, as far as playback has come.
@@ -297,14 +277,13 @@ class Stage {
     if (this.looked && this.looked !== token) mark(this.looked, "ns-pinned", false);
     this.looked = token;
     this.sources();
-    if (!token) return enlarged.tell(null), inspected.tell(null);
+    if (!token) return inspected.tell(null);
     mark(token, "ns-pinned", true);
-    const number = this.told.event = this.telling(token);
+    const number = this.told.event = token.now;
     const [begin, upto] = this.player.stepOf(number); // later events add nothing about it
-    const shown = events.slice(begin, upto).filter(({ kind }) => kind === "step" || TOKEN.has(kind));
-    enlarged.tell({ events: shown, looked: events[number] });
     inspected.tell({
-      run: this.run.id, number, upto, event: events[number], settings: this.settings, chosen, pinned: Boolean(this.pinned),
+      run: this.run.id, number, upto, event: events[number], settings: this.sums.settings, chosen, pinned: Boolean(this.pinned),
+      events: events.slice(begin, upto).filter(({ kind }) => kind === "step" || TOKEN.has(kind)), // of its step so far
       resting: chosen || (!busy && (done || !following)), choose: () => this.pin(token), draws: () => drawRound(this),
       ask: async (question) => (isLost() ? "" : this.server.explain(question)),
     });
@@ -313,17 +292,15 @@ class Stage {
   // The newest token, or the rejected one of its step; for a finished run, the closest rejection after some accepted tokens.
   here() {
     const { events, cursor, length, done } = this.player;
-    if (done && cursor === length) {
+    const rejections = [...events.keys()].filter((n) => n < cursor && events[n].kind === "rejected");
+    if (done && cursor === length && rejections.length) {
       const doubt = (n) => Math.abs((events[n].accept_prob ?? 0) - 0.5);
-      const rejections = [...events.keys()].filter((n) => events[n].kind === "rejected");
       const late = Math.min(2, Math.max(...rejections.map((n) => events[n].index)));
-      const [closest] = rejections.filter((n) => events[n].index >= late).sort((a, b) => doubt(a) - doubt(b));
-      if (closest !== undefined) return this.shown[closest];
+      return this.shown[rejections.filter((n) => events[n].index >= late).sort((a, b) => doubt(a) - doubt(b))[0]];
     }
     const newest = events.findLastIndex(({ kind }, n) => n < cursor && TOKEN.has(kind));
-    const ofStep = (event, n) => n <= newest && event.step === events[newest].step;
-    const rejected = events.findLastIndex((event, n) => ofStep(event, n) && event.kind === "rejected");
-    return this.shown[rejected < 0 ? newest : rejected] ?? null;
+    const rejected = rejections.at(-1);
+    return this.shown[events[rejected]?.step === events[newest]?.step ? rejected : newest] ?? null;
   }
 
   // For a drafter that copies: underlines the source of the inspected token's step, or of the token under the pointer.
@@ -336,7 +313,7 @@ class Stage {
   // Pointing at a token highlights it in both views.
   point(token, at) {
     const { events } = this.player;
-    const event = events[this.telling(token)];
+    const event = events[token.now];
     this.tip.show(at, describe(event, events[token.born]), event.kind);
     if (events[token.born].copied_from !== undefined) this.sources(token);
     mark(token, "ns-linked", true);
@@ -355,13 +332,13 @@ class Stage {
     });
     on("pointerover", (token, node) => this.point(token, node));
     on("pointerout", (token) => this.unpoint(token));
-    on("focusout", (token, node) => { this.unpoint(token); hush(node, node.dataset.kind === "discarded"); });
+    on("focusout", (token, node) => { this.unpoint(token); hush(node); });
     on("click", (token, node) => { focusToken(box, node); this.pin(token, node); this.tip.hide(); }); // it would cover the explanation
     on("focusin", (token, node) => {
       const { events } = this.player;
-      hush(node, false); // screen readers read a focused token
+      node.ariaHidden = null; // screen readers read a focused token
       node.setAttribute("role", "button");
-      node.setAttribute("aria-label", spoken(events[this.telling(token)], events[token.born]));
+      node.setAttribute("aria-label", spoken(events[token.now], events[token.born]));
       this.point(token, node);
     });
     box.addEventListener("keydown", (event) => moveByKey(box, event, (node) => this.pin(node.token, node)));
@@ -374,21 +351,6 @@ function reveal(frames = STILL_FRAMES, before = -1) {
   if (!early || !frames) return early?.remove();
   const { top } = document.getElementById("tokens").getBoundingClientRect();
   requestAnimationFrame(() => reveal(top === before ? frames - 1 : STILL_FRAMES, top));
-}
-
-function paint(token, event) {
-  token.flow = repaint(token.flow, event, event.text || "");
-  token.chip = repaint(token.chip, event, chipText(event));
-}
-
-// A token whose explanation opened stays visible next to it, or above it on a phone.
-function keepInSight(node) {
-  const why = document.getElementById("inspector");
-  const sheet = getComputedStyle(why).position === "fixed";
-  if (!sheet) why.querySelector(".inspector-why").scrollIntoView({ block: "nearest" });
-  const { top, bottom } = node.getBoundingClientRect();
-  const limit = sheet ? why.getBoundingClientRect().top : innerHeight;
-  if (top < 0 || bottom > limit) scrollBy({ top: top < 0 ? top - 20 : bottom - limit + 20 });
 }
 
 function mark(token, name, on) {

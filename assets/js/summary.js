@@ -8,10 +8,6 @@ import { OUTPUT } from "./tokens.js";
 
 const MOST_DRAFTS = 64;
 const MOST_SECONDS = 1e6; // no real step takes longer; a loaded trace may claim anything
-const NOTHING = {
-  time: 0, tokens: 0, drafted: 0, accepted: 0, judged: 0, draft: 0, verify: 0, seconds: 0, kept: 0, discarded: 0, forced: 0,
-  told: 0, expected: 0, variance: 0, siblings: 0,
-};
 
 // Tokens per target pass: accepted tokens plus one, as `mean_acceptance_length` in the metrics.
 export const tokensPerPass = ({ sums, rounds }) => 1 + sums.accepted / rounds.length;
@@ -21,9 +17,10 @@ const bounded = (value, most) => Math.min(most, Math.max(0, value || 0));
 export class Sums {
   constructor() {
     this.rounds = [];         // numbers of each step
-    this.upto = [NOTHING];    // sums up to each step
+    this.upto = [{ time: 0, tokens: 0 }]; // sums up to each step
     this.outputs = [0];       // number of output tokens among so many events
     this.texts = [];          // texts of the output tokens
+    this.ids = [];            // and their ids
     this.step = [];           // events of the unfinished step
     this.started = {};
     this.finished = null;
@@ -31,7 +28,7 @@ export class Sums {
 
   add(event) {
     this.step.push(event);
-    if (OUTPUT.has(event.kind)) this.texts.push(event.text || "");
+    if (OUTPUT.has(event.kind)) this.texts.push(event.text || ""), this.ids.push(event.token_id);
     this.outputs.push(this.texts.length);
     if (event.kind === "started") this.started = event;
     if (event.kind === "finished") this.finished = event;
@@ -57,7 +54,7 @@ export class Sums {
       told: alphas.length, expected: sum(alphas), variance: sum(alphas.map((alpha) => alpha * (1 - alpha))), siblings: 0,
     };
     const sums = { time: step.time || 0, tokens: this.texts.length };
-    for (const [name, value] of Object.entries(round)) sums[name] = this.upto.at(-1)[name] + value;
+    for (const [name, value] of Object.entries(round)) sums[name] = (this.whole[name] ?? 0) + value;
     if (step.tree?.length > drafted) { // the window is one path through it
       const more = bounded(step.tree.length, MOST_DRAFTS) - drafted;
       const rejected = step.tree.filter(({ kind }) => kind === "rejected").length - (accepted < drafted);
@@ -66,14 +63,18 @@ export class Sums {
       sums.discarded += more - rejected;
     }
     // The acceptance probabilities if the draft tokens had been chosen the other way.
-    const others = probs(this.started.settings?.draft_sampling === "argmax" ? "sampled_accept" : "argmax_accept");
+    const others = probs(this.settings.draft_sampling === "argmax" ? "sampled_accept" : "argmax_accept");
     this.rounds.push({ ...round, alphas, others });
     this.upto.push(sums);
   }
 
-  // The output after so many events.
-  text(events) {
-    return this.texts.slice(0, this.outputs[events]).join("");
+  get settings() {
+    return this.started.settings || {};
+  }
+
+  // The sums up to the last finished step.
+  get whole() {
+    return this.upto.at(-1);
   }
 
   // The run up to an event: the finished `rounds` (steps), their `sums`, and the number of output `tokens`.
@@ -89,33 +90,46 @@ export class Sums {
   }
 }
 
-// A run's exact α and its observed deviation: each judged position is accepted with probability Σ min(p, q). The formulas are
+// A run's exact α, and its observed α in words: each judged position is accepted with probability Σ min(p, q). The formulas are
 // those of naive_speculate/events/expected.py. Null if nothing was judged, or the run's events lack the numbers.
 export function luckOf({ sums, started }) {
   if (!sums.judged || sums.told !== sums.judged) return null;
   const { verify_strategy: rule, temperature } = started.settings || {};
-  const found = {
-    alpha: sums.expected / sums.judged,
-    deviation: Math.sqrt(sums.variance) / sums.judged,
-    observed: sums.accepted / sums.judged,
-    whole: rule === "block_verification" && temperature !== 0, // windows, not positions, are judged
+  const [alpha, deviation] = [sums.expected / sums.judged, Math.sqrt(sums.variance) / sums.judged];
+  if (rule === "block_verification" && temperature !== 0) {
+    const sentence = `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
+    return { alpha, whole: true, sentence, note: `Judged one by one it would be ${two(alpha)}.` };
+  }
+  if (!deviation) return { alpha, note: "", sentence: `This draft's exact α is ${two(alpha)}; at temperature 0 there is no luck` };
+  const observed = sums.accepted / sums.judged;
+  const off = (observed - alpha) / deviation;
+  const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
+  const spread = `${two(alpha)} ± ${deviation < 0.005 ? Math.max(0.001, deviation).toFixed(3) : two(deviation)}`;
+  const sentence = `This draft's exact α is ${spread}; observed ${two(observed)}, ${said}`;
+  return { alpha, sentence, note: `Expected for this draft: ${spread}.` };
+}
+
+// What the speedup depends on: α, k, and the costs of drafting a token and of verifying k, in target passes over one token.
+// Before the measurement, a verification pass stands for such a pass. Null without draft tokens, verdicts or times.
+export function costsOf(run) {
+  const { rounds, sums, speedup } = run;
+  const luck = luckOf(run);
+  const exact = luck !== null && !luck.whole;
+  const average = (name) => mean(rounds.filter(({ drafted }) => drafted).map((round) => round[name]));
+  const draftCost = speedup?.draft_cost ?? average("draft") / average("drafted") / average("verify");
+  if (!sums.judged || !(draftCost >= 0 && draftCost < Infinity)) return null;
+  return {
+    exact, alpha: exact ? luck.alpha : sums.accepted / sums.judged, draftCost: Math.max(1e-6, draftCost), // must be positive
+    check: Math.max(1e-6, speedup?.verify_cost ?? 1), k: speedup?.num_draft_tokens || average("drafted"),
   };
-  return { ...found, sentence: sentenceOf(found, sums.variance), note: noteOf(found) };
 }
 
 // The steps' values of this name, by position in the window.
-function byPlace(rounds, name) {
+export function byPlace(rounds, name) {
   const places = [];
   for (const round of rounds) round[name].forEach((value, n) => (places[n] ??= []).push(value));
   return places;
 }
-
-// The same at each position of the window: mean α over the steps that reached it, and the standard deviation of the observed
-// rate.
-export const luckByPlace = (rounds) => byPlace(rounds, "alphas").map((alphas) => ({
-  alpha: mean(alphas), count: alphas.length,
-  deviation: Math.sqrt(sum(alphas.map((alpha) => alpha * (1 - alpha)))) / alphas.length,
-}));
 
 // Whether a run's draft tokens, drawn or the most probable ones, would be accepted more often the other way, by position; null
 // if unknown.
@@ -128,21 +142,6 @@ export function otherWay({ rounds, started }) {
   const verdict = Math.abs(own - other) < 0.005 ? "no difference" : other > own ? "better for this run" : "worse for this run";
   return { name, sentence: `${name === "argmax" ? "Argmax" : "Sampled"} drafts: ${two(other)}, ${verdict}`, shares: places.map(mean) };
 }
-
-function sentenceOf({ alpha, deviation, observed, whole }, variance) {
-  if (whole) return `Judged one by one, this draft's α would be ${two(alpha)}; block verification judges the window as a whole`;
-  if (!variance) return `This draft's exact α is ${two(alpha)}; at temperature 0 there is no luck`;
-  const off = (observed - alpha) / deviation;
-  const said = Math.abs(off) < 1 ? "as expected" : `${Math.abs(off) < 2 ? "a little" : "much"} ${off > 0 ? "good" : "bad"} luck`;
-  return `This draft's exact α is ${spread(alpha, deviation)}; observed ${two(observed)}, ${said}`;
-}
-
-function noteOf({ alpha, deviation, whole }) {
-  if (whole) return `Judged one by one it would be ${two(alpha)}.`;
-  return deviation ? `Expected for this draft: ${spread(alpha, deviation)}.` : "";
-}
-
-const spread = (alpha, deviation) => `${two(alpha)} ± ${deviation < 0.005 ? Math.max(0.001, deviation).toFixed(3) : two(deviation)}`;
 
 export const summaries = new Channel();
 

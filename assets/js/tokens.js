@@ -7,8 +7,8 @@ import { chipText, milliseconds } from "./format.js";
 export const OUTPUT = new Set(["accepted", "resampled", "bonus"]);
 export const VERDICT = new Set(["accepted", "rejected", "discarded"]);
 const GONE = new Set(["rejected", "discarded"]);
-export const TOKEN = new Set(["proposed", ...VERDICT, ...OUTPUT]);
 const SCALES = 1.2; // between two scales of the steps' times
+export const TOKEN = new Set(["proposed", ...VERDICT, ...OUTPUT]);
 
 // The growing text: one element per token, appended once, in one block per paragraph, so that a new token lays out only its own
 // paragraph.
@@ -74,8 +74,6 @@ function element(event, className, text) {
   }, text);
 }
 
-export const chip = (event) => element(event, "ns-token ns-chip", chipText(event));
-
 // Updates a token's element for another of its events: its kind, and its text, whose end a stop string may have cut off. A
 // rejected token is a <del>; a discarded one is hidden from screen readers.
 export function repaint(node, event, text) {
@@ -90,50 +88,35 @@ export function repaint(node, event, text) {
   }
   node.dataset.kind = event.kind;
   write(node, text);
-  hush(node, event.kind === "discarded");
+  hush(node);
   return node;
 }
 
-export function hush(node, silent) {
-  if (silent) node.setAttribute("aria-hidden", "true"); else node.removeAttribute("aria-hidden");
-}
+export const hush = (node) => { node.ariaHidden = node.dataset.kind === "discarded" ? "true" : null; };
 
 export function focusToken(box, node) {
   for (const other of box.querySelectorAll("[tabindex='0']")) other.tabIndex = -1;
   node.tabIndex = 0;
-  node.focus({ preventScroll: false });
+  node.focus();
 }
 
+// Arrow keys, Home and End move from token to token, up and down from step to step; Enter and Space choose the token.
 export function moveByKey(box, event, choose) {
   const current = document.activeElement;
-  if (!current || !current.token || !box.contains(current)) return;
-  if (event.key === "Enter" || event.key === " ") {
-    choose(current);
-  } else {
-    const next = neighbour(box, current, event.key);
-    if (next === undefined) return;
-    if (next) focusToken(box, next);
-  }
-  event.preventDefault();
-}
-
-// The token that a key leads to; null at an end, undefined for other keys.
-function neighbour(box, current, key) {
+  if (!current?.token || !box.contains(current)) return;
   const all = [...box.querySelectorAll(".ns-token")].filter((node) => node.token && node.offsetParent !== null);
   const at = all.indexOf(current);
-  const step = Number(current.dataset.step);
-  switch (key) {
-    case "ArrowRight": return all[at + 1] || null;
-    case "ArrowLeft": return all[at - 1] || null;
-    case "Home": return all[0] || null;
-    case "End": return all[all.length - 1] || null;
-    case "ArrowDown": return all.find((node) => Number(node.dataset.step) > step) || null;
-    case "ArrowUp": {
-      const before = all.filter((node) => Number(node.dataset.step) < step);
-      return before.find((node) => node.dataset.step === before.at(-1).dataset.step) || null;
-    }
-    default: return undefined;
-  }
+  const step = (node) => Number(node.dataset.step);
+  const before = all.findLast((node) => step(node) < step(current));
+  const places = {
+    ArrowLeft: all[at - 1], ArrowRight: all[at + 1], Home: all[0], End: all.at(-1),
+    ArrowUp: before && all.find((node) => step(node) === step(before)),
+    ArrowDown: all.find((node) => step(node) > step(current)),
+  };
+  if (event.key === "Enter" || event.key === " ") choose(current);
+  else if (!(event.key in places)) return;
+  else if (places[event.key]) focusToken(box, places[event.key]);
+  event.preventDefault();
 }
 
 // One row per step: its draft tokens with verdicts, and the time of both models.
@@ -150,8 +133,8 @@ export class Rounds extends Scroll {
 
   row(step) {
     if (!this.rows.has(step)) {
-      const [chips, gain, time] = [make("div", "ns-chips"), make("span", "ns-gain"), make("div", "ns-time")];
       const looks = { class: "ns-round", "data-round": step, role: "group", "aria-label": `Step ${step + 1}` };
+      const [chips, gain, time] = [make("div", "ns-chips"), make("span", "ns-gain"), make("div", "ns-time")];
       const node = make("div", looks, make("span", "ns-round-no", step + 1), chips, gain, time);
       this.rows.set(step, { node, chips, gain, time });
       this.box.append(node);
@@ -160,7 +143,7 @@ export class Rounds extends Scroll {
   }
 
   add(event) {
-    const node = chip(event);
+    const node = element(event, "ns-token ns-chip", chipText(event));
     this.row(event.step).chips.append(node);
     return node;
   }
@@ -171,31 +154,31 @@ export class Rounds extends Scroll {
     if (chip === chip.parentElement.firstChild) chip.closest(".ns-round").hidden = !on;
   }
 
-  finish({ step, num_draft: drafted = 0, num_accepted: accepted = 0, draft_seconds: draft = 0, verify_seconds: verify = 0 }) {
+  // Shows what a step's event tells of it, or takes it back.
+  finish(event, on) {
+    const { step, num_draft: drafted = 0, num_accepted: accepted = 0, draft_seconds: draft = 0, verify_seconds: verify = 0 } = event;
     const { node, gain, time } = this.row(step);
     if (!time.firstChild) {
       this.rescale(draft + verify);
-      const bar = make("span", "ns-bar", make("i", "ns-bar-draft"), make("i", "ns-bar-verify"));
-      const parts = [[bar, "--own", draft + verify], [bar.firstChild, "--ms", draft], [bar.lastChild, "--ms", verify]];
-      for (const [part, name, seconds] of parts) part.style.setProperty(name, (seconds * 1000).toFixed(3));
+      const part = (name, seconds) => make("i", { class: name, style: `--ms: ${1000 * seconds}` });
+      const looks = { class: "ns-bar", style: `--own: ${1000 * (draft + verify)}` };
+      const bar = make("span", looks, part("ns-bar-draft", draft), part("ns-bar-verify", verify));
       time.append(bar, make("span", "ns-ms", milliseconds(draft + verify)));
       time.title = `draft ${milliseconds(draft)}, verify ${milliseconds(verify)}`;
       gain.textContent = `${accepted}/${drafted}`;
       node.setAttribute("aria-label", `Step ${step + 1}: ${accepted} of ${drafted} draft tokens accepted; ${time.title}`);
     }
-    node.classList.add("ns-done");
+    node.classList.toggle("ns-done", on);
   }
 
   // A full bar is twice the median step, so that one slow step does not flatten all others.
-  // The first step may include prompt processing, so it does not count unless it is the only one.
   rescale(seconds) {
     this.seconds.push(seconds);
-    const counted = this.seconds.slice(this.seconds.length > 1 ? 1 : 0).sort((a, b) => a - b);
-    const full = 1000 * Math.min(counted.at(-1), 2 * counted[counted.length >> 1]);
+    const sorted = this.seconds.toSorted((a, b) => a - b);
+    const full = 1000 * Math.min(sorted.at(-1), 2 * sorted[sorted.length >> 1]);
     // It changes in coarse increments, because each change lays out every bar again.
-    const longest = full > 0 ? SCALES ** Math.ceil(Math.log(full) / Math.log(SCALES)) : 1;
-    if (longest !== this.longest) this.box.style.setProperty("--longest", longest.toFixed(3));
-    this.longest = longest;
+    const longest = SCALES ** Math.ceil(Math.log(full) / Math.log(SCALES));
+    this.box.style.setProperty("--longest", (longest || 1).toFixed(3));
   }
 }
 
@@ -212,10 +195,6 @@ export class PlainText {
     });
     const copier = root.querySelector("[data-act='copy']");
     copier.addEventListener("click", () => copyBy(copier, this.prompt.textContent + this.text.textContent));
-  }
-
-  clear() {
-    this.prompt.textContent = this.text.textContent = "";
   }
 
   // After a chat template the answer starts on a new line.

@@ -4,7 +4,7 @@
 import { ACCEPTED, DRAFT, INK, MUTED, TARGET, figure, line, note } from "./charts.js";
 import { plot } from "./plot.js";
 import { two } from "./format.js";
-import { luckOf, summaries } from "./summary.js";
+import { costsOf, summaries } from "./summary.js";
 import { breakEven, breakdown, checkOf, expectedTokens, gain, windows } from "./theory.js";
 
 const UNMEASURED = "A run with drafts appears here once it is measured. Try the calculated machines meanwhile.";
@@ -12,13 +12,13 @@ const UNMEASURED = "A run with drafts appears here once it is measured. Try the 
 export function mount({ element }) {
   const root = element.querySelector(".ns-waterfall");
   const machines = machinesOf(JSON.parse(root.dataset.presets));
-  const chart = root.querySelector(".ns-plot");
   const sliders = [...root.querySelectorAll("[data-value]")];
   const buttons = [...root.querySelectorAll("[data-machine]")];
-  const caption = root.querySelector("figcaption").firstChild;
   let [chosen, state] = ["here", null];
 
-  const draw = () => {
+  // Draws a machine, or a state that was calculated from one.
+  const draw = (name, next = machines[name] ?? null) => {
+    [chosen, state] = [name, next];
     for (const button of buttons) {
       button.ariaPressed = button.dataset.machine === chosen;
       button.disabled = button.dataset.machine === "here" && !machines.here;
@@ -30,28 +30,19 @@ export function mount({ element }) {
       slider.ariaValueText = state ? shown(value, slider.dataset.value) : "";
       slider.parentElement.querySelector("output").textContent = slider.ariaValueText;
     }
-    caption.textContent = question(state);
+    root.querySelector("figcaption").firstChild.textContent = question(state);
     root.querySelector(".ns-what-if > p").textContent = state ? advice(state) : "";
-    plot(chart, state ? waterfall(state) : note(UNMEASURED));
+    plot(root.querySelector(".ns-plot"), state ? waterfall(state) : note(UNMEASURED));
   };
-  const choose = (name) => {
-    chosen = name;
-    state = machines[name] ?? null;
-    draw();
-  };
-  for (const button of buttons) button.addEventListener("click", () => choose(button.dataset.machine));
+  for (const button of buttons) button.addEventListener("click", () => draw(button.dataset.machine));
   for (const slider of sliders) {
-    slider.addEventListener("input", () => {
-      state = changed(state, slider.dataset.value, Number(slider.value));
-      chosen = "";
-      draw();
-    });
+    slider.addEventListener("input", () => draw("", changed(state, slider.dataset.value, Number(slider.value))));
   }
   summaries.follow((run) => {
     const here = measuredHere(run);
     if (JSON.stringify(here) === JSON.stringify(machines.here)) return;
     machines.here = here;
-    if (chosen === "here") choose("here"); else draw();
+    draw(chosen, chosen === "here" ? here : state);
   });
 }
 
@@ -66,28 +57,26 @@ function shown(value, name) {
 export function question(state) {
   if (!state) return "Where did the tokens of a target pass go?";
   const pace = tokensOf(state).toFixed(2);
-  return state.measured === null
-    ? `Where did ${pace} tokens per target pass go?` : `Where did the measurement's ${pace} tokens per target pass go?`;
+  return state.measured
+    ? `Where did the measurement's ${pace} tokens per target pass go?` : `Where did ${pace} tokens per target pass go?`;
 }
 
 // Presets as states. The `checks` are the costs of verifying 0, 1, 2 … draft tokens.
 export const machinesOf = (presets) => Object.fromEntries(Object.entries(presets).map(([name, preset]) =>
-  [name, { ...preset, check: preset.checks[preset.k], measured: null, tokens: null }]));
+  [name, { ...preset, check: preset.checks[preset.k] }]));
 
 // The run's own numbers; null without draft tokens or a measurement.
-export function measuredHere({ sums, started, speedup }) {
-  if (!speedup || !(speedup.draft_cost >= 0) || !sums.judged) return null;
-  const { num_draft_tokens: k, draft_cost: draftCost, verify_cost: check } = speedup;
-  const { tokens_per_round: tokens, value: measured, tokens: timed } = speedup;
-  const luck = luckOf({ sums, started });
-  const alpha = luck && !luck.whole ? luck.alpha : sums.accepted / sums.judged;
-  return { alpha, k, draftCost, check, tokens, measured, timed, checks: null };
+export function measuredHere(run) {
+  const costs = run.speedup && costsOf(run);
+  if (!costs) return null;
+  const { tokens_per_round: tokens, value: measured, tokens: timed } = run.speedup;
+  return { ...costs, tokens, measured, timed };
 }
 
 // A state after moving a slider: calculated, not measured.
-export function changed(state, name, value) {
-  const next = { ...state, [name]: value, measured: null, tokens: null };
-  if (name === "check") next.checks = null;
+export function changed({ tokens, measured, ...state }, name, value) {
+  const next = { ...state, [name]: value };
+  if (name === "check") delete next.checks;
   if (name === "k") next.check = checkAt(state, value);
   return next;
 }
@@ -98,15 +87,14 @@ const tokensOf = ({ tokens, alpha, k }) => tokens ?? expectedTokens(alpha, k);
 
 export function waterfall(state) {
   const { k, draftCost, check, measured } = state;
+  const drafting = (k * draftCost).toFixed(2);
   const parts = breakdown(tokensOf(state), k, draftCost, check, measured);
-  const drafting = `drafting costs ${(k * draftCost).toFixed(2)} plain passes`;
-  const result = measured === null ? "speedup<br>calculated" : "speedup<br>measured";
   const bars = [ // name, where it begins, how much it adds, colour, hover text
     ["tokens<br>per pass", 0, parts.tokens, ACCEPTED, "if a step cost no more than a plain pass"],
     ["verifying", parts.tokens, parts.check, TARGET, `verifying costs ${check.toFixed(2)} plain passes`],
-    ["drafting", parts.tokens + parts.check, parts.drafting, DRAFT, drafting],
-    ...(measured === null ? [] : [["other", parts.speedup - parts.other, parts.other, MUTED, "not explained by these costs"]]),
-    [result, 0, parts.speedup, INK, "relative to plain decoding"],
+    ["drafting", parts.tokens + parts.check, parts.drafting, DRAFT, `drafting costs ${drafting} plain passes`],
+    ...(measured ? [["other", parts.speedup - parts.other, parts.other, MUTED, "not explained by these costs"]] : []),
+    [measured ? "speedup<br>measured" : "speedup<br>calculated", 0, parts.speedup, INK, "relative to plain decoding"],
   ];
   const [names, bases, heights, colors, said] = [0, 1, 2, 3, 4].map((n) => bars.map((bar) => bar[n]));
   const last = bars.length - 1;
@@ -134,7 +122,7 @@ function sentence(state, { tokens, speedup }) {
   // Divided as shown, so that a reader gets the same result.
   const [given, cost] = [tokens, state.check + state.k * state.draftCost].map((number) => number.toFixed(2));
   const sum = `a step gives ${given} tokens and takes as long as ${cost} plain passes, ${given} ÷ ${cost} = ${(given / cost).toFixed(2)}×`;
-  if (state.measured === null) return `Calculated: ${sum}${speedup < 1 ? ", slower than without drafts" : ""}`;
+  if (!state.measured) return `Calculated: ${sum}${speedup < 1 ? ", slower than without drafts" : ""}`;
   return `Measured after the run, over ${state.timed} tokens: ${sum}. Measured: ${speedup.toFixed(2)}×`;
 }
 

@@ -294,14 +294,16 @@ def test_browser_and_server_write_a_share_in_the_same_way_and_a_token_of_plain_d
 
 
 EACH = " per token after the first pass"
-VERDICT = "async ([run, plain, drafts]) => (await import('/race.js')).verdict(run, plain, drafts, 1)"
+VERDICT = "async (run) => (await import('/race.js')).verdict(run, 1)"
 GREEDY, SAMPLED = {"temperature": 0}, {"temperature": 0.7}
 
 
-def lane(tokens: int, seconds: float, passes: int) -> dict[str, Any]:
-    """A lane whose first pass takes a second, because it also processes the prompt."""
-    first = {"seconds": 1, "tokens": tokens // passes}
-    return {"tokens": tokens, "ids": list(range(tokens)), "seconds": seconds, "passes": passes, "first": first}
+def lane(tokens: int, seconds: float, passes: int, first: int | None = None) -> dict[str, Any]:
+    """The sums of a run whose first pass takes a second, because it also processes the prompt."""
+    begin = {"time": 1, "tokens": tokens // passes if first is None else first}
+    whole = {"time": seconds, "tokens": tokens}
+    upto = [{"time": 0, "tokens": 0}, begin, whole]
+    return {"ids": list(range(tokens)), "whole": whole, "upto": upto, "rounds": [None] * passes}
 
 
 PASSES = "6 target passes instead of 12 · "
@@ -318,12 +320,11 @@ RESULTS = [
 
 @pytest.mark.parametrize(("settings", "plain", "result", "rest"), RESULTS)
 def test_the_result_says_what_the_lanes_show(scripts, settings, plain, result, rest):
-    run = {"settings": settings, "crowded": False}
-    assert scripts.evaluate(VERDICT, [run, plain, lane(12, 4, 6)]) == [result, PASSES + rest]
+    run = {"plain": plain, "drafts": lane(12, 4, 6) | {"settings": settings}, "crowded": False}
+    assert scripts.evaluate(VERDICT, run) == [result, PASSES + rest]
 
 
 def test_the_most_that_is_possible_counts_what_is_timed(scripts):
     """Without the first pass, which gave one token: 11 tokens in 5 passes, 2.2 per pass, though all 12 are 2 per pass."""
-    drafts = lane(12, 4, 6) | {"first": {"seconds": 1, "tokens": 1}}
-    run = {"settings": SAMPLED, "crowded": False}
-    assert scripts.evaluate(VERDICT, [run, lane(8, 5.2, 8), drafts])[0] == f"2.2× faster{EACH}"
+    run = {"plain": lane(8, 5.2, 8), "drafts": lane(12, 4, 6, first=1) | {"settings": SAMPLED}, "crowded": False}
+    assert scripts.evaluate(VERDICT, run)[0] == f"2.2× faster{EACH}"

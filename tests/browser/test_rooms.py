@@ -72,24 +72,29 @@ def test_it_examines_what_is_pasted_has_examples_and_says_what_cannot_be_read_or
 
 
 DIFFERENCE = "#differ .ns-findings"
-PARTED = """async (module) => {
-    const started = { kind: "started", time: 0, prompt: "Once upon a time", prompt_texts: ["Once upon a time"] };
-    const word = (token_id, text) => [{ kind: "bonus", time: 0.01, token_id, text }, { kind: "step", time: 0.01 }];
-    const { raced } = await import(new URL(module, document.baseURI));
+PARTED = """async (folder) => {
+    const from = (name) => import(new URL(`.${folder}/${name}.js`, document.baseURI));
+    const [{ raced }, { Sums }] = await Promise.all(["race", "summary"].map(from));
+    const [prompt, settings] = ["Once upon a time", { temperature: 0, verify_strategy: "greedy_match" }];
+    const sums = (...words) => {
+        const run = new Sums();
+        run.add({ kind: "started", time: 0, prompt, prompt_texts: [prompt], settings });
+        const time = 0.01;
+        for (const [token_id, text] of words) for (const kind of ["bonus", "step"]) run.add({ kind, time, token_id, text });
+        return run;
+    };
+    const plain = sums([5, " there was"], [7, " a king"]);
+    plain.add({ kind: "finished" });
     raced.tell({
-        serial: "parted", done: true, live: true, compared: true, settings: { temperature: 0, verify_strategy: "greedy_match" },
-        events: [
-            started, ...word(5, " there was"), ...word(6, " a fox"),
-            ...[" who", "\\n", " had", " two"].flatMap((text, n) => word(9 + n, text)),
-        ],
-        plain: [[0.01, 5, " there was"], [0.02, 7, " a king"]],
+        serial: "parted", done: true, live: true, plain,
+        drafts: sums([5, " there was"], [6, " a fox"], [9, " who"], [10, "\\n"], [11, " had"], [12, " two"]),
     });
 }"""
 
 
 def test_a_race_whose_lanes_parted_asks_why_and_bad_texts_are_refused(open_page):
     page = open_page(reduced_motion="reduce")
-    page.evaluate(PARTED, f".{folder()}/race.js")
+    page.evaluate(PARTED, folder())
     page.locator(".ns-result").get_by_role("button", name="Why?").click()
     expect(page.locator(f"{DIFFERENCE} h3")).to_have_text("Unexplained")
     expect(page.locator(DIFFERENCE)).to_contain_text("After the same 3 tokens")

@@ -111,7 +111,8 @@ DRAWN = """
 def test_the_first_chart_does_not_wait_for_what_plotly_does_once_and_for_all(open_page):
     page = open_page(locale="en")  # a context of its own
     page.add_init_script(TURNS)
-    page.route("**/plotly-cartesian*", lambda route: route.fulfill(body=f"{route.fetch().text()};{DRAWN}"))
+    script = "text/javascript"
+    page.route("**/plotly-cartesian*", lambda route: route.fulfill(body=f"{route.fetch().text()};{DRAWN}", content_type=script))
     page.reload()
     see_chart(page, "chart-acceptance")
     see_chart(page, "chart-timing")

@@ -3,8 +3,8 @@
 Everything is plain text, whatever a model or a trace file contains: `assets/js/inspector.js`, which fills the panel during
 playback, never makes markup of it.
 
-The data to redraw a position in the browser (`assets/js/redraw.js`) are p and q of each token there: the draft token and both
-models' most probable ones. All others form one bin, "other". Its part of Σ min(p, q) is the rest of the event's
+The data to redraw a position in the browser are p and q of each token there: the draft token and both models' most probable
+ones. All others form one bin, "other". Its part of Σ min(p, q) is the rest of the event's
 `expected_accept`, so that its acceptance rate is known too.
 """
 
