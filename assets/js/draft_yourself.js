@@ -59,8 +59,7 @@ class DraftYourself {
     this.seed = seed ?? Math.floor(Math.random() * MOST_SEED);
     this.other = alpha;
     [this.tokens, this.words] = [[], []];
-    this.start.hidden = true;
-    this.game.hidden = this.form.hidden = false;
+    this.game.hidden = false;
     for (const old of [this.rows, this.said, this.end]) old.replaceChildren(); // hidden while empty
     this.find(".ns-your-text").replaceChildren(make("span", "", this.beginning));
     this.go();
@@ -69,7 +68,6 @@ class DraftYourself {
   leave() {
     this.room.end("");
     this.game.hidden = true;
-    this.start.hidden = false;
     this.start.elements.text.focus();
   }
 
@@ -96,7 +94,6 @@ class DraftYourself {
     if (!word.sure || word.drafted.trim() === word.word) return this.take(word);
     // The draw went against the visitor's word: they read that before they see another one.
     this.against = word;
-    this.form.hidden = true;
     this.judge(`The draw went against your word “${word.word}”, which had a ${word.sure}% chance. ` +
       "So it is not drafted: the draft model draws another word.");
     this.next.focus();
@@ -112,7 +109,6 @@ class DraftYourself {
   }
 
   take(word) {
-    this.form.hidden = false;
     this.words.push(word);
     this.text += word.text;
     this.tokens = word.tokens;
@@ -143,7 +139,6 @@ class DraftYourself {
   }
 
   finish() {
-    this.form.hidden = true;
     this.room.end(`All ${this.most} words are judged.`);
     const known = this.words.filter(({ alpha, draft_alpha }) => alpha != null && draft_alpha != null);
     const [alpha, theirs] = ["alpha", "draft_alpha"].map((name) => mean(known.map((word) => word[name])));

@@ -21,7 +21,6 @@ export class Drafter {
 
   clear() {
     this.tokens = []; // of prompt and output
-    this.marked = [];
     this.place.hidden = true;
   }
 
@@ -46,10 +45,11 @@ export class Drafter {
 
   // Underline the sources of these events' draft tokens, unless the token there is a different one.
   mark(events) {
-    for (const node of this.marked) node.classList.remove("ns-source");
-    const sources = events.map(({ copied_from: place, token_id: id }) => [this.tokens[place]?.flow, String(id)]);
-    this.marked = sources.filter(([node, id]) => node?.dataset.tokenId === id).map(([node]) => node);
-    for (const node of this.marked) node.classList.add("ns-source");
+    for (const node of document.querySelectorAll("#tokens .ns-source")) node.classList.remove("ns-source");
+    for (const { copied_from: place, token_id: id } of events) {
+      const node = this.tokens[place]?.flow;
+      if (node?.dataset.tokenId === String(id)) node.classList.add("ns-source");
+    }
   }
 }
 
