@@ -9,10 +9,7 @@ export const write = (node, text) => { if (node.textContent !== text) node.textC
 
 // An element with a class, or with attributes by their names, of which those that are undefined are left out. Text from a
 // prompt or a model enters the page only through this function: as text, never as markup.
-export function make(tag, attributes, ...contents) {
-  const named = typeof attributes === "string" ? { class: attributes || undefined } : attributes;
-  return filled(document.createElement(tag), named, contents);
-}
+export const make = (tag, attributes, ...contents) => filled(document.createElement(tag), attributes, contents);
 
 export const svg = (tag, attributes, ...contents) =>
   filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, contents);
@@ -25,20 +22,13 @@ export function button(attributes, text, act) {
 }
 
 function filled(node, attributes = {}, contents) {
-  change(node, attributes);
+  change(node, typeof attributes === "string" ? { class: attributes || undefined } : attributes);
   node.append(...contents);
   return node;
 }
 
 export function change(node, attributes) {
   for (const [name, value] of Object.entries(attributes)) if (value !== undefined) node.setAttribute(name, value);
-}
-
-// A dialog outside the page's layout, closed by a click outside it or on [data-close].
-export function modal(dialog) {
-  document.body.append(dialog);
-  dialog.addEventListener("click", ({ target }) => { if (target === dialog || target.closest("[data-close]")) dialog.close(); });
-  return dialog;
 }
 
 // Whether the reader wants less movement.
@@ -48,6 +38,19 @@ export const lecturing = () => document.body.classList.contains("ns-lecture");
 
 export function onEscape(act) {
   document.addEventListener("keydown", ({ key }) => { if (key === "Escape") act(); });
+}
+
+const TYPED_INTO = "input, textarea, select, [contenteditable], [role=slider], [role=listbox], .ns-token, .ns-room";
+
+// Keys of the whole page, for elements that do not use them: `acts` by key, as long as `holds`, which is given the event.
+export function onKeys(acts, holds) {
+  document.addEventListener("keydown", (event) => {
+    const { key, target, defaultPrevented, altKey, ctrlKey, metaKey, shiftKey } = event;
+    if (!acts[key] || defaultPrevented || altKey || ctrlKey || metaKey || shiftKey || !holds(event)) return;
+    if (target.closest?.(TYPED_INTO) || document.querySelector("dialog[open]")) return;
+    event.preventDefault();
+    acts[key]();
+  });
 }
 
 // A link that a script opens on this page, unless in another tab.
@@ -69,12 +72,18 @@ export function storage(use) {
   }
 }
 
-// Changes the query of the page's address.
-export function readdress(change) {
-  const query = new URLSearchParams(location.search);
-  const before = String(query);
-  change(query);
-  if (String(query) !== before) history.replaceState(history.state, "", location.pathname + (query.size ? `?${query}` : "") + location.hash);
+export const query = () => new URLSearchParams(location.search);
+
+// The page's address with other values in its query; null removes a name.
+export function addressWith(values, before = location.search) {
+  const changed = new URLSearchParams(before);
+  for (const [name, value] of Object.entries(values)) if (value === null) changed.delete(name); else changed.set(name, value);
+  return location.pathname + (changed.size ? `?${changed}` : "") + location.hash;
+}
+
+export function readdress(values) {
+  const address = new URL(addressWith(values), location.href).href;
+  if (address !== location.href) history.replaceState(history.state, "", address);
 }
 
 // Passes values from one component to others. Those that are mounted later get the last value.
@@ -94,12 +103,11 @@ export class Channel {
 
 // A box that follows its end while it grows, until the reader scrolls away.
 export class Scroll {
+  atEnd = true;
+
   constructor(box) {
     this.box = box;
-    this.reset();
-    box.addEventListener("scroll", () => {
-      this.atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 50;
-    }, { passive: true });
+    box.addEventListener("scroll", () => { this.atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 50; });
   }
 
   reset() {
@@ -111,31 +119,29 @@ export class Scroll {
   }
 }
 
-const usual = new WeakMap(); // labels of the copy buttons
-
 // Copies the text, and shows the outcome on the button for a while.
 export async function copyBy(button, text, done = "Copied", failed = "Not allowed here") {
-  if (!usual.has(button)) usual.set(button, button.textContent);
-  const could = await copied(text);
-  button.textContent = could ? done : failed;
-  setTimeout(() => { button.textContent = usual.get(button); }, 2000);
-  return could;
+  button.dataset.usual ??= button.textContent;
+  button.textContent = await copied(text) ? done : failed;
+  setTimeout(() => { button.textContent = button.dataset.usual; }, 2000);
+}
+
+// Puts a link in the address bar, and copies it.
+export function copyLink(button, address) {
+  history.replaceState(history.state, "", address);
+  copyBy(button, location.href, "Link copied", "It is in the address bar");
 }
 
 // Without HTTPS there is no clipboard API; the old command works.
 async function copied(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    const box = document.createElement("textarea");
-    box.value = text;
-    document.body.append(box);
-    box.select();
-    const done = document.execCommand("copy");
-    box.remove();
-    return done;
-  }
+  const written = await navigator.clipboard?.writeText(text).then(() => true, () => false);
+  if (written) return true;
+  const box = make("textarea", "", text);
+  document.body.append(box);
+  box.select();
+  const done = document.execCommand("copy");
+  box.remove();
+  return done;
 }
 
 // The tooltip of a hovered or focused element: its numbers.
@@ -147,7 +153,7 @@ export class Tip {
   // Names and values; the first is the heading, in the colour of a token kind.
   show(anchor, lines, kind) {
     this.node.replaceChildren(...lines.map(([name, value], n) => {
-      const looks = n ? { class: "ns-tip-row" } : { class: "ns-tip-head", "data-kind": kind };
+      const looks = n ? "ns-tip-row" : { class: "ns-tip-head", "data-kind": kind };
       return make("div", looks, make("span", "", name), make("b", "", value));
     }));
     this.node.hidden = false;

@@ -1,6 +1,6 @@
 // Downloads: charts as PNG and SVG, the coloured text as SVG, and files from the server.
 
-import { svg } from "./dom.js";
+import { make, svg } from "./dom.js";
 
 const WIDTH = 720; // minimum, for a picture's legend in one row
 const NAME = "naive-speculate";
@@ -8,11 +8,9 @@ const SHARP = 2;   // pixels of a picture per pixel of the page
 const DASHES = { dotted: "1.5 2.5", dashed: "5 3" };
 
 export function download(name, content, type) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([content], { type }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  const href = URL.createObjectURL(new Blob([content], { type }));
+  make("a", { href, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 10000);
 }
 
 // The stage's menu of files.
@@ -111,21 +109,17 @@ function piece(text, rect, looks, dx, dy) {
 
 // The pieces of a text that lie on one line each, with their rectangles; line breaks and empty pieces are omitted.
 function lines(text) {
-  const range = document.createRange();
-  const found = [];
-  for (let n = 0; n < text.length; n += 1) {
-    range.setStart(text, n);
-    range.setEnd(text, n + 1);
-    const rect = range.getClientRects()[0];
-    if (!rect || !rect.width || text.data[n] === "\n") continue;
-    const last = found.at(-1);
-    const { left, right, top, height, width } = rect;
-    if (last && Math.abs(last.rect.top - top) < 2) {
-      last.text += text.data[n];
-      last.rect.width = right - last.rect.left;
-    } else {
-      found.push({ text: text.data[n], rect: { left, top, width, height } });
-    }
+  const [range, found] = [document.createRange(), new Map()];
+  let end = 0;
+  for (const letter of text.data) {
+    range.setStart(text, end);
+    range.setEnd(text, end += letter.length);
+    const { left, right, top, width, height } = range.getClientRects()[0] ?? {};
+    if (!width || letter === "\n") continue;
+    const line = found.get(Math.round(top)) ?? { text: "", rect: { left, top, height } };
+    line.text += letter;
+    line.rect.width = right - line.rect.left;
+    found.set(Math.round(top), line);
   }
-  return found;
+  return [...found.values()];
 }

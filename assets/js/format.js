@@ -55,18 +55,15 @@ export function edge({ keep, name }, rule = "p/q") {
 
 // Why a run ended, in a sentence; empty while it continues.
 export function ending(finished, settings, tokens) {
-  switch (finished?.finish_reason) {
-    case "stop":
-      if (typeof finished.stop_reason === "string") {
-        return `Ended by the stop string “${finished.stop_reason.replace(/\n/g, "⏎")}”, which is not part of the text.`;
-      }
-      return "The model wrote its end token.";
-    case "length":
-      return tokens === settings.max_tokens ? `Ended at the limit of ${count(tokens, "token")}.` : "Ended at the model's context limit.";
-    case "cancelled": return "It was stopped here.";
-    case "error": return `It ended in an error: ${finished.message || "no reason given"}`;
-    default: return "";
-  }
+  const { finish_reason: reason, stop_reason: stop, message } = finished ?? {};
+  const sentences = {
+    stop: typeof stop === "string"
+      ? `Ended by the stop string “${stop.replace(/\n/g, "⏎")}”, which is not part of the text.` : "The model wrote its end token.",
+    length: settings && tokens === settings.max_tokens ? `Ended at the limit of ${count(tokens, "token")}.` : "Ended at the model's context limit.",
+    cancelled: "It was stopped here.",
+    error: `It ended in an error: ${message || "no reason given"}`,
+  };
+  return sentences[reason] ?? "";
 }
 
 export const chipText = (event) => (event.text || event.token || "").replace(/\n/g, "⏎");

@@ -1,27 +1,25 @@
 // The glossary: a card with the meaning of a hovered, focused or tapped term, and a dialog with all terms, which a click opens.
 
-import { make, modal, placeNear } from "./dom.js";
+import { make, placeNear } from "./dom.js";
 
 const LINKS = "a[href^='#term-']";
 const CROSSING_MS = 200; // the pointer may cross the gap between a term and its card
 const entryOf = (link) => document.getElementById(link.getAttribute("href").slice(1));
 
 export function mount({ element }) {
-  const dialog = modal(element.querySelector("dialog"));
+  const dialog = element.querySelector("dialog");
+  document.body.append(dialog); // out of the page's layout
   const card = new Card();
   dialog.addEventListener("close", () => card.hide()); // the focus returns to its term
   const open = (term) => {
-    card.hide();
-    for (const node of dialog.querySelectorAll(".ns-meant")) node.classList.remove("ns-meant");
     if (!dialog.open) dialog.showModal();
     if (!term) return void (dialog.scrollTop = 0);
-    term.classList.add("ns-meant");
     term.scrollIntoView({ block: "center" });
     term.focus({ preventScroll: true });
   };
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.(`${LINKS}, [data-glossary]`);
-    if (!link && !card.node.contains(event.target)) card.hide();
+    if (!card.node.contains(event.target)) card.hide();
     if (!link) return;
     event.preventDefault();
     event.stopPropagation();
@@ -36,14 +34,15 @@ class Card {
     // A popover is above everything, open dialogs included.
     this.node = make("div", { class: "ns-card", id: "term-card", role: "tooltip", popover: "manual" });
     document.body.append(this.node);
-    this.gone = new MutationObserver(() => { if (!this.link?.isConnected) this.hide(); });
+    this.gone = new MutationObserver(() => this.place());
     const on = (name, act) => document.addEventListener(name, act, { capture: true, passive: name === "scroll" });
     on("pointerover", ({ target, pointerType }) => {
       if (pointerType === "touch") return; // a tap clicks
       const link = target.closest?.(LINKS);
-      if (link) this.show(link);
-      else if (this.node.contains(target)) clearTimeout(this.timer);
-      else if (this.link && this.link !== document.activeElement) this.leave();
+      if (link) return this.show(link);
+      clearTimeout(this.timer);
+      const left = this.link && this.link !== document.activeElement && !this.node.contains(target);
+      if (left) this.timer = setTimeout(() => this.hide(), CROSSING_MS);
     });
     on("focusin", ({ target }) => { if (target.matches(`:is(${LINKS}):focus-visible`)) this.show(target); else this.hide(); });
     on("focusout", ({ target }) => { if (target === this.link) this.hide(); });
@@ -69,15 +68,11 @@ class Card {
     this.place();
   }
 
+  // Near its term, as long as that is on the screen.
   place() {
     if (!this.link) return;
-    const { bottom, top } = this.link.getBoundingClientRect();
-    if (bottom < 0 || top > window.innerHeight) this.hide(); else placeNear(this.node, this.link);
-  }
-
-  leave() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.hide(), CROSSING_MS);
+    const { bottom, top } = this.link.getBoundingClientRect(); // both are 0 once it is gone
+    if (bottom <= 0 || top > window.innerHeight) this.hide(); else placeNear(this.node, this.link);
   }
 
   hide() {

@@ -84,6 +84,8 @@ window.speak = (table) => {
     }).join("");
   }
 
+  const fill = (element, contents) => element.replaceChildren(...contents);
+
   // Translates an element that mixes text and elements, as a whole; whether it could.
   function mixed(element) {
     if (/<\/?\d+\/?>/.test(element.textContent)) return false; // somebody's text that looks like an element of a key
@@ -94,41 +96,37 @@ window.speak = (table) => {
     if (said === undefined) return false;
     const open = [[element, []]];
     for (const part of said.split(/(<\/?\d+\/?>)/)) {
-      if (/^<\d+>$/.test(part)) open.push([inner[part.slice(1, -1)], []]);
-      else if (/^<\/?\d+\/?>$/.test(part)) {
-        const [node, children] = part.startsWith("</") ? open.pop() : [inner[parseInt(part.slice(1), 10)]];
-        if (children) node.replaceChildren(...children);
-        open.at(-1)[1].push(node);
-      } else if (part) open.at(-1)[1].push(part);
+      const [, closes, n, empty] = /^<(\/?)(\d+)(\/?)>$/.exec(part) ?? [];
+      if (closes) fill(...open.pop()); else if (part) open.at(-1)[1].push(inner[n] ?? part);
+      if (n && !closes && !empty) open.push([inner[n], []]);
     }
-    element.replaceChildren(...open[0][1]);
+    fill(...open.pop());
     return true;
   }
 
-  function text(node) {
-    const said = translated(node.data);
-    if (said !== node.data) node.data = said;
+  // Translates a text or an attribute.
+  function replace(node) {
+    const said = translated(node.nodeValue);
+    if (said !== node.nodeValue) node.nodeValue = said;
   }
 
-  function attribute(element, name) {
-    const value = element.getAttribute(name);
-    const said = value && translated(value);
-    if (said !== value) element.setAttribute(name, said);
+  function attributes(element) {
+    for (const name of ATTRIBUTES) if (element.hasAttribute(name)) replace(element.getAttributeNode(name));
   }
 
   function walk(node) {
-    if (node.nodeType === Node.TEXT_NODE) text(node);
+    if (node.nodeType === Node.TEXT_NODE) replace(node);
     if (node.nodeType !== Node.ELEMENT_NODE || node.matches(THEIRS)) return;
-    for (const name of ATTRIBUTES) if (node.hasAttribute(name)) attribute(node, name);
+    attributes(node);
     mixed(node);
     for (const child of node.childNodes) walk(child);
   }
 
   const observer = new MutationObserver((records) => {
-    for (const { type, target, attributeName, addedNodes } of records) {
+    for (const { type, target, addedNodes } of records) {
       const element = target.nodeType === Node.TEXT_NODE ? target.parentElement : target;
       if (!element || element.closest(THEIRS)) continue;
-      if (type === "attributes") attribute(element, attributeName);
+      if (type === "attributes") attributes(element);
       else if (!mixed(element)) for (const node of type === "childList" ? addedNodes : [target]) walk(node);
     }
     observer.takeRecords(); // of these translations

@@ -1,11 +1,9 @@
 // A link that restores a view: the run, its settings to repeat it, a digest of its tokens, the position of playback, and the
 // inspected token. The settings come from the server (ui/run/settings.py).
 
-import { copyBy } from "./dom.js";
+import { addressWith, copyLink, query } from "./dom.js";
 import { count } from "./format.js";
 import { OUTPUT } from "./tokens.js";
-
-const VIEW = ["run", "round", "at", "token", "digest"];
 
 // The number of a run's tokens and a hash of their ids (FNV-1a, 32 bits), to detect a different rerun.
 function digest(events, most = Infinity) {
@@ -16,23 +14,27 @@ function digest(events, most = Infinity) {
 }
 
 // The view in the page's address; null if it names no run.
-function asked(search) {
-  const query = new URLSearchParams(search);
-  if (!query.get("run")) return null;
-  const whole = (name) => (/^\d{1,7}$/.test(query.get(name) ?? "") ? Number(query.get(name)) : null);
-  const digest = /^\d{1,7}-[0-9a-f]{8}$/.test(query.get("digest") ?? "") ? query.get("digest") : "";
-  return { run: query.get("run"), round: whole("round"), at: whole("at"), token: whole("token"), digest };
+function asked() {
+  const [run, round, at, token, digest] = ["run", "round", "at", "token", "digest"].map((name) => query().get(name));
+  const whole = (text) => (/^\d{1,7}$/.test(text) ? Number(text) : null);
+  const known = /^\d{1,7}-[0-9a-f]{8}$/.test(digest) ? digest : "";
+  return run && { run, round: whole(round), at: whole(at), token: whole(token), digest: known };
 }
 
 export class Link {
   constructor(stage) {
     this.stage = stage;
-    this.wanted = asked(location.search);
+    this.wanted = asked();
     this.note = stage.find(".ns-link-note");
     this.button = stage.find("[data-act='link']");
     this.button.addEventListener("click", () => this.copy());
-    const query = location.search.slice(1);
-    if (query) setTimeout(() => stage.trigger("linked", { query })); // its settings, once the page listens
+    if (query().size) this.follow("linked"); // for its settings
+  }
+
+  // Once the page listens.
+  follow(event, more) {
+    const asked = { query: location.search.slice(1), ...more };
+    setTimeout(() => this.stage.trigger(event, asked));
   }
 
   // A run starts on the stage: the linked one, if there is a link and this is that run.
@@ -41,12 +43,11 @@ export class Link {
     this.run = run;
     this.tell("");
     if (!this.wanted) return;
-    this.here = !first || this.wanted.run === run;
     this.rerun = this.wanted.run !== run;
+    this.here = !first || !this.rerun;
     if (this.here) return;
     this.tell("Opening the linked run…");
-    // Once the page listens.
-    setTimeout(() => this.stage.trigger("follow", { run: this.wanted.run, query: location.search.slice(1) }));
+    this.follow("follow", { run: this.wanted.run });
   }
 
   // More events arrived: go to the linked position once it exists, and check at the end whether this is the linked run.
@@ -60,42 +61,30 @@ export class Link {
     }
     if (!player.done) return;
     this.wanted = null;
-    const amount = parseInt(wanted.digest, 10);
     if (wanted.token !== null) this.stage.asked = wanted.token; // chosen once playback reaches it
     if (!wanted.digest) return;
-    if (digest(player.events, amount) !== wanted.digest) {
-      this.tell("These tokens differ from the linked run's: its models, code or machine were different.", true);
-    } else if (this.rerun) {
-      this.tell(`The linked run: the same ${count(amount, "token")}.`);
-    }
+    const amount = parseInt(wanted.digest, 10);
+    const same = digest(player.events, amount) === wanted.digest;
+    if (!same) this.tell("These tokens differ from the linked run's: its models, code or machine were different.", true);
+    else if (this.rerun) this.tell(`The linked run: the same ${count(amount, "token")}.`);
   }
 
   tell(text, alarming = false) {
     this.note.textContent = text;
-    this.note.hidden = !text;
     this.note.classList.toggle("ns-warning", alarming);
   }
 
-  // The address of the current view; empty if the server has forgotten the run.
-  async address() {
+  // Copies the address of the current view, unless the server has forgotten the run.
+  async copy() {
     const { run, player, pinned } = this.stage;
     const settings = await this.stage.server.link(run.id);
-    if (!settings) return "";
-    const query = new URLSearchParams(settings);
+    if (!settings) return this.stage.trigger("lost", {});
     const round = player.round(player.cursor);
     const view = {
       run: run.id, round, at: player.cursor === (round ? player.ends[round - 1] : 1) ? null : player.cursor,
-      token: pinned ? pinned.now : null, digest: digest(player.events),
+      token: pinned && pinned.now, digest: digest(player.events),
+      embed: query().get("embed"), lecture: query().get("lecture"),
     };
-    for (const name of VIEW) if (view[name] !== null) query.set(name, view[name]);
-    for (const name of ["embed", "lecture"]) if (new URLSearchParams(location.search).has(name)) query.set(name, "1");
-    return `${location.origin}${location.pathname}?${query}`;
-  }
-
-  async copy() {
-    const address = await this.address();
-    if (!address) return this.stage.trigger("lost", {});
-    history.replaceState(null, "", address);
-    copyBy(this.button, address, "Link copied", "It is in the address bar");
+    copyLink(this.button, addressWith(view, settings));
   }
 }

@@ -2,18 +2,15 @@
 // fixed bar and arrow keys; a part of the page embedded in another page; its language, and its settings on a phone.
 
 import { answerTo } from "./connection.js";
-import { lecturing, make, onEscape, readdress, storage } from "./dom.js";
-import { LINKED } from "./rooms.js";
+import { addressWith, lecturing, make, onEscape, onKeys, query, readdress, storage } from "./dom.js";
+import { UNLINKED } from "./rooms.js";
 
 const THEME = "naive-speculate-theme";
 const LANGUAGE = "naive-speculate-language";
 const EVERY_MS = 1000; // between requests whether a pair is still loading
 const USUAL = "run";
-const KEYS = { ArrowLeft: "back", ArrowRight: "forward", " ": "play", Home: "start", End: "end" };
-const OWN_KEYS = "input, textarea, select, [role=tab], [role=listbox], dialog[open] *, .ns-token";
 // What Escape closes first.
 const OPEN = "dialog[open], .ns-card:popover-open, .ns-stage > .ns-tip:not([hidden]), :is(.ns-inspector, .ns-settings).ns-open";
-const query = () => new URLSearchParams(location.search);
 
 export function mount({ element, trigger }) {
   themed(element.querySelector(".ns-theme"));
@@ -27,17 +24,13 @@ export function mount({ element, trigger }) {
 
 // The button for dark and light; the choice is stored for the next visit.
 function themed(button) {
-  const isDark = () => document.body.classList.contains("dark");
-  const turn = (dark) => {
-    document.body.classList.toggle("dark", dark);
-    button.ariaPressed = dark;
-  };
-  button.addEventListener("click", () => {
-    turn(!isDark());
-    storage(() => localStorage.setItem(THEME, isDark() ? "dark" : "light")); // without storage, it holds for this visit
-  });
+  const { classList } = document.body;
   const chosen = query().has("__theme") ? null : storage(() => localStorage.getItem(THEME));
-  turn(chosen ? chosen === "dark" : isDark());
+  button.ariaPressed = classList.toggle("dark", chosen ? chosen === "dark" : classList.contains("dark"));
+  button.addEventListener("click", () => {
+    const dark = button.ariaPressed = classList.toggle("dark");
+    storage(() => localStorage.setItem(THEME, dark ? "dark" : "light")); // without storage, it holds for this visit
+  });
 }
 
 // The address names the visible tab, and the browser's "back" returns to the previous one. Lessons and rooms name themselves.
@@ -55,10 +48,8 @@ function tabs() {
     if (!tab || tab === seen) return;
     seen = tab;
     if (tab === named()) return;
-    const next = query();
-    for (const name of ["tab", "lesson", "step", ...LINKED]) next.delete(name);
-    if (tab !== USUAL && tab !== "learn") next.set("tab", tab); // the lesson adds itself
-    history.pushState(null, "", location.pathname + (next.size ? `?${next}` : ""));
+    const own = tab === USUAL || tab === "learn" ? null : tab; // the lesson adds itself
+    history.pushState(null, "", addressWith({ ...UNLINKED, tab: own, lesson: null, step: null }));
   }).observe(bar, { subtree: true, attributeFilter: ["aria-selected"] });
   window.addEventListener("popstate", open);
   open();
@@ -68,7 +59,7 @@ function lectures(button) {
   const turn = (on) => {
     document.body.classList.toggle("ns-lecture", on);
     button.ariaPressed = on;
-    readdress((address) => { if (on) address.set("lecture", "1"); else address.delete("lecture"); });
+    readdress({ lecture: on ? "1" : null });
   };
   button.addEventListener("click", () => {
     turn(!lecturing());
@@ -76,28 +67,21 @@ function lectures(button) {
   });
   // Every entry in the browser's history has its own address; lecture mode stays as it is.
   window.addEventListener("popstate", () => turn(lecturing()));
-  const onKey = (handle, early) => document.addEventListener("keydown", (event) => {
-    if (lecturing() && !event.ctrlKey && !event.metaKey && !event.altKey) handle(event);
-  }, early);
   // Before anything open has been closed by the same key.
-  onKey(({ key }) => { if (key === "Escape" && !document.querySelector(OPEN)) turn(false); }, true);
-  onKey((event) => {
-    const act = KEYS[event.key];
-    const stage = document.querySelector(".ns-stage");
-    const typed = event.key === " " ? `${OWN_KEYS}, button, summary, a` : OWN_KEYS;
-    if (!act || event.target.closest?.(typed) || !stage?.getClientRects().length) return;
-    event.preventDefault();
-    stage.querySelector(`[data-act="${act}"]`).click();
-  });
+  document.addEventListener("keydown", ({ key, ctrlKey, metaKey, altKey }) => {
+    if (lecturing() && key === "Escape" && !ctrlKey && !metaKey && !altKey && !document.querySelector(OPEN)) turn(false);
+  }, true);
+  const press = (name) => () => document.querySelector(`.ns-stage [data-act="${name}"]`).click();
+  const keys = { ArrowLeft: press("back"), ArrowRight: press("forward"), " ": press("play"), Home: press("start"), End: press("end") };
+  onKeys(keys, ({ key, target }) => lecturing() && document.querySelector(".ns-stage")?.checkVisibility() &&
+    !target.closest?.(key === " " ? "[role=tab], button, summary, a" : "[role=tab]"));
   if (query().get("lecture") === "1") turn(true);
 }
 
 // One run, or one lesson, and a link to the whole page.
 function embed() {
   document.body.classList.add("ns-embed");
-  const whole = new URL(location.href);
-  whole.searchParams.delete("embed");
-  const looks = { class: "ns-whole", href: whole.href, target: "_blank", rel: "noopener" };
+  const looks = { class: "ns-whole", href: addressWith({ embed: null }), target: "_blank", rel: "noopener" };
   document.body.append(make("a", looks, "Open the whole page"));
 }
 
@@ -116,11 +100,11 @@ export function mountSettings({ element }) {
   const button = element.querySelector("button");
   const sheet = document.querySelector(".ns-settings");
   const turn = (on) => {
-    sheet.classList.toggle("ns-open", on);
-    button.ariaExpanded = on;
-    button.textContent = on ? "Close settings" : "Settings";
+    const open = sheet.classList.toggle("ns-open", on);
+    button.ariaExpanded = open;
+    button.textContent = open ? "Close settings" : "Settings";
   };
-  button.addEventListener("click", () => turn(!sheet.classList.contains("ns-open")));
+  button.addEventListener("click", () => turn());
   document.addEventListener("click", ({ target }) => {
     if (!target.closest("#run, .ns-example")) return;
     turn(false);
@@ -135,7 +119,7 @@ export function mountLanguages({ element }) {
   menu.value = document.documentElement.lang;
   menu.addEventListener("change", () => {
     const stored = storage(() => (localStorage.setItem(LANGUAGE, menu.value), true));
-    readdress((query) => { if (stored) query.delete("lang"); else query.set("lang", menu.value); });
+    readdress({ lang: stored ? null : menu.value });
     location.reload(); // translations replace the English texts
   });
 }

@@ -2,22 +2,26 @@
 // here: the doctor, and the room that explains why two texts differ.
 
 import { whenLost } from "./connection.js";
-import { Channel, copyBy, onLink, readdress } from "./dom.js";
+import { Channel, copyBy, finder, onLink, query, readdress } from "./dom.js";
 import { plot } from "./plot.js";
 
 const PATIENCE_MS = 60000;
 const COMPARING_MS = 600000; // others may measure before
-export const LINKED = ["room", "text", "dice", "alpha"]; // parameters of links to rooms
-export const NO_ANSWER = "No answer. Try again.";
+export const UNLINKED = { room: null, text: null, dice: null, alpha: null }; // parameters of links to rooms
+const NO_ANSWER = "No answer. Try again.";
 
-// A form's question to the server: an event of the component with the form's fields and a number. The answer with that number
-// comes as the component's value, and is shown. The button is disabled meanwhile. Without an answer, the status says so.
-export class Question {
-  constructor({ trigger, props, watch }, event, form, { said, patience = PATIENCE_MS, fields = () => fieldsOf(form), show }) {
-    Object.assign(this, { trigger, event, said, patience, fields, asked: 0 });
-    this.button = form.querySelector("[type=submit]");
-    this.status = form.closest(".ns-room").querySelector(".ns-room-status");
-    form.addEventListener("submit", (submitted) => { submitted.preventDefault(); this.ask(); });
+// A component's room. Its form is a question to the server: an event with the form's fields and a number. The answer with that
+// number comes as the component's value, and is shown. The button is disabled meanwhile. Without an answer, the status says so.
+export class Room {
+  asked = 0;
+
+  constructor({ element, trigger, props, watch }, event, { said, show, form = "form", fields, patience = PATIENCE_MS }) {
+    this.box = element.querySelector(".ns-room");
+    Object.assign(this, { find: finder(this.box), trigger, event, said, patience });
+    this.form = this.find(form);
+    this.fields = fields ?? (() => Object.fromEntries(new FormData(this.form)));
+    this.button = this.form.querySelector("[type=submit]");
+    this.form.addEventListener("submit", (submitted) => { submitted.preventDefault(); this.ask(); });
     watch("value", () => {
       const answer = JSON.parse(props.value || "{}");
       if (!this.button.disabled || answer.asked !== this.asked) return;
@@ -25,6 +29,23 @@ export class Question {
       show(answer);
     });
     whenLost(() => this.giveUp());
+    this.box.addEventListener("toggle", () => this.appear());
+    new ResizeObserver(() => this.appear()).observe(this.box); // its tab was opened
+  }
+
+  open() {
+    this.box.open = true;
+    this.box.scrollIntoView();
+  }
+
+  // A link opens it once it is visible, and the address names it while it is open and visible.
+  appear() {
+    const { box, box: { dataset: { room } } } = this;
+    const [linked, visible] = [query().get("room") === room, box.offsetParent !== null];
+    if (visible && linked && !this.seen) this.open();
+    this.seen ||= visible;
+    const here = visible && box.open;
+    if (this.seen && here !== linked) readdress(here ? { room } : UNLINKED);
   }
 
   ask() {
@@ -37,73 +58,45 @@ export class Question {
   end(said) {
     clearTimeout(this.timer);
     this.button.disabled = false;
-    this.status.textContent = said;
+    this.find(".ns-room-status").textContent = said;
   }
 
   giveUp() {
     if (this.button.disabled) this.end(NO_ANSWER);
   }
+
+  // Shows what the server found: `words`, escaped there. Without any, old results do not belong to the new question.
+  reveal(words, place = ".ns-findings") {
+    this.find(place).innerHTML = words ?? "";
+    if (words) lookAt(this.find(".ns-findings"));
+  }
 }
 
-const fieldsOf = (form) => Object.fromEntries(new FormData(form));
-
-// Shows what the server found: `words`, escaped there, in a `place` within `found`, which is hidden without words.
-export function reveal(found, words, place = found) {
-  found.hidden = !words; // old results do not belong to a new question
-  place.innerHTML = words ?? "";
-  if (!words) return;
-  found.focus({ preventScroll: true });
-  found.scrollIntoView({ block: "nearest" });
-}
-
-// The element of a component's room, with its event handlers.
-export function room({ element }) {
-  const box = element.querySelector(".ns-room");
-  const { room: name } = box.dataset;
-  const linked = (query) => query.get("room") === name;
-  const address = () => readdress((query) => {
-    const here = box.open && box.offsetParent !== null;
-    if (here === linked(query)) return;
-    if (here) query.set("room", name); else for (const own of LINKED) query.delete(own);
-  });
-  // Its arrow and Page keys do not move the lessons above.
-  box.addEventListener("keydown", (event) => { if (/^(Arrow|Page)/.test(event.key)) event.stopPropagation(); });
-  box.addEventListener("toggle", (event) => { if (event.target === box) address(); });
-  let first = true;
-  new ResizeObserver(() => {
-    if (box.offsetParent !== null && first && linked(new URLSearchParams(location.search))) {
-      box.open = true;
-      box.scrollIntoView();
-    }
-    if (box.offsetParent !== null) first = false;
-    if (!first) address();
-  }).observe(box);
-  return box;
+export function lookAt(results) {
+  results.focus({ preventScroll: true });
+  results.scrollIntoView({ block: "nearest" });
 }
 
 // Sends a pasted log to the server, and shows the words and charts in the answer.
 export function mountDoctor(component) {
-  const box = room(component);
-  const [form, found] = ["form", ".ns-findings"].map((selector) => box.querySelector(selector));
-  const report = form.querySelector("pre");
-  const show = ({ words, report: text, charts }) => {
-    if (words) question.end("Done: see the results below.");
-    reveal(found, words, found.querySelector(".ns-findings-words"));
-    if (!words) return;
-    report.textContent = text;
-    for (const [name, figure] of Object.entries(charts)) plot(found.querySelector(`[data-chart="${name}"]`), figure);
+  const show = ({ words, report, charts }) => {
+    room.reveal(words, ".ns-findings-words");
+    if (!words) return; // a toast says why
+    room.end("Done: see the results below.");
+    room.find("pre").textContent = report;
+    for (const [name, figure] of Object.entries(charts)) plot(room.find(`[data-chart="${name}"]`), figure);
   };
-  const question = new Question(component, "examine", form, { said: "Reading …", show });
-  for (const button of form.querySelectorAll("[data-example]")) {
+  const room = new Room(component, "examine", { said: "Reading …", show });
+  for (const button of room.box.querySelectorAll("[data-example]")) {
     button.addEventListener("click", async () => {
       const log = await component.server.example(button.dataset.example);
-      if (!log) return question.end(NO_ANSWER);
-      form.elements.log.value = log;
-      question.ask();
+      if (!log) return room.end(NO_ANSWER);
+      room.form.elements.log.value = log;
+      room.ask();
     });
   }
-  const copy = form.querySelector("[data-act='copy']");
-  copy.addEventListener("click", () => copyBy(copy, report.textContent));
+  const copy = room.find("[data-act='copy']");
+  copy.addEventListener("click", () => copyBy(copy, room.find("pre").textContent));
 }
 
 const texts = new Channel();
@@ -117,18 +110,14 @@ export function explain(given = {}) {
 onLink(document, "a[href='?room=differ']", () => explain());
 
 export function mountDiffer(component) {
-  const box = room(component);
-  const [form, found] = ["form", ".ns-findings"].map((selector) => box.querySelector(selector));
   const said = "Loading the target in both precisions, and comparing …";
-  const show = ({ words }) => reveal(found, words); // without words, a toast says why
-  new Question(component, "compare", form, { said, patience: COMPARING_MS, show });
+  const room = new Room(component, "compare", { said, patience: COMPARING_MS, show: ({ words }) => room.reveal(words) });
   texts.follow(({ chat, greedy, ...given }) => {
-    box.open = true;
-    box.scrollIntoView();
+    room.open();
     if (!given.prompt) return;
-    const { elements } = form;
+    const { elements } = room.form;
     for (const [name, text] of Object.entries(given)) elements[name].value = text;
     [elements.chat.checked, elements.greedy.checked] = [chat, greedy];
-    form.requestSubmit();
+    room.form.requestSubmit();
   });
 }

@@ -1,14 +1,12 @@
 // A dialog: what each strategy would have accepted of the run's draft tokens. A button below the chart of accepted lengths
 // opens it.
 
-import { modal } from "./dom.js";
-
 export function mount({ element, server, trigger }) {
-  const dialog = modal(element.querySelector("dialog"));
+  const dialog = element.querySelector("dialog");
+  document.body.append(dialog); // out of the page's layout
   const [said, body] = [".ns-others-said", ".ns-others-body"].map((name) => dialog.querySelector(name));
   const open = async () => {
     const run = document.querySelector(".ns-stage").dataset.run;
-    body.classList.remove("ns-only-parting"); // the checkbox is new, too
     body.replaceChildren();
     said.textContent = "Loading …";
     dialog.showModal();
@@ -22,6 +20,5 @@ export function mount({ element, server, trigger }) {
     said.textContent = body.firstElementChild.textContent; // the line that screen readers announce
     body.firstElementChild.remove();
   };
-  dialog.addEventListener("change", ({ target }) => body.classList.toggle("ns-only-parting", target.checked));
   document.addEventListener("click", ({ target }) => { if (target.closest?.("[data-others]")) open(); });
 }

@@ -8,8 +8,7 @@ export function expectedTokens(alpha, k) {
   return total;
 }
 
-// The largest k of the page's slider.
-const MOST_K = 16;
+const MOST_K = 16; // of the page's slider
 
 // The values of k among which the best is searched, given a run's own.
 export const windows = (k) => Array.from({ length: 1 + Math.max(MOST_K, Math.round(k) + 2) }, (_, n) => n);

@@ -57,7 +57,7 @@ def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts
     page.mouse.move(5, 5)
     expect(card).to_have_count(0)
     link.click()
-    expect(page.locator(".ns-glossary[open] .ns-meant")).to_be_focused()
+    expect(page.locator(".ns-glossary[open] dl > div:focus")).to_be_focused()
     expect(card).to_have_count(0)
     page.keyboard.press("Escape")
     expect(page.locator(".ns-glossary[open]")).to_have_count(0)
