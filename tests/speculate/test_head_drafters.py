@@ -143,7 +143,7 @@ def test_the_output_distribution_is_the_target_s(monkeypatch, drafter, kind, pro
 @pytest.mark.parametrize(("drafter", "way"), EXECUTED)
 def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(decoder_of, drafter, way):
     """Two rows sample, and two are greedy, whose output is that of plain decoding."""
-    settings = [params(seed=number, temperature=(1, 0)[number % 2], max_tokens=10 + number) for number in range(4)]
+    settings = [params(seed=number, temperature=(1, 0)[number % 2], max_tokens=7 + number) for number in range(4)]
     k = "auto" if way in ("transformers", "graphs") else {"head": 3, "block": 8}[drafter]
     decoder, options = decoder_of(drafter, way), {"drafter": drafter, "num_draft_tokens": k}
     together = decoder.generate(list(PROMPTS[:4]), settings, detail="probs", **options)
