@@ -54,7 +54,7 @@ def ban_repeats(output_token_ids: list[int], logits: torch.Tensor) -> torch.Tens
 
 
 PARAMS = {
-    "ends": {"ignore_eos": True, "stop_token_ids": [2]},
+    "ends": {"ignore_eos": True, "stop_token_ids": [2], "top_k": 2},  # few paths, though none ends at the usual end
     "warpers": {"temperature": 1.3, "top_p": 0.8, "min_p": 0.2},
     "penalties": {"repetition_penalty": 0.6, "frequency_penalty": 0.4, "presence_penalty": 0.8, "temperature": 0.8},
     "biases": {"allowed_token_ids": [0, 2], "logit_bias": {0: 1.5, 2: -0.7}},
