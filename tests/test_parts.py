@@ -44,5 +44,5 @@ def test_the_tests_that_documents_name_are_there():
         for file in (ROOT / "tests").rglob("test_*.py")
         for test in re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
     }
-    assert len(named) > 50
+    assert len(named) > 40
     assert named <= there

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from naive_speculate import ModelPair
@@ -61,7 +62,14 @@ def save_noisy(source: Path, folder: Path) -> None:
 
 
 def save_model(model: LlamaForCausalLM, folder: Path) -> None:
-    """As the hub has models: with a tokenizer, whose words are w0, w1 and so on; any other is w0."""
-    words = {f"w{number}": number for number in range(model.config.vocab_size)}
+    """As the hub has models: with a tokenizer, to which every text is one word."""
     model.save_pretrained(folder)
-    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words, unk_token="w0"))).save_pretrained(folder)
+    words(model.config.vocab_size, splits=False).save_pretrained(folder)
+
+
+def words(vocab_size: int = 97, splits: bool = True, **options: Any) -> PreTrainedTokenizerFast:
+    """A tokenizer whose words are w0, w1 and so on; any other is w0. It splits a text into words, if it `splits`."""
+    tokenizer = Tokenizer(WordLevel({f"w{number}": number for number in range(vocab_size)}, unk_token="w0"))
+    if splits:
+        tokenizer.pre_tokenizer = Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **options)

@@ -43,10 +43,10 @@ def test_a_new_process_is_started_where_the_old_one_has_ended(bounded):
     assert bounded.generate("Once", guided(ORDINARY[0], max_tokens=3)).token_ids
 
 
-@pytest.mark.parametrize(("guide", "k"), [*((guide, 5) for guide in ORDINARY), (ORDINARY[0], 0), (ORDINARY[3], 0)])
-def test_a_limit_changes_no_text(bounded, small_decoder, guide, k):
-    given = {"prompt": "Once upon a time", "params": guided(guide, max_tokens=16), "num_draft_tokens": k}
-    assert bounded.generate(**given).token_ids == small_decoder.generate(**given).token_ids
+def test_a_limit_changes_no_text(bounded, small_decoder):
+    for guide, k in zip(ORDINARY, (5, 5, 0, 5, 0), strict=True):
+        given = {"prompt": "Once upon a time", "params": guided(guide, max_tokens=16), "num_draft_tokens": k}
+        assert bounded.generate(**given).token_ids == small_decoder.generate(**given).token_ids, guide
 
 
 def test_a_grammar_whose_first_mask_takes_too_long_is_refused_by_name(bounded, monkeypatch):
@@ -56,8 +56,8 @@ def test_a_grammar_whose_first_mask_takes_too_long_is_refused_by_name(bounded, m
 
 
 def test_runs_in_the_same_batch_lose_nothing(bounded, small_decoder):
-    good = [Request("Once upon a time", SamplingParams(max_tokens=30, seed=seed)) for seed in range(3)]
-    good.append(Request("Once upon a time", guided(ORDINARY[0])))
+    good = [Request("Once upon a time", SamplingParams(max_tokens=16, seed=seed)) for seed in range(3)]
+    good.append(Request("Once upon a time", guided(ORDINARY[0], max_tokens=16)))
     engine = LocalEngine(bounded)
     gate = threading.Barrier(5)
 
@@ -95,7 +95,7 @@ def test_a_limit_that_is_none_is_refused(small_decoder, seconds):
 
 def test_the_largest_guides_that_are_taken_are_bounded_too(bounded, monkeypatch):
     """They end by themselves, or with the line; and another run follows."""
-    monkeypatch.setattr(bounded.admission._grammar(guided(ORDINARY[0])), "_seconds", 0.05)
+    monkeypatch.setattr(bounded.admission._grammar(guided(ORDINARY[0])), "_seconds", 0.02)
     many = [f" {number:05d}" for number in range(1500)]
     schema = {"type": "object", "properties": {f"f{number}": {"type": "string", "maxLength": 9} for number in range(300)}}
     for guide in ({"choice": many}, {"json": json.dumps(schema)}, {"regex": "(a|aa|" * 90 + "b" + ")*" * 90}):

@@ -21,36 +21,29 @@ def probabilities(**values):
     return pipeline.probabilities(pipeline.scores(LOGITS, []))[0]
 
 
-def test_temperature_divides():
-    torch.testing.assert_close(probabilities(), torch.softmax(LOGITS[0], -1))
-    torch.testing.assert_close(probabilities(temperature=0.5), torch.softmax(LOGITS[0] * 2, -1))
+def kept(**values):
+    """The tokens that stay possible."""
+    return set(probabilities(**values).nonzero()[:, 0].tolist())
 
 
-def test_top_k_keeps_k():
-    found = probabilities(top_k=3)
-    assert set(found.nonzero()[:, 0].tolist()) == set(LOGITS[0].topk(3).indices.tolist())
-
-
-def test_top_p_keeps_the_smallest_set_that_reaches_p():
-    ordered = torch.softmax(LOGITS[0], -1).sort(descending=True)
-    for p in (0.01, 0.3, 0.6, 0.95):
-        size = int((ordered.values.cumsum(0) < p).sum()) + 1
-        assert set(probabilities(top_p=p).nonzero()[:, 0].tolist()) == set(ordered.indices[:size].tolist())
-
-
-def test_min_p_is_relative_to_the_most_probable_token():
+def test_each_warper_keeps_what_its_definition_says():
+    """Temperature divides, top-k keeps k tokens, top-p the fewest that reach p; min-p is relative to the most probable one."""
     plain = torch.softmax(LOGITS[0], -1)
+    torch.testing.assert_close(probabilities(), plain)
+    torch.testing.assert_close(probabilities(temperature=0.5), torch.softmax(LOGITS[0] * 2, -1))
+    ordered = plain.sort(descending=True)
+    assert kept(top_k=3) == set(ordered.indices[:3].tolist())
+    for p in (0.01, 0.3, 0.6, 0.95):
+        assert kept(top_p=p) == set(ordered.indices[: int((ordered.values.cumsum(0) < p).sum()) + 1].tolist())
     assert torch.equal(probabilities(min_p=0.2) > 0, plain >= 0.2 * plain.max())
 
 
 def test_temperature_comes_before_min_p_and_min_p_before_top_k_and_top_p():
     hot = torch.softmax(LOGITS[0] / 3, -1)
-    kept = hot >= 0.3 * hot.max()
-    order = torch.where(kept, hot, 0).sort(descending=True)
+    order = torch.where(hot >= 0.3 * hot.max(), hot, 0).sort(descending=True)
     first = order.values[:5] / order.values[:5].sum()
     size = int((first.cumsum(0) < 0.7).sum()) + 1
-    found = probabilities(temperature=3.0, min_p=0.3, top_k=5, top_p=0.7)
-    assert set(found.nonzero()[:, 0].tolist()) == set(order.indices[:size].tolist())
+    assert kept(temperature=3.0, min_p=0.3, top_k=5, top_p=0.7) == set(order.indices[:size].tolist())
 
 
 def test_repetition_penalty_counts_prompt_and_output():

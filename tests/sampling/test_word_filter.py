@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -109,26 +109,20 @@ def test_a_listed_word_is_never_completed_however_it_is_split_and_any_other_may_
         assert first_banned(table, spelled(tokenizer(), f"a {word}")) is None, word
 
 
-def test_a_character_that_is_broken_off_ends_a_word():
-    tokens = spelled(byte_level(), "é")[:1] + spelled(byte_level(), "snark")
-    assert first_banned(table_of(byte_level()), spelled(byte_level(), "a") + tokens) == len(tokens)
-
-
-def test_a_word_may_begin_in_the_prompt_but_one_that_stands_there_is_not_the_filters():
-    table, tokenizer = table_of(byte_level()), byte_level()
-    assert first_banned(table, spelled(tokenizer, "ark"), spelled(tokenizer, "a sn")) == 2
-    assert first_banned(table, spelled(tokenizer, ", he said"), spelled(tokenizer, "a snark")) is None
-    assert first_banned(table, spelled(tokenizer, "bottle"), spelled(tokenizer, "a blue ")) == 5
-
-
-def test_a_word_is_found_over_any_number_of_line_breaks_and_a_history_may_be_another():
-    table, tokenizer = table_of(byte_level()), byte_level()
-    tokens = spelled(tokenizer, "a blue" + "\n" * 300 + "bottle")
-    assert first_banned(table, tokens) == len(tokens) - 1
+def test_a_word_may_begin_in_the_prompt_or_many_lines_before_or_after_a_broken_character_and_a_history_may_be_another():
+    """One that stands in the prompt is not the filter's."""
+    table, spell = table_of(byte_level()), partial(spelled, byte_level())
+    for prompt, text, first in (
+        ("a sn", spell("ark"), 2),
+        ("a snark", spell(", he said"), None),
+        ("a blue ", spell("bottle"), 5),
+        ("", spell("a") + spell("é")[:1] + spell("snark"), 6),
+        ("", spell("a blue" + "\n" * 300 + "bottle"), 311),
+    ):
+        assert first_banned(table, text, spell(prompt)) == first, (prompt, text)
     follower = WordFilter(table, [])
     for text in ("a blue bottl", "a blue b", "a snar", "", "a blue bottl"):
-        expected = WordFilter(table, []).banned(spelled(tokenizer, text))
-        assert torch.equal(follower.banned(spelled(tokenizer, text)), expected), text
+        assert torch.equal(follower.banned(spell(text)), WordFilter(table, []).banned(spell(text))), text
 
 
 @pytest.mark.parametrize(("tokenizer", "seed"), zip(TOKENIZERS, range(3), strict=True))

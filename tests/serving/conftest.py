@@ -1,14 +1,13 @@
 """A tiny pair whose sequences go on for as long as a test wants, and decoders of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.serving import Engine, Request
-from tests.tiny import save_model, tiny_llama
+from naive_speculate.serving import Engine, LocalEngine, Request
+from tests.tiny import noised, save_model, tiny_llama
 
 pytest.register_assert_rewrite("tests.serving.contract")
 
@@ -18,12 +17,8 @@ def saved_pair(tmp_path_factory) -> Path:
     """A tiny pair in folders, as replicas load it; its sequences may go on for as long as a test wants."""
     folder = tmp_path_factory.mktemp("pair")
     target, draft = (tiny_llama(1, seed=0, positions=2 * 10**6) for _ in range(2))
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in draft.parameters():
-            parameter += 0.03 * torch.randn(parameter.shape, generator=generator)
-    for name, model in (("target", target), ("draft", draft)):
-        save_model(model, folder / name)
+    save_model(target, folder / "target")
+    save_model(noised(draft, 0.03), folder / "draft")
     return folder
 
 
@@ -42,6 +37,15 @@ def patient_decoder(saved_pair) -> SpeculativeDecoder:
 @pytest.fixture
 def alone_decoder(patient_decoder) -> SpeculativeDecoder:
     return patient_decoder
+
+
+@pytest.fixture
+def engine(request, patient_decoder) -> Iterator[LocalEngine]:
+    """With as many places as the test's module says by `PLACES`; twice as many may wait."""
+    places = getattr(request.module, "PLACES", 4)
+    made = LocalEngine(patient_decoder, max_rows=places, max_waiting=2 * places)
+    yield made
+    made.close()
 
 
 @pytest.fixture

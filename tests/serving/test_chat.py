@@ -3,14 +3,11 @@
 import threading
 
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from transformers import PreTrainedTokenizerFast
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.serving import LocalEngine, Request, SoloEngine
 from tests.serving.contract import joined
+from tests.tiny import words
 from ui.host.catalog import Catalog, ServedPair
 
 PARAMS = SamplingParams(max_tokens=4, seed=1, n=2)
@@ -18,9 +15,7 @@ PARAMS = SamplingParams(max_tokens=4, seed=1, n=2)
 
 @pytest.fixture
 def tokenizer():
-    model = WordLevel({f"w{number}": number for number in range(97)}, unk_token="w0")
-    made = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(model))
-    made.backend_tokenizer.pre_tokenizer = Whitespace()
+    made = words()
     made.chat_template = "w90 {{ messages[0].content }} {% if add_generation_prompt %}w91{% endif %}"
     return made
 

@@ -16,12 +16,7 @@ from tests.serving.contract import LONG, PATIENCE, joined
 from ui.host.catalog import Catalog, ServedPair, Trouble
 from ui.run.runs import Run
 
-
-@pytest.fixture
-def engine(patient_decoder):
-    made = LocalEngine(patient_decoder, max_rows=16)
-    yield made
-    made.close()
+PLACES = 16
 
 
 def in_a_loop(coroutine):
@@ -138,29 +133,22 @@ def bad(history, logits):
     raise RuntimeError("a wheel came off")
 
 
-@pytest.mark.parametrize(
-    ("request_", "error", "said", "last"),
-    [
+def test_a_run_that_cannot_be_or_fails_says_why_after_its_last_event(engine):
+    catalog, fails = Catalog({"pair": ServedPair(engine)}, max_tokens=10**6), SamplingParams(logits_processors=[bad])
+    for request, error, said, last in (
         (Request([1], SamplingParams(max_tokens=10**7)), ValueError, "max_tokens may be", []),
         (Request([], LONG), ValueError, "prompt is empty", []),
-        (
-            Request([1], SamplingParams(max_tokens=9, logits_processors=[bad])),
-            Trouble,
-            "a wheel came off",
-            [FinishReason.ERROR],
-        ),
-    ],
-)
-def test_a_run_that_cannot_be_or_fails_says_why_after_its_last_event(engine, request_, error, said, last):
-    catalog, run = Catalog({"pair": ServedPair(engine)}, max_tokens=10**6), Run()
-    run.start(lambda cancel, deliver: catalog.start("", request_, cancel, deliver))
-    assert run.done.wait(PATIENCE)
-    assert (type(run.error), said in str(run.error)) == (error, True)
-    assert [event.finish_reason for event in run.events[-1:]] == last
+        (Request([1], fails), Trouble, "a wheel came off", [FinishReason.ERROR]),
+    ):
+        run = Run()
+        run.start(lambda cancel, deliver, request=request: catalog.start("", request, cancel, deliver))
+        assert run.done.wait(PATIENCE)
+        assert (type(run.error), said in str(run.error)) == (error, True)
+        assert [event.finish_reason for event in run.events[-1:]] == last
 
 
-def test_events_travel_light_and_unchanged_to_another_process(saved_decoder):
-    events = list(saved_decoder.stream([1, 2, 3], SamplingParams(max_tokens=30, seed=1)))
+def test_events_travel_light_and_unchanged_to_another_process(patient_decoder):
+    events = list(patient_decoder.stream([1, 2, 3], SamplingParams(max_tokens=30, seed=1)))
     data = pickle.dumps(events)
     assert [event.to_dict() for event in pickle.loads(data)] == [event.to_dict() for event in events]
     assert len(data) < 0.5 * len(Trace(events).to_jsonl())

@@ -17,13 +17,6 @@ from naive_speculate.speculate.sequence import SequenceState
 from tests.serving.contract import LONG, EngineContract, joined
 
 
-@pytest.fixture
-def engine(patient_decoder):
-    made = LocalEngine(patient_decoder, max_rows=4)
-    yield made
-    made.close()
-
-
 class TestLocalEngine(EngineContract):
     pass
 
@@ -52,10 +45,12 @@ def test_a_failure_ends_only_the_run_that_fails(engine, patient_decoder):
 
     good = [Request([number, 2], SamplingParams(max_tokens=20, seed=number)) for number in range(3)]
     errors = {"a wheel came off": RuntimeError("a wheel came off"), "shorter prompt": MemoryError()}
-    fail = [SamplingParams(max_tokens=40, seed=7, logits_processors=[partial(failing, error)]) for error in errors.values()]
-    with ThreadPoolExecutor(5) as pool:
-        traces = list(pool.map(lambda request: joined(engine, request), [*good, *(Request([7, 2], each) for each in fail)]))
-    for said, trace in zip(errors, traces[3:], strict=True):
+    fails = {said: partial(failing, error) for said, error in errors.items()}
+    fails["banned every token"] = lambda history, logits: logits - float("inf")
+    bad = [Request([7, 2], SamplingParams(max_tokens=40, seed=7, logits_processors=[fail])) for fail in fails.values()]
+    with ThreadPoolExecutor(6) as pool:
+        traces = list(pool.map(lambda request: joined(engine, request), [*good, *bad]))
+    for said, trace in zip(fails, traces[3:], strict=True):
         assert trace.events[-1].finish_reason == FinishReason.ERROR
         assert said in (trace.events[-1].message or "")
     for request, trace in zip(good, traces, strict=False):
@@ -96,7 +91,7 @@ def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
 def breaking(tiny_pair, monkeypatch):
     """A decoder that breaks down with its `last`th commit of a row, for good or once."""
     decoder = SpeculativeDecoder(tiny_pair)
-    decoder.commits, decoder.last, decoder.for_good = 0, 30, False
+    decoder.commits, decoder.last, decoder.for_good = 0, 14, False
     commit = SequenceState.commit
 
     def counted(row, outcome):
@@ -111,7 +106,7 @@ def breaking(tiny_pair, monkeypatch):
 
 def test_a_step_that_fails_half_way_is_made_again_and_changes_nothing(tiny_pair, breaking):
     engine = LocalEngine(breaking, max_rows=4)
-    request = Request([3, 2], SamplingParams(n=3, max_tokens=40, seed=5, logprobs=1), num_draft_tokens="auto")
+    request = Request([3, 2], SamplingParams(n=3, max_tokens=20, seed=5, logprobs=1), num_draft_tokens="auto")
     trace = joined(engine, request)
     alone = SpeculativeDecoder(tiny_pair).generate([3, 2], request.params, num_draft_tokens="auto")
     engine.close()
@@ -151,23 +146,6 @@ def test_a_lack_of_memory_while_tidying_up_ends_nothing(patient_decoder, monkeyp
     assert len(joined(engine, short).token_ids) == 5
     beside.close()
     engine.close()
-
-
-@pytest.mark.parametrize("chunk", [4, 512])
-def test_sequences_of_one_prompt_share_its_prefill_with_others(tiny_pair, monkeypatch, chunk):
-    monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", chunk)
-    decoder = SpeculativeDecoder(tiny_pair)
-    engine = LocalEngine(decoder, max_rows=8)
-    prompt = [3 + number % 20 for number in range(60)]
-    params = SamplingParams(n=3, max_tokens=9, seed=4, prompt_logprobs=1)
-    other = engine.submit(Request([1, 2], SamplingParams(max_tokens=60, seed=1, ignore_eos=True)))
-    begun = next(other)  # with the first tokens in it, where the engine was quicker than this thread
-    trace = joined(engine, Request(prompt, params))
-    rest = Trace(begun + [event for events in other for event in events])
-    engine.close()
-    alone = SpeculativeDecoder(tiny_pair).generate(prompt, params)
-    assert sorted(trace.row(row).token_ids for row in range(3)) == sorted(output.token_ids for output in alone.outputs)
-    assert (len(rest.token_ids), rest.finished is not None) == (60, True)
 
 
 def test_memory_is_freed_between_runs_that_follow_one_another_closely(engine, monkeypatch):

@@ -13,13 +13,6 @@ LONG = SamplingParams(max_tokens=100_000, temperature=0, ignore_eos=True)
 SHORT = SamplingParams(max_tokens=12, seed=3, ignore_eos=True)
 
 
-@pytest.fixture
-def engine(patient_decoder):
-    made = LocalEngine(patient_decoder, max_rows=4, max_waiting=8)
-    yield made
-    made.close()
-
-
 class Reading:
     """A run and what came of it. Set `unread` for a reader who does not read on."""
 
@@ -73,7 +66,7 @@ def test_another_visitor_does_not_wait_for_one_with_many_runs_nor_another_sessio
 def test_more_visitors_than_places_all_go_on(patient_decoder):
     engine = LocalEngine(patient_decoder, max_rows=2)
     runs = [Reading(engine, f"1.1.1.{number}") for number in range(4)]  # two of them in spare places
-    assert all(run.gains(8) for run in runs)
+    assert all(run.gains(4) for run in runs)
     engine.close()
 
 

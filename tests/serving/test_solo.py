@@ -3,6 +3,7 @@
 import multiprocessing
 import re
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -37,9 +38,9 @@ def in_a_fork(decode):
     return forked
 
 
-@pytest.fixture(params=[None, in_a_fork], ids=["here", "forked"])
+@pytest.fixture
 def engine(patient_decoder, request):
-    made = SoloEngine(patient_decoder, wrap=request.param, max_rows=4)
+    made = SoloEngine(patient_decoder, wrap=getattr(request.cls, "wrap", None), max_rows=4)
     yield made
     made.close()
 
@@ -58,6 +59,15 @@ def all_free():
 
 class TestSoloEngine(EngineContract):
     pass
+
+
+class TestForked:
+    """What another process can change: events travel, and a cancel flag or a reader that went away has to reach it."""
+
+    wrap = staticmethod(in_a_fork)
+    test_events_travel = EngineContract.test_a_run_that_is_delivered_is_the_run_that_is_read_and_rows_distinguish_its_sequences
+    test_a_cancelled_run_ends = EngineContract.test_a_cancelled_run_ends_and_observers_hear_once_of_it_and_before_its_end
+    test_a_closed_engine_ends_its_runs = EngineContract.test_a_closed_engine_ends_its_runs_and_takes_no_more
 
 
 def test_a_run_that_the_host_keeps_waiting_can_be_stopped(tiny_decoder):
@@ -101,26 +111,6 @@ def cut_short(after: int, error: Exception | None):
     return wrap
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (None, "Run it again"),
-        (Unavailable("Quota exceeded: come back tomorrow"), "^Quota exceeded: come back tomorrow$"),
-        (RuntimeError("a wheel came off"), "Decoding failed: RuntimeError: a wheel came off"),
-    ],
-)
-def test_a_run_that_the_host_ends_says_so_and_keeps_what_there_was(tiny_decoder, error, said):
-    engine = SoloEngine(tiny_decoder, wrap=cut_short(4, error))
-    trace = joined(engine, Request([1, 2], SamplingParams(n=2, max_tokens=24, seed=3)))
-    ends = [event for event in trace if event.kind == EventKind.FINISHED]
-    assert {event.row for event in ends} == {0, 1}
-    assert all(event.finish_reason == FinishReason.ERROR and re.search(said, event.message) for event in ends)
-    alone = tiny_decoder.generate([1, 2], SamplingParams(n=2, max_tokens=24, seed=3))
-    for found in (trace.row(row).token_ids for row in range(2)):
-        assert 0 < len(found) < 24
-        assert any(output.token_ids[: len(found)] == found for output in alone.outputs)
-
-
 def test_a_host_that_takes_no_run_is_unavailable_and_requests_are_checked_without_its_device(tiny_pair):
     decoder = SpeculativeDecoder(tiny_pair)
     decoder.admission.device = torch.device("cuda")
@@ -136,12 +126,23 @@ def failing(history, logits):
     return logits
 
 
+QUOTA = "Quota exceeded: come back tomorrow"
+
+
 @pytest.mark.parametrize(
-    ("processors", "wrap", "reason"),
-    [([], None, FinishReason.LENGTH), ([failing], None, FinishReason.ERROR), ([], cut_short(2, None), FinishReason.ERROR)],
-    ids=["over", "failed", "cut off"],
+    ("processors", "wrap", "said"),
+    [
+        ([], None, None),
+        ([failing], None, "a wheel came off"),
+        ([], cut_short(4, None), "Run it again"),
+        ([], cut_short(4, Unavailable(QUOTA)), f"^{QUOTA}$"),
+        ([], cut_short(4, RuntimeError("a wheel came off")), "Decoding failed: RuntimeError: a wheel came off"),
+    ],
+    ids=["over", "failed", "cut off", "no quota", "the host fails"],
 )
-def test_a_run_gives_its_places_back_however_it_ends(tiny_decoder, all_free, monkeypatch, processors, wrap, reason):
+def test_a_run_that_fails_or_that_the_host_ends_says_so_keeps_what_there_was_and_gives_its_places_back(
+    tiny_decoder, all_free, monkeypatch, processors, wrap, said
+):
     held: list[int] = []
 
     def counting(method, change: int):
@@ -152,11 +153,19 @@ def test_a_run_gives_its_places_back_however_it_ends(tiny_decoder, all_free, mon
 
         return counted
 
+    params = SamplingParams(n=2, max_tokens=24, seed=3, ignore_eos=True)
+    alone = [output.token_ids for output in tiny_decoder.generate([1, 2], params).outputs]
     monkeypatch.setattr(Batch, "admit", counting(Batch.admit, 1))
     monkeypatch.setattr(Batch, "release", counting(Batch.release, -1))
     engine = SoloEngine(tiny_decoder, wrap=wrap)
-    params = SamplingParams(n=2, max_tokens=40, seed=3, ignore_eos=True, logits_processors=processors)
-    trace = joined(engine, Request([1, 2], params))
+    trace = joined(engine, Request([1, 2], replace(params, logits_processors=processors)))
     assert all_free(engine)
-    assert {event.finish_reason for event in trace if event.kind == EventKind.FINISHED} == {reason}
     assert held == [2, -2]
+    ends = [event for event in trace if event.kind == EventKind.FINISHED]
+    assert {event.row for event in ends} == {0, 1}
+    for event in ends:
+        assert event.finish_reason == (FinishReason.ERROR if said else FinishReason.LENGTH)
+        assert said is None or re.search(said, event.message)
+    for found in (trace.row(row).token_ids for row in range(2)):
+        assert 0 < len(found) <= 24 - bool(said)
+        assert found in [whole[: len(found)] for whole in alone]

@@ -6,9 +6,12 @@ from typing import Any
 
 from naive_speculate import EventKind, GenerationResult, SamplingParams, SpeculativeDecoder
 from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.sampling.words import WordList
 from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
+
+COMMON = WordList(["the", "and", "he", "she", "was", "little", "said", "king", "of", "in the", "a"], name="common")
 
 
 def admitted(

@@ -6,12 +6,10 @@ import pytest
 
 from naive_speculate import SamplingParams, VerifyStrategy
 from naive_speculate.events import FinishReason
-from naive_speculate.sampling.words import WordList
 from naive_speculate.speculate.request import GivenDraft
-from tests.speculate.rows import admitted
+from tests.speculate.rows import COMMON, admitted
 
 PROMPTS = ["Once upon a time there was a", "The hen and the fox and the hen and", "In the forest", '"Who are you?" said']
-COMMON = WordList(["the", "and", "he", "she", "was", "little", "said", "king", "of", "in the", "a"], name="common")
 
 
 def nothing_from_the_third(history, logits):

@@ -15,7 +15,6 @@ from naive_speculate import EventKind, GenerationResult, SamplingParams, Trace
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.goodness import LEAST_EXPECTED, g_test, smallest_bias
 from naive_speculate.infer.ragged_cache import RaggedKVCache
-from naive_speculate.text import StopStrings
 from tests.speculate.rows import same_as_plain
 
 OPENINGS = [
@@ -83,15 +82,15 @@ def pairs_of_tokens(folder, prompt):
 
 
 def test_sampled_two_token_continuations_pass_a_chi_square_test(small_decoder, small_pair):
-    """500 samples find a bias (total variation) of 0.16 with 90% power; the draft is more than twice that away."""
-    prompt, count = small_decoder.admission.encode("In the"), 500
+    """400 samples find a bias (total variation) of 0.18 with 90% power; the draft is more than twice that away."""
+    prompt, count = small_decoder.admission.encode("In the"), 400
     expected, of_draft = (pairs_of_tokens(folder, prompt) for folder in small_pair)
     distance = sum(abs(expected.get(pair, 0) - of_draft.get(pair, 0)) for pair in expected.keys() | of_draft.keys()) / 2
-    assert smallest_bias(count, sum(p * count >= LEAST_EXPECTED for p in expected.values()), 0.001) < 0.16 < distance / 2
+    assert smallest_bias(count, sum(p * count >= LEAST_EXPECTED for p in expected.values()), 0.001) < 0.18 < distance / 2
     for strategy in ("speculative_sampling", "block_verification"):
         seen: collections.Counter[tuple[int, ...]] = collections.Counter()
-        for seed in range(count // 125):  # more rows at once take gigabytes of cache
-            params = SamplingParams(n=125, max_tokens=2, top_k=4, seed=seed, ignore_eos=True)
+        for seed in range(count // 100):  # more rows at once take gigabytes of cache
+            params = SamplingParams(n=100, max_tokens=2, top_k=4, seed=seed, ignore_eos=True)
             result = small_decoder.generate(prompt, params, num_draft_tokens=2, verify_strategy=strategy, detail="none")
             seen.update(tuple(output.token_ids) for output in result.outputs)
         assert seen.keys() <= expected.keys()
@@ -100,7 +99,7 @@ def test_sampled_two_token_continuations_pass_a_chi_square_test(small_decoder, s
 
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification", "typical_acceptance", "greedy_match"])
-def test_events_carry_the_numbers_that_decided(small_decoder, strategy):
+def test_events_carry_the_numbers_that_decided_and_a_loaded_trace_the_same(small_decoder, tmp_path, strategy):
     params = SamplingParams(max_tokens=24, seed=4, temperature=0.8)
     result = small_decoder.generate(TEXT, params, num_draft_tokens=4, verify_strategy=strategy)
     events = result.trace.events
@@ -130,25 +129,23 @@ def test_events_carry_the_numbers_that_decided(small_decoder, strategy):
         if event.kind == EventKind.DISCARDED and strategy != "block_verification":
             assert event.accept_prob is None
     assert events[0].settings["lossy"] == (strategy in ("typical_acceptance", "greedy_match"))
-
-
-def test_a_loaded_trace_gives_the_live_text_and_metrics(small_decoder, tmp_path):
-    result = small_decoder.generate(TEXT, SamplingParams(max_tokens=24, seed=9))
     result.trace.save(tmp_path / "run.jsonl")
     loaded = Trace.load(tmp_path / "run.jsonl")
     assert loaded.text == result.text == result.trace.text
     assert loaded.metrics == result.metrics
     assert loaded.finished.metrics == result.metrics.to_dict()
+    silent = small_decoder.generate(TEXT, replace(params, detokenize=False), num_draft_tokens=4, verify_strategy=strategy)
+    assert (silent.text, silent.token_ids) == ("", result.token_ids)
 
 
-@pytest.mark.parametrize("token_set", ["bytes", "words"])
-def test_joined_texts_are_the_text_even_inside_characters(small_decoder, token_set):
+def test_joined_texts_are_the_text_even_inside_characters(small_decoder):
     """Forced through tokens that split emoji: allowed are only the pieces of a text full of them."""
     tokenizer = small_decoder.pair.tokenizer
-    pieces = tokenizer("👩‍🚀 naïve 日本語 🎉" if token_set == "bytes" else "The cat sat.").input_ids
-    params = SamplingParams(max_tokens=40, seed=1, temperature=2.0, allowed_token_ids=sorted(set(pieces)), ignore_eos=True)
-    result = small_decoder.generate(TEXT, params)
-    assert "".join(e.text for e in result.trace if e.kind in OUTPUT_KINDS) == tokenizer.decode(result.token_ids)
+    for text in ("👩‍🚀 naïve 日本語 🎉", "The cat sat."):
+        pieces = sorted(set(tokenizer(text).input_ids))
+        params = SamplingParams(max_tokens=40, seed=1, temperature=2.0, allowed_token_ids=pieces, ignore_eos=True)
+        result = small_decoder.generate(TEXT, params)
+        assert "".join(e.text for e in result.trace if e.kind in OUTPUT_KINDS) == tokenizer.decode(result.token_ids)
 
 
 def test_events_are_held_back_while_a_stop_string_may_be_forming(small_decoder):
@@ -161,13 +158,6 @@ def test_events_are_held_back_while_a_stop_string_may_be_forming(small_decoder):
             shown += event.text
             assert stop[:4] not in shown[free.text.find(stop) :]
     assert shown == free.text[: free.text.find(stop)]
-
-
-def test_without_detokenization_there_are_tokens_and_no_text(small_decoder):
-    params = SamplingParams(max_tokens=10, seed=1)
-    silent = small_decoder.generate(TEXT, SamplingParams(max_tokens=10, seed=1, detokenize=False))
-    assert silent.text == ""
-    assert silent.token_ids == small_decoder.generate(TEXT, params).token_ids
 
 
 def test_bad_words_never_appear(small_decoder):
@@ -190,7 +180,7 @@ def test_a_stop_string_cuts_text_tokens_and_log_probabilities(small_decoder, inc
         TEXT, SamplingParams(max_tokens=24, temperature=0, logprobs=0, ignore_eos=True), num_draft_tokens=0
     )
     cut_several = 0
-    for begin in range(3, 90, 28):
+    for begin in range(3, 70, 28):
         stop = free.text[begin : begin + 14]
         params = SamplingParams(
             max_tokens=24, temperature=0, stop=stop, logprobs=2, include_stop_str_in_output=include, ignore_eos=True
@@ -207,17 +197,6 @@ def test_a_stop_string_cuts_text_tokens_and_log_probabilities(small_decoder, inc
         assert found == pytest.approx(expected, abs=1e-3)
         assert result.cumulative_logprob == pytest.approx(sum(expected), abs=1e-3)
     assert include or cut_several > 1
-
-
-def test_sequences_are_ranked_by_the_tokens_that_they_kept(small_decoder):
-    params = SamplingParams(n=6, max_tokens=18, seed=2, stop=["the ", "and a"], logprobs=0)
-    result = small_decoder.generate(TEXT, params)
-    assert {output.finish_reason for output in result.outputs} >= {"stop"}
-    sums = []
-    for output in result.outputs:
-        sums.append(sum(entry[token].logprob for entry, token in zip(output.logprobs, output.token_ids, strict=True)))
-        assert output.cumulative_logprob == pytest.approx(sums[-1], abs=1e-5)
-    assert sums == sorted(sums, reverse=True)
 
 
 @pytest.fixture(scope="module")
@@ -241,9 +220,7 @@ def where_it_ends(pieces: list[str], stops: list[str], min_tokens: int) -> int |
 
 STOPS = {
     "a space and what begins inside a word": lambda text: [" ", text[1:10]],
-    "frequent letters and what never comes": lambda text: [" a", "e", "xyz who had nothing"],
-    "single letters": lambda text: [text[20], text[9]],
-    "a short one": lambda text: [text[12:17]],
+    "single letters and what never comes": lambda text: [text[20], text[9], "xyz who had nothing"],
     "a letter and a long one": lambda text: [text[6], text[8:25]],
     "a long one": lambda text: [text[10:26]],
 }
@@ -262,14 +239,4 @@ def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_complet
         assert result.text == (free.text if at is None else free.text[:at])
         assert (result.finish_reason == "stop") == (at is not None)
         ended += at is not None
-        if max(map(len, stops)) == 1:
-            assert len(result.token_ids) >= min(min_tokens, len(free.token_ids))
     assert ended
-
-
-def test_a_string_that_was_passed_over_does_not_end_the_text_later():
-    stops = StopStrings([" ", "mall hole"], include=False)
-    assert stops.append("a s", search=False) is None
-    assert stops.append("mall", search=True) is None
-    assert stops.append("er", search=True) is None
-    assert stops.append(" hole", search=True) == len("a smaller")

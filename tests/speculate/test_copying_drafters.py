@@ -46,15 +46,6 @@ def test_every_path_through_the_decoder_gives_the_targets_distribution(drafter, 
     check_lossless(pair, params, k, [1, 2, 1, 2], drafter=drafter, verify_strategy=strategy, within=within)
 
 
-@pytest.mark.parametrize("drafter", COPYING)
-def test_sequences_of_one_prompt_each_follow_their_own_text(decoder, drafter):
-    params = SamplingParams(n=3, max_tokens=12, seed=5, temperature=0.6)
-    found, again = (decoder.generate(PROMPTS[3], params, drafter=drafter) for _ in range(2))
-    assert [output.token_ids for output in found.outputs] == [output.token_ids for output in again.outputs]
-    for output in found.outputs:
-        check_sources(output.trace, drafter)
-
-
 def sources(trace: Trace) -> list[int | None]:
     return [event.copied_from for event in trace if event.kind == EventKind.PROPOSED]
 
@@ -77,10 +68,13 @@ def check_sources(trace: Trace, drafter: str) -> None:
 
 @pytest.mark.parametrize(("drafter", "detail"), zip(COPYING, ("full", "none"), strict=True))
 def test_proposed_events_say_where_the_token_was_copied_from(decoder, drafter, detail):
-    trace = decoder.generate(PROMPTS[3], greedy(20), drafter=drafter, detail=detail).trace
-    check_sources(trace, drafter)
-    assert None not in sources(trace)
-    assert sources(Trace.from_jsonl(trace.to_jsonl())) == sources(trace)
+    """Sequences of one prompt each follow their own text."""
+    for params in (greedy(20), SamplingParams(n=3, max_tokens=12, seed=5, temperature=0.6)):
+        result = decoder.generate(PROMPTS[3], params, drafter=drafter, detail=detail)
+        for output in result.outputs or [result]:
+            check_sources(output.trace, drafter)
+            assert None not in sources(output.trace)
+            assert sources(Trace.from_jsonl(output.trace.to_jsonl())) == sources(output.trace)
 
 
 @pytest.mark.parametrize("drafter", COPYING)

@@ -66,15 +66,11 @@ def test_json_keys_take_fewer_steps_and_greedy_output_is_the_same(small_decoder,
     assert Trace.load(tmp_path / "forced.jsonl").events == events
 
 
-def test_the_forced_text_of_a_history(toys):
-    compiler = GrammarCompiler(toys.tokenizer, 6, [0])
-    mask = compiler.compile(GuidedDecodingParams(**GUIDE))
+def test_the_forced_text_of_a_history_ends_with_a_whole_character(toys, small_decoder):
+    mask = GrammarCompiler(toys.tokenizer, 6, [0]).compile(GuidedDecodingParams(**GUIDE))
     expected = {(): "", (1,): "bc", (1, 2): "c", (4,): "c", (3,): "ab", (3, 4): "", (2,): "", (1, 5, 3): "", (1, 5, 3, 0): ""}
     for history, text in expected.items():
         assert mask.forced_text(list(history)) == text
-
-
-def test_forced_text_ends_with_a_whole_character(small_decoder):
     tokenizer = small_decoder.pair.tokenizer
     compiler = GrammarCompiler(tokenizer, small_decoder.pair.vocab_size, [tokenizer.eos_token_id])
     mask = compiler.compile(GuidedDecodingParams(regex="h(é|è)x"))

@@ -148,15 +148,6 @@ def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
     assert [row.output_token_ids for row in rows] == alone
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_greedy_matching_takes_scores_of_every_type(dtype: torch.dtype) -> None:
-    scores = torch.tensor([[[0.0, 1.0, 0.5], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]]], dtype=dtype)
-    verdict = GreedyVerifier().judge(scores, None, torch.tensor([[1, 1]]), None, torch.tensor([2]))
-    assert (verdict.num_accepted.tolist(), verdict.next_token_ids.tolist()) == ([1], [0])
-    assert verdict.accept_probs.tolist() == [[1.0, 0.0]]
-    assert verdict.accept_probs.dtype == dtype
-
-
 class InBools(GreedyVerifier):
     """Says of each draft whether it is kept, in bools."""
 
@@ -228,31 +219,22 @@ SPOILED = {
 }
 
 
-@pytest.mark.parametrize("name", SPOILED)
-def test_a_proposal_that_cannot_be_is_refused_and_its_drafter_named(foreign, name):
-    spoil, message = SPOILED[name]
-    decoder = foreign(spoil)
-    with pytest.raises(ValueError, match=f"drafter 'mine' .*{message}"):
-        decoder.generate(PROMPT, SamplingParams(seed=1, ignore_eos=True), drafter="mine", num_draft_tokens=3)
-
-
-def test_every_proposal_is_checked(foreign):
+def test_every_proposal_that_cannot_be_is_refused_and_its_drafter_named(foreign):
     first = iter([True] + [False] * 99)
-    decoder = foreign(lambda proposal: proposal if next(first) else scaled(proposal, 0.7))
-    with pytest.raises(ValueError, match=r"drafter 'mine' .* not probabilities"):
-        decoder.generate(PROMPT, SamplingParams(seed=1, ignore_eos=True), drafter="mine", num_draft_tokens=3)
+    later = {"not the first": (lambda p: p if next(first) else scaled(p, 0.7), "not probabilities")}
+    for spoil, message in (SPOILED | later).values():
+        with pytest.raises(ValueError, match=f"drafter 'mine' .*{message}"):
+            foreign(spoil).generate(PROMPT, SamplingParams(seed=1, ignore_eos=True), drafter="mine", num_draft_tokens=3)
 
 
-@pytest.mark.parametrize("detail", ["full", "none"])
-def test_greedy_decoding_needs_no_probs(foreign, detail):
+def test_greedy_decoding_needs_no_probs(foreign):
     decoder = foreign(lambda proposal: proposal._replace(probs=None))
-    for options in ({"params": SamplingParams(temperature=0)}, {"verify_strategy": "greedy_match"}):
+    for detail, options in (("full", {"params": SamplingParams(temperature=0)}), ("none", {"verify_strategy": "greedy_match"})):
         found = decoder.generate(PROMPT, drafter="mine", detail=detail, **options)
         assert found.metrics.num_draft_tokens > 0
         assert found.token_ids == decoder.generate(PROMPT, num_draft_tokens=0, **options).token_ids
 
 
-@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
-def test_a_foreign_drafter_is_lossless(foreign, strategy):
+def test_a_foreign_drafter_is_lossless(foreign):
     pair = foreign(lambda proposal: proposal).pair
-    check_lossless(pair, SamplingParams(max_tokens=3), drafter="mine", verify_strategy=strategy, within=1e-6)
+    check_lossless(pair, SamplingParams(max_tokens=3, top_k=3), drafter="mine", within=1e-6)

@@ -16,11 +16,10 @@ from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.llama.cuda_graphs import Graphs
 from naive_speculate.speculate.batch import PartialStepError
-from naive_speculate.speculate.draft import DRAFTERS, BlockDrafter, HeadDrafter
+from naive_speculate.speculate.draft import DRAFTERS, HeadDrafter
 from naive_speculate.speculate.draft.suffix import SuffixDrafter
 from naive_speculate.speculate.draft.suffix_head import MIN_MATCH
 from naive_speculate.speculate.request import Request
-from naive_speculate.testing import prove_lossless
 from naive_speculate.testing.toys import pair_with_head
 from tests.heads import (
     BLOCK_CONFIG,
@@ -124,9 +123,9 @@ GREEDY = params(max_tokens=8, temperature=0)
         ("block", {"block": True}, [2], PLAIN, SAMPLED),
         ("block", {"block": True}, [1, 2, 1], SHORT, BLOCK),
         (BOTH, {}, [1, 2, 1, 2, 1], PLAIN, BLOCK),
-        (BOTH, {}, [1, 2, 1, 2, 1], WARPED, SAMPLED),
-        *(("head", {}, [1, 2], GREEDY, strategy) for strategy in VerifyStrategy),
-        ("block", {"block": True}, [1, 2], GREEDY, BLOCK),
+        (BOTH, {}, [1, 2, 1, 2, 1], SHORT, SAMPLED),
+        ("head", {}, [1, 2], GREEDY, VerifyStrategy.GREEDY_MATCH),
+        ("block", {"block": True}, [1, 2], GREEDY, VerifyStrategy.TYPICAL_ACCEPTANCE),
     ],
 )
 def test_the_output_distribution_is_the_target_s(monkeypatch, drafter, kind, prompt, settings, strategy):
@@ -141,23 +140,17 @@ def test_the_output_distribution_is_the_target_s(monkeypatch, drafter, kind, pro
     assert drafter != BOTH or set(calls) == {SuffixDrafter, HeadDrafter}
 
 
-@pytest.mark.parametrize("drafter", [HeadDrafter, BlockDrafter, BOTH])
-def test_it_can_be_proven_without_models_of_one_s_own(drafter):
-    proof = prove_lossless(drafter=drafter, verifier="speculative_sampling", params=SamplingParams(max_tokens=2))
-    assert proof.lossless, str(proof)
-
-
 @pytest.mark.parametrize(("drafter", "way"), EXECUTED)
 def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(decoder_of, drafter, way):
     """Two rows sample, and two are greedy, whose output is that of plain decoding."""
-    settings = [params(seed=number, temperature=(1, 0)[number % 2], max_tokens=10 + number) for number in range(4)]
-    k = {"head": 3, "block": 8, BOTH: "auto"}[drafter]  # the windows of a block drafter end with the block
+    settings = [params(seed=number, temperature=(1, 0)[number % 2], max_tokens=7 + number) for number in range(4)]
+    k = "auto" if way in ("transformers", "graphs") else {"head": 3, "block": 8}[drafter]
     decoder, options = decoder_of(drafter, way), {"drafter": drafter, "num_draft_tokens": k}
     together = decoder.generate(list(PROMPTS[:4]), settings, detail="probs", **options)
     assert sum(result.metrics.num_accepted_draft_tokens for result in together) > 0
     assert {place is None for found in together for place in copied(found)} == ({True, False} if drafter == BOTH else {True})
     windows = [event.num_draft for result in together for event in result.trace if event.kind == EventKind.STEP]
-    assert drafter != "block" or max(windows) == BLOCK_SIZE - 1
+    assert k != 8 or max(windows) == BLOCK_SIZE - 1, "the windows of a block drafter end with the block"
     for prompt, own, result in zip(PROMPTS, settings, together, strict=False):
         near = 0.25 if own.greedy and way == "onnx" else 5e-3  # greedy rows that are left alone draft in 8 bits
         check(result.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2, near=near)
@@ -186,7 +179,7 @@ def test_drafts_are_in_8_bits_unless_a_seed_must_repeat_them(decoder_of, monkeyp
         own = each is not head
         monkeypatch.setattr(each._forward, "forward", lambda *args, before=before, own=own: (used.add(own), before(*args))[1])
     # the greedy ones leave first
-    settings = [params(temperature=each, seed=seed, max_tokens=40 if each else 4) for each in temperatures]
+    settings = [params(temperature=each, seed=seed, max_tokens=16 if each else 4) for each in temperatures]
     drafts = {"tree": k} if k == "2x1" else {"num_draft_tokens": k}
     decoder.generate([PROMPTS[1]] * len(settings), settings, drafter="head", **drafts)
     assert used == rounded
@@ -197,20 +190,10 @@ def copied(result) -> list[int | None]:
     return [event.copied_from for event in result.trace if event.kind == EventKind.PROPOSED]
 
 
-@pytest.mark.parametrize("drafter", ["head", "block", BOTH])
-def test_greedy_output_is_that_of_plain_decoding_with_windows_that_adapt(decoder_of, drafter):
-    decoder, greedy = decoder_of(drafter), params(temperature=0, max_tokens=11)
-    plain = [result.token_ids for result in decoder.generate(list(PROMPTS), greedy, num_draft_tokens=0, detail="none")]
-    drafted = decoder.generate(list(PROMPTS), greedy, drafter=drafter, num_draft_tokens="auto", detail="none")
-    assert [result.token_ids for result in drafted] == plain
-
-
 @pytest.mark.parametrize(
     ("drafter", "way", "prompt", "size", "logprobs"),
     [
-        ("head", "transformers", PROMPTS[1], 4, 2),
-        ("head", "torch", PROMPTS[1], 1, None),
-        ("head", "graphs", PROMPTS[1], 5, None),
+        ("head", "transformers", PROMPTS[1], 1, None),
         ("head", "onnx", [11, 12, 13, 14, 15], 5, 2),
         ("block", "torch", PROMPTS[1], 4, 2),
         (BOTH, "torch", REPEATING, 4, None),
@@ -255,20 +238,25 @@ def test_a_sibling_that_is_left_waiting_drafts_on(one):
         check([event for event in events if event.row == row.row], PROMPTS[1])
 
 
-def test_rows_join_and_leave_between_steps(one):
+def test_rows_join_and_leave_between_steps_and_the_head_s_cache_holds_no_token_that_is_not_committed(one):
     batch, cancel = one.new_batch(), threading.Event()
     options = {"drafter": "head", "num_draft_tokens": 4}
-    first = admitted(one, batch, PROMPTS[0], params(max_tokens=20), **options)
+    first = admitted(one, batch, PROMPTS[0], params(max_tokens=24), **options)
     second = admitted(one, batch, PROMPTS[1], params(seed=4, max_tokens=30), cancel, **options)
     plain = admitted(one, batch, PROMPTS[3], params(seed=6, max_tokens=10), num_draft_tokens=0)
     for _ in range(4):
         batch.step([first, second, plain])
+        histories = batch.drafters["head"].histories
+        for row in (first, second):
+            assert histories[row].slot.num_tokens == histories[row].start
+            assert histories[row].end == len(row.token_ids) - 1
     cancel.set()
     third = admitted(one, batch, [7, 8], params(seed=5, max_tokens=10), **options)
     while not (first.ended and third.ended and plain.ended):
         batch.step([first, second, third, plain])
     assert second.finish_reason == FinishReason.CANCELLED
     batch.release([first, second, third, plain])
+    assert histories == {}
     for row, prompt in ((first, PROMPTS[0]), (third, [7, 8])):
         assert row.output_token_ids == one.generate(prompt, row.params, **options).token_ids
 
@@ -327,21 +315,6 @@ def patched(patch, batch, fails, row):
         patch.setattr(type(row), "commit", lambda self, outcome: fail() if self is row else commit(self, outcome))
 
 
-def test_the_cache_of_the_head_holds_no_token_that_is_not_committed(one):
-    batch = one.new_batch()
-    rows = [admitted(one, batch, prompt, params(max_tokens=11), drafter="head", num_draft_tokens=5) for prompt in PROMPTS[:3]]
-    drafter = batch.drafters["head"]
-    while not all(row.ended for row in rows):
-        batch.step(rows)
-        for row in rows:
-            if not row.ended:
-                history = drafter.histories[row]
-                assert history.slot.num_tokens == history.start
-                assert history.end == len(row.token_ids) - 1
-    batch.release(rows)
-    assert drafter.histories == {}
-
-
 @pytest.mark.parametrize("num_draft_tokens", [4, "auto"])
 def test_windows_end_where_the_sequence_does(one, num_draft_tokens):
     prompt = [3 + number % 90 for number in range(one.pair.target.max_positions - 6)]
@@ -381,6 +354,12 @@ def test_a_head_for_another_target_is_refused_in_words(one, decoder_of, changes,
             ModelPair(other, head=decoder.pair.head)
     with pytest.raises(ValueError, match=r"^head must be a DraftHead, which load_pair loads, got 3"):
         ModelPair(other, head=3)
+
+
+def test_copies_and_a_head_cost_what_the_head_costs_and_may_be_the_pair_s_fastest(one):
+    pair = one.pair
+    assert pair.costs(BOTH) == pair.costs("head") != pair.costs("suffix")
+    assert ModelPair(pair.target, head=pair.head, fastest_drafter=BOTH).default_drafter == BOTH
 
 
 def test_prompts_come_to_every_drafter_that_wants_to_see_them(one, monkeypatch):
@@ -458,9 +437,3 @@ def test_the_head_is_asked_again_after_more_copies_than_a_window_of_its_own_begi
     batch.release([row])
     assert not drafter.histories
     assert not drafter.suffix.indexes
-
-
-def test_copies_and_a_head_cost_what_the_head_costs_and_may_be_the_pair_s_fastest(one):
-    pair = one.pair
-    assert pair.costs(BOTH) == pair.costs("head") != pair.costs("suffix")
-    assert ModelPair(pair.target, head=pair.head, fastest_drafter=BOTH).default_drafter == BOTH

@@ -1,5 +1,6 @@
 """Counterfactual acceptance under the other strategies: as the step reports it, and as they give it themselves."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -94,14 +95,18 @@ def _whole(top, size):
     return probs
 
 
-@pytest.mark.parametrize(
-    "change", [{"detail": "probs"}, {"temperature": 0.0}, {"verify_strategy": "greedy_match"}, {"num_draft_tokens": 0}]
-)
-def test_nothing_is_reported_without_full_detail_drafts_or_sampling(decoder, change):
-    options = {"temperature": 0.9, "num_draft_tokens": K} | change
-    params = SamplingParams(max_tokens=12, temperature=options.pop("temperature"), seed=1)
-    result = decoder.generate([0, 1], params, **options)
-    assert all(event.others is None and event.typical_distances is None for event in result.trace)
+def test_nothing_is_reported_without_full_detail_drafts_or_sampling_and_the_tokens_are_the_same_without(decoder):
+    greedy = replace(PARAMS, temperature=0.0)
+    for params, options in (
+        *((PARAMS, {"verify_strategy": name, "detail": "probs"}) for name in (*SAMPLED, "typical_acceptance")),
+        (greedy, {}),
+        (PARAMS, {"verify_strategy": "greedy_match"}),
+        (PARAMS, {"num_draft_tokens": 0}),
+    ):
+        options = {"num_draft_tokens": K} | options
+        result = decoder.generate([0, 1], params, **options)
+        assert all(event.others is None and event.typical_distances is None for event in result.trace)
+        assert result.token_ids == decoder.generate([0, 1], params, **options | {"detail": "full"}).token_ids
 
 
 def test_a_trace_keeps_it_and_refuses_nonsense(decoder):
@@ -110,12 +115,3 @@ def test_a_trace_keeps_it_and_refuses_nonsense(decoder):
     for field, value in (("others", '{"block_verification":-1}'), ("typical_distances", "[2]")):
         with pytest.raises(ValueError, match=f"{field}.*got (-1|2)"):
             Trace.from_jsonl(f'{{"kind":"started","schema_version":1}}\n{{"kind":"step","{field}":{value}}}')
-
-
-def test_the_tokens_are_the_same_whether_it_is_reported_or_not(decoder):
-    for strategy in (*SAMPLED, "typical_acceptance"):
-        full, none = (
-            decoder.generate([0, 1], PARAMS, num_draft_tokens=K, verify_strategy=strategy, detail=detail).token_ids
-            for detail in ("full", "none")
-        )
-        assert full == none

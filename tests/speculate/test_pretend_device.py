@@ -4,6 +4,9 @@ What stays for `pytest -m gpu`: the capture of graphs (`CudaCapture`), CUDA's ow
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import cache
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -38,7 +41,6 @@ def decoders_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Dec
     """Decoders of one pair with a head, on the CPU and on the device, by executor."""
     layers = {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]}
     folder = save_head(tmp_path_factory.mktemp("head"), "speculators", head_config(), head_tensors(head_config()), **layers)
-    known: dict[str, Decoders] = {}
 
     def decoder(executor: str, device: str) -> SpeculativeDecoder:
         pair = noisy_pair(lambda model: made(model.to(device), executor))
@@ -48,11 +50,10 @@ def decoders_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Dec
         head = load_head(folder, pair.target, torch.device(device), torch.float32, "torch")
         return SpeculativeDecoder(ModelPair(pair.target, pair.draft, head=head, measured_head_costs=CostTable(0.5, (1.0, 1.1))))
 
+    @cache
     def decoders(executor: str) -> Decoders:
-        if executor not in known:
-            with pretend_device():
-                known[executor] = {device: decoder(executor, device) for device in ("cpu", "cuda")}
-        return known[executor]
+        with pretend_device():
+            return {device: decoder(executor, device) for device in ("cpu", "cuda")}
 
     return decoders
 
@@ -65,14 +66,12 @@ def device() -> Iterator[PretendDevice]:
 
 def steps_of(decoder: SpeculativeDecoder, each: list[dict], **more) -> tuple[list, list[list[str]]]:
     """What happens to rows of one batch in each step, and where the host waits; draws are the same on any device."""
-    if decoder.pair.target.device.type == "cpu":
-        return _steps_of(decoder, [], each, **more)
-    with pretend_device() as device:
+    on_cpu = decoder.pair.target.device.type == "cpu"
+    with nullcontext(SimpleNamespace(waits=[])) if on_cpu else pretend_device() as device:
         return _steps_of(decoder, device.waits, each, **more)
 
 
 def _steps_of(decoder: SpeculativeDecoder, waited: list[str], each: list[dict], **more) -> tuple[list, list[list[str]]]:
-
     def draws(seed: int, index: int) -> SeededRandom:
         random = SeededRandom(seed, index, "cuda")  # the CPU's own draws are others
         random._device = decoder.pair.target.device
@@ -142,9 +141,9 @@ def test_an_added_item_is_counted_and_located(decoders_of, monkeypatch):
     assert all(len(step) == 2 and "test_pretend_device.py" in step[0] for step in waits), waits
 
 
-@pytest.mark.parametrize(
-    ("act", "number"),
-    [
+def test_it_counts_what_cuda_waits_for(device):
+    x = torch.arange(3.0, device="cuda")
+    for act, number in (
         (lambda x: x[0].item(), 1),
         (lambda x: bool((x > 1).any()), 1),
         (lambda x: x[[0, 2]], 1),
@@ -158,31 +157,23 @@ def test_an_added_item_is_counted_and_located(decoders_of, monkeypatch):
         (lambda x: x.masked_fill_(x > 1, 0.0), 0),
         (lambda x: x.__setitem__(0, 2.0), 0),
         (lambda x: x * torch.tensor(2.0), 0),
-    ],
-)
-def test_it_counts_what_cuda_waits_for(device, act, number):
+    ):
+        device.waits.clear()
+        with torch.inference_mode():
+            act(x.clone())
+        assert len(device.waits) == number, (act.__code__.co_firstlineno, device.waits)
+
+
+def test_it_refuses_what_is_elsewhere_and_a_copy_to_the_host_is_not_there_before_a_wait(device):
     x = torch.arange(3.0, device="cuda")
-    with torch.inference_mode():
-        act(x)
-    assert len(device.waits) == number, device.waits
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
+    for act in (
         lambda x: x + torch.ones(3),
         lambda x: torch.stack([x[0], torch.tensor(1.0)]),
         lambda x: torch.ones(3)[x.long()],
         lambda x: x.exponential_(generator=torch.Generator()),
-    ],
-)
-def test_it_refuses_what_is_elsewhere(device, act):
-    with pytest.raises(RuntimeError, match="device"):
-        act(torch.arange(3.0, device="cuda"))
-
-
-def test_a_copy_to_the_host_is_not_there_before_a_wait(device):
-    x = torch.arange(3.0, device="cuda")
+    ):
+        with pytest.raises(RuntimeError, match="device"):
+            act(x)
     copy = x.to("cpu", non_blocking=True)
     assert copy.tolist() == [0, 0, 0]
     torch.cuda.current_stream(x.device).synchronize()

@@ -1,26 +1,23 @@
 """Pairs whose models know different numbers of tokens, and heads with few: the target's distribution stays whole."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.models import wrap
 from naive_speculate.sampling.guided import GuidedDecodingParams
 from naive_speculate.sampling.words import WordList
 from naive_speculate.speculate.request import GivenDraft
 from tests.heads import VOCAB, head_config, head_tensors, save_head
+from tests.infer.llamas import made
 from tests.speculate.rows import same_alone, same_as_plain
 from tests.speculate.toys import ToyModel, check_lossless
-from tests.tiny import save_model, tiny_llama
+from tests.tiny import tiny_llama, words
 from tests.tokenizers_of_tests import byte_level, llama, shuffled
-
-PROMPT = [1, 3]
 
 
 class Knows(ToyModel):
@@ -32,44 +29,34 @@ class Knows(ToyModel):
 
 
 @pytest.mark.parametrize(
-    ("target_size", "draft_size", "strategy"),
+    ("target_size", "draft_size", "strategy", "params"),
     [
-        (4, 2, "block_verification"),
-        (3, 2, "speculative_sampling"),
-        (2, 3, "block_verification"),
-        (2, 3, "speculative_sampling"),
+        (4, 2, "speculative_sampling", {"max_tokens": 2}),
+        (4, 2, "block_verification", {"max_tokens": 2, "allowed_token_ids": [2, 3]}),
+        (3, 2, "block_verification", {"max_tokens": 3}),
+        (2, 3, "speculative_sampling", {"max_tokens": 3}),
     ],
 )
-def test_the_target_s_distribution_stays_whole_whatever_the_draft_has(target_size, draft_size, strategy):
-    """Several tokens, one and none that the draft does not know, the prompt's last among them."""
-    prompt = [1, target_size - 1]
+def test_the_target_s_distribution_stays_whole_whatever_the_draft_has(target_size, draft_size, strategy, params):
+    """Several tokens, one and none that the draft does not know, the prompt's last among them, or all that are allowed."""
     target, draft = Knows(target_size, 1, zeros=False), Knows(draft_size, 2, zeros=False)
-    found = check_lossless(ModelPair(target, draft), SamplingParams(max_tokens=3), 2, prompt, verify_strategy=strategy)
-    assert {token for tokens in found for token in tokens} == set(range(target_size))
+    prompt, params = [1, target_size - 1], SamplingParams(**params)
+    found = check_lossless(ModelPair(target, draft), params, prompt=prompt, verify_strategy=strategy)
+    assert {token for tokens in found for token in tokens} == set(params.allowed_token_ids or range(target_size))
 
 
-def test_a_draft_that_has_none_of_the_allowed_tokens_is_lossless():
-    pair = ModelPair(Knows(4, 1, zeros=False), Knows(2, 2, zeros=False))
-    found = check_lossless(pair, SamplingParams(max_tokens=2, allowed_token_ids=[2, 3]), prompt=PROMPT)
-    assert {token for tokens in found for token in tokens} == {2, 3}
-
-
-@pytest.mark.parametrize("temperature", [0, 1])
-def test_a_batch_with_a_draft_of_fewer_tokens_gives_what_its_rows_give_alone(tiny_pair, temperature):
+def test_a_batch_with_a_draft_of_fewer_tokens_gives_what_its_rows_give_alone(tiny_pair):
     """Real caches on both sides, prompts with tokens that the draft does not know, and a copied prefill."""
     draft = tiny_llama(1, seed=5)
     draft.resize_token_embeddings(60)
-    decoder = SpeculativeDecoder(ModelPair(tiny_pair.target, TransformersLanguageModel(draft)))
-    prompts = [[96, 70, 3], [5, 61], list(range(50, 97))]
-    params = SamplingParams(max_tokens=12, seed=3, temperature=temperature)
+    decoder = SpeculativeDecoder(ModelPair(tiny_pair.target, made(draft, "torch")))
+    prompts = [[96, 70, 3], [5, 61], list(range(70, 97))]
+    params = [SamplingParams(max_tokens=8, seed=3, temperature=temperature) for temperature in (0, 1, 1)]
     rows = same_alone(decoder, prompts, params)
     assert all(row.metrics.num_draft_tokens for row in rows)
     assert max(max(row.token_ids) for row in rows) >= 60
-    if temperature == 0:
-        plain = decoder.generate(prompts, params, num_draft_tokens=0, detail="none")
-        assert [row.token_ids for row in rows] == [row.token_ids for row in plain]
-    several = decoder.generate(prompts[2], SamplingParams(max_tokens=8, seed=3, n=2)).outputs
-    assert len(several) == 2
+    assert rows[0].token_ids == decoder.generate(prompts[0], params[0], num_draft_tokens=0).token_ids
+    assert len(decoder.generate(prompts[2], SamplingParams(max_tokens=4, seed=3, n=2)).outputs) == 2
 
 
 def test_only_padding_that_no_token_uses_is_cut(bundled_pair):
@@ -90,9 +77,7 @@ IMAGE = "<image_soft_token>"
 
 def tokenizer_with_one_more():
     """As Gemma 3's, whose token for images has no logits."""
-    words = Tokenizer(WordLevel({f"w{number}": number for number in range(97)}, unk_token="w0"))
-    words.pre_tokenizer = Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="w0", eos_token="w96")
+    tokenizer = words(unk_token="w0", eos_token="w96")
     tokenizer.add_tokens([IMAGE], special_tokens=True)
     tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
     return tokenizer
@@ -119,46 +104,34 @@ def test_a_tokenizer_with_more_tokens_than_logits_decodes(one_more):
     assert one_more.generate("w5 w17 w33", params, chat=True).token_ids == expected
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_what_is_built_from_the_tokenizer_fits_the_logits(one_more):
+    for options in (
         {"bad_words": [IMAGE, f"w5 {IMAGE}"]},
         {"filter_words": WordList(["w33", "image"])},
         {"guided_decoding": GuidedDecodingParams(regex="(w2|w3)+")},
-        {"min_tokens": 8, "repetition_penalty": 1.3, "temperature": 1.0},
-        {"logprobs": -1, "prompt_logprobs": 2},
-    ],
-    ids=lambda options: next(iter(options)),
-)
-def test_what_is_built_from_the_tokenizer_fits_the_logits(one_more, options):
-    params = SamplingParams(**{"temperature": 0, "max_tokens": 12, "seed": 1} | options)
-    drafted = one_more.generate("w5 w17 w33", params)
-    assert drafted.finish_reason != "error"
-    if params.temperature == 0:
-        assert drafted.token_ids == one_more.generate("w5 w17 w33", params, num_draft_tokens=0).token_ids
+        {"min_tokens": 8, "repetition_penalty": 1.3, "logprobs": -1, "prompt_logprobs": 2},
+    ):
+        found = same_as_plain(one_more, "w5 w17 w33", SamplingParams(temperature=0, max_tokens=8, **options))
+        assert found.finish_reason != "error", options
 
 
 REFUSED = r"holds (token 97, but the vocabulary ends at 96|97 \('<image_soft_token>'\), expected token ids from 0 to 96)$"
 
 
-@pytest.mark.parametrize(
-    ("name", "prompt", "options"),
-    [
+def test_only_naming_a_token_without_logits_is_refused(one_more):
+    for name, prompt, options in (
         ("prompt", f"w5 {IMAGE}", {}),
         ("prompt", [5, 97], {}),
         ("allowed_token_ids", "w5", {"allowed_token_ids": [3, 97]}),
         ("logit_bias", "w5", {"logit_bias": {97: 1.0}}),
         ("stop_token_ids", "w5", {"stop_token_ids": [97]}),
-    ],
-)
-def test_only_naming_a_token_without_logits_is_refused(one_more, name, prompt, options):
-    with pytest.raises(ValueError, match=f"^{name} {REFUSED}"):
-        one_more.generate(prompt, SamplingParams(max_tokens=2, **options))
-    if name == "prompt" and isinstance(prompt, str):
+    ):
         with pytest.raises(ValueError, match=f"^{name} {REFUSED}"):
-            one_more.generate(prompt, SamplingParams(max_tokens=2), chat=True)
-        with pytest.raises(ValueError, match=f"^given_draft {REFUSED}"):
-            one_more.generate("w5", given_draft=GivenDraft(IMAGE, 0.5), num_draft_tokens=2)
+            one_more.generate(prompt, SamplingParams(max_tokens=2, **options))
+    with pytest.raises(ValueError, match=f"^prompt {REFUSED}"):
+        one_more.generate(f"w5 {IMAGE}", chat=True)
+    with pytest.raises(ValueError, match=f"^given_draft {REFUSED}"):
+        one_more.generate("w5", given_draft=GivenDraft(IMAGE, 0.5), num_draft_tokens=2)
 
 
 def test_tokenizers_with_more_tokens_than_logits_are_translated():
@@ -180,11 +153,11 @@ TOKENS = [5, 17, 80, 3]
 
 @pytest.fixture(scope="module")
 def target():
-    return TransformersLanguageModel(tiny_llama(4, seed=0))
+    return made(tiny_llama(4, seed=0), "torch")
 
 
 def decoder_of(folder, target, known, tokenizer=None, draft=None):
-    """With a head that has only these tokens."""
+    """With a head that has only the tokens `known`."""
     config = head_config()
     tensors = head_tensors(config, known=len(known))
     tensors["d2t"] = torch.tensor(known) - torch.arange(len(known))
@@ -194,30 +167,27 @@ def decoder_of(folder, target, known, tokenizer=None, draft=None):
 
 
 def sampled_where_greedy_is_plain(decoder, **more):
-    params = SamplingParams(max_tokens=16, temperature=0, ignore_eos=True, **more)
+    params = SamplingParams(max_tokens=8, temperature=0, seed=2, ignore_eos=True, **more)
     same_as_plain(decoder, TOKENS, params, drafter="head", num_draft_tokens=4)
-    sampled = SamplingParams(max_tokens=16, seed=2, ignore_eos=True, **more)
-    return decoder.generate(TOKENS, sampled, drafter="head", num_draft_tokens=4)
+    return decoder.generate(TOKENS, replace(params, temperature=1.0), drafter="head", num_draft_tokens=4)
 
 
-@pytest.mark.parametrize("allowed", [None, [3, 9, 40], [70, 71, 72]], ids=["all", "some", "none"])
-def test_what_a_head_lacks_comes_from_the_target(tmp_path, target, allowed):
-    decoder = decoder_of(tmp_path, target, [2, 3, 9, 11, 40, 66])
-    result = sampled_where_greedy_is_plain(decoder, **({} if allowed is None else {"allowed_token_ids": allowed}))
-    assert len(result.token_ids) == 16
-    assert allowed is None or set(result.token_ids) <= set(allowed)
-    proposed = {event.token_id for event in result.trace if event.kind == "proposed"}
-    if allowed != [70, 71, 72]:
-        assert proposed <= {2, 3, 9, 11, 40, 66}
+def test_what_a_head_lacks_comes_from_the_target(tmp_path, target):
+    known = [2, 3, 9, 11, 40, 66]
+    decoder = decoder_of(tmp_path, target, known)
+    for allowed in (None, [3, 9, 40], [70, 71, 72]):  # of those that it has all, some, and none
+        result = sampled_where_greedy_is_plain(decoder, allowed_token_ids=allowed)
+        assert len(result.token_ids) == 8
+        assert allowed is None or set(result.token_ids) <= set(allowed)
+        proposed = {event.token_id for event in result.trace if event.kind == "proposed"}
+        assert proposed <= set(known) or allowed == [70, 71, 72]
 
 
 def test_padding_that_no_tokenizer_uses_is_never_drafted(tmp_path, target):
     config = tiny_llama(1, seed=1).config
     config.vocab_size = 90  # of the target's 97
     small = LlamaForCausalLM(config)
-    save_model(small, tmp_path / "words")
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "words")
-    decoder = decoder_of(tmp_path / "head", target, [4, 9, 60, 91, 95], tokenizer, TransformersLanguageModel(small))
+    decoder = decoder_of(tmp_path, target, [4, 9, 60, 91, 95], words(90), made(small, "torch"))
     assert decoder.pair.vocab_size == 90
     result = sampled_where_greedy_is_plain(decoder)
     assert all(event.token_id < 90 for event in result.trace if event.token_id is not None)

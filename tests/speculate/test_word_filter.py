@@ -6,17 +6,15 @@ import pytest
 import torch
 
 from benchmarks.classroom import read_prompts
-from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
+from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.sampling.words import WordList, classroom_words
-from tests.speculate.rows import windows
-from tests.speculate.toys import ToyModel, enumerate_outputs, exact_outputs, largest_difference
+from tests.speculate.rows import COMMON, windows
+from tests.speculate.toys import LOSSLESS, ToyModel, enumerate_outputs, exact_outputs, largest_difference
 from tests.tokenizers_of_tests import letters
 
-LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
 TOKENIZER = letters("a", "b", "ab", "Ġ")
 """The word "ab" is one token, and two."""
 WORDS = WordList(["ab", "b ba?"])
-COMMON = WordList(["the", "and", "he", "she", "was", "little", "said", "king", "of", "in the", "a"], name="common")
 PROMPTS = ["Once upon a time there was", "The old king", '"Who are you?" said', "In the forest", "Far away, by the sea,"]
 
 
@@ -39,12 +37,7 @@ def filtered(model: ToyModel, prompt: list[int]):
 
 @pytest.mark.parametrize(
     ("drafter", "strategy", "prompt"),
-    [
-        ("model", LOSSLESS[0], [4, 2, 4]),
-        ("model", LOSSLESS[1], [3, 4, 1]),
-        ("prompt_lookup", LOSSLESS[0], [3, 4, 1]),
-        ("suffix", LOSSLESS[1], [4, 2, 4]),
-    ],
+    [("model", LOSSLESS[0], [4, 2, 4]), ("prompt_lookup", LOSSLESS[0], [3, 4, 1]), ("suffix", LOSSLESS[1], [4, 2, 4])],
 )
 def test_every_path_gives_the_filtered_targets_distribution(prompt, drafter, strategy):
     """Rejected drafts are rolled back on most of the paths."""
@@ -78,7 +71,7 @@ def test_no_listed_word_is_written_or_drafted(small_decoder, temperature, option
 
 
 def test_a_class_may_see_what_is_written_to_provoking_prompts(small_decoder):
-    prompts = read_prompts()[25:75:3]
+    prompts = read_prompts()[25:75:6]
     params = [SamplingParams(temperature=1.2, max_tokens=15, seed=n, filter_words="classroom") for n in range(len(prompts))]
     for prompt, result in zip(prompts, small_decoder.generate(prompts, params, detail="none"), strict=True):
         for text in written(small_decoder, result.trace, ""):

@@ -1,10 +1,12 @@
 """Toy language models and exact enumeration, which are public: `naive_speculate.testing`."""
 
-from naive_speculate import ModelPair, SamplingParams
+from naive_speculate import ModelPair, SamplingParams, VerifyStrategy
 from naive_speculate.testing import EOS, ToyModel, enumerate_outputs, exact_outputs, largest_difference
 from naive_speculate.testing.enumeration import Outputs
 
-__all__ = ["EOS", "ToyModel", "check_lossless", "enumerate_outputs", "exact_outputs", "largest_difference", "toys"]
+__all__ = ["EOS", "LOSSLESS", "ToyModel", "check_lossless", "enumerate_outputs", "exact_outputs", "largest_difference", "toys"]
+
+LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
 
 
 def toys(vocab_size: int = 3, target: int = 1, draft: int = 2, **options: object) -> ModelPair:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from naive_speculate.testing import proof
 from tests.programs import refusal, run_program
 
 MODULE = '''
@@ -30,8 +31,9 @@ NUMBER = 3
 
 
 @pytest.fixture
-def folder(tmp_path) -> Path:
-    """A user's own."""
+def folder(tmp_path, monkeypatch) -> Path:
+    """A user's own. Two pairs of toys are enough here."""
+    monkeypatch.setattr(proof, "_TOYS", proof._TOYS[:2])
     (tmp_path / "mine.py").write_text(MODULE)
     (tmp_path / "broken.py").write_text("import nowhere_to_be_found")
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)")

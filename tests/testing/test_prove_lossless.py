@@ -1,14 +1,14 @@
 """`prove_lossless` says of what is lossless that it is, and of verifiers and drafters with one thing wrong, what."""
 
 import math
-from itertools import takewhile
+from itertools import cycle, takewhile
 from typing import Any
 
 import pytest
 import torch
 
 from naive_speculate import ModelPair, SamplingParams
-from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, ModelDrafter, Proposal
+from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, BlockDrafter, HeadDrafter, ModelDrafter, Proposal
 from naive_speculate.speculate.rules import Verdict, count_leading, inside, pick
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 from naive_speculate.speculate.verify import VERIFIERS, BlockVerifier, Verifier
@@ -150,6 +150,8 @@ CPU = torch.device("cpu")
 TWO = ModelPair(ToyModel(2, 5, zeros=False), ToyModel(2, 6, zeros=False))
 """The fewest paths that have every kind of verdict."""
 THREE = ModelPair(ToyModel(3, 3, zeros=False), ToyModel(3, 4, zeros=False))
+TOYS = {"verifier": "speculative_sampling", "pair": None, "params": SamplingParams(max_tokens=2), "num_draft_tokens": 1}
+"""Those of the proof itself, where none are given."""
 LOSSLESS = {
     "model": {"drafter": "model"},
     "block_verification": {"verifier": "block_verification"},
@@ -162,7 +164,9 @@ LOSSLESS = {
     "what was drawn, stated as certain": {"drafter": StatesCertainty},
     "both": {"verifier": OwnBlock, "drafter": Constant},
     "draws from float32, compared as closely as they can be": variant("Coarse", Constant, dtype=torch.float32),
-    "speculative_sampling, with all toys": {"verifier": "speculative_sampling", "pair": None},
+    "toys with a head": {"drafter": HeadDrafter} | TOYS,
+    "toys with a block drafter": {"drafter": BlockDrafter} | TOYS,
+    "toys of models": TOYS,
 }
 
 
@@ -286,8 +290,7 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("base", [RejectionSampler, BlockVerifier])
-@pytest.mark.parametrize("name", LIES)
+@pytest.mark.parametrize(("name", "base"), zip(LIES, cycle([RejectionSampler, BlockVerifier]), strict=False))
 def test_a_verifier_that_compares_with_another_number_than_it_states_is_found_out(name, base):
     change, message = LIES[name]
     proof = prove_lossless(**variant("Liar", base, judge=lambda self, *of: base.judge(self, *of[:3], change(of[3]), of[4])))

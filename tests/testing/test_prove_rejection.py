@@ -91,13 +91,13 @@ def test_a_sampler_whose_draws_can_be_passed_in_is_enumerated(rejection):
 
 @pytest.mark.parametrize("rejection", [ours, of_transformers])
 def test_a_correct_sampler_passes_with_the_smallest_bias_that_would_have_been_found(rejection):
-    proof = prove_lossless(rejection=rejection, smallest_bias=0.2)
+    proof = prove_lossless(rejection=rejection, smallest_bias=0.3)
     assert proof.lossless, str(proof)
     assert len(proof.fits) == len(list(steps()))
-    assert proof.num_paths == sum(fit.num_samples for fit in proof.fits) > 800
+    assert proof.num_paths == sum(fit.num_samples for fit in proof.fits) > 300
     low, high = proof.fits[0].interval
-    assert low <= proof.fits[0].bias <= high < 0.2
-    assert "a bias (total variation) of 0.2 or more is found with 90% power at 0.1% false alarms" in str(proof)
+    assert low <= proof.fits[0].bias <= high < 0.3
+    assert "a bias (total variation) of 0.3 or more is found with 90% power at 0.1% false alarms" in str(proof)
 
 
 @pytest.mark.parametrize("rejection", [unnormalised, one_noise, warped_again, bonus_of_another_row, drops_doubtful])
@@ -175,5 +175,5 @@ def test_small_cells_are_pooled_and_impossible_tokens_are_proof():
 
 
 def test_the_seed_repeats_the_result():
-    one, other = (str(prove_rejection(one_noise, 0.2, 0.001, seed=3)) for _ in range(2))
+    one, other = (str(prove_rejection(one_noise, 0.4, 0.001, seed=3)) for _ in range(2))
     assert one == other
