@@ -118,7 +118,7 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
         page = tab.pop() if tab and not context else chromium.new_context(**context).new_page()
         opened.append(page)
         page.set_viewport_size({"width": width, "height": height})
-        page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion)
+        page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion, forced_colors="none")
         for event, listener in listeners.items():
             page.on(event, listener)
         page.goto(url + query)

@@ -164,9 +164,9 @@ def test_a_chart_of_many_steps_is_an_outline_with_the_same_numbers_that_comes_do
 
 
 @pytest.mark.parametrize(("way", "other"), [("sampled", "argmax"), ("argmax", "sampled")])
-def test_positions_compare_sampled_and_argmax_drafts(way, other, chart, bundled_decoder):
+def test_positions_compare_sampled_and_argmax_drafts(way, other, chart, small_decoder):
     params = SamplingParams(max_tokens=40, temperature=0.8, seed=4, ignore_eos=True)
-    trace = bundled_decoder.generate("Once upon a time", params, num_draft_tokens=3, draft_sampling=way).trace
+    trace = small_decoder.generate("Once upon a time", params, num_draft_tokens=3, draft_sampling=way).trace
     figure, rates = chart("positions", trace), trace.draft_sampling_rates
     (marks,) = (drawn for drawn in figure.data if drawn.name == f"exact α of {other} drafts")
     assert list(marks.y) == pytest.approx(getattr(trace.metrics, f"{other}_acceptance_per_position"))

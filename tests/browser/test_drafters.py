@@ -14,7 +14,7 @@ from ui.run.strategies import OF_TREE, markup
 PROMPT = "Once upon a time there was a little fox who lived"
 
 
-def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_tokens_are_marked(page, small_decoder, tmp_path):
+def test_each_drafter_says_what_it_is_and_copies_layers_unknown_tokens_and_trees_are_shown(page, small_decoder, tmp_path):
     if Trace.load(SPECULATIVE).settings["drafter"] == "model":
         expect(page.locator(".ns-drafter")).to_be_hidden()  # of a draft model with the same tokens there is nothing to see
     open_drawer(page)
@@ -77,8 +77,6 @@ def test_each_drafter_says_what_it_is_and_copied_drafts_layers_and_unknown_token
     marked.hover()
     expect(page.locator(TIP)).to_contain_text("unknown to the draft")
 
-
-def test_a_tree_is_asked_for_drawn_and_counted(page):
     open_drawer(page)
     field = page.locator("#tree textarea, #tree input").first
     field.fill("9x9x9")

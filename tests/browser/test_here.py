@@ -4,33 +4,18 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Browser, Page, Response, Route, expect
 
-from benchmarks.server import free_port
 from naive_speculate import SpeculativeDecoder
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, LocalEngine
 from tests.browser.steps import another_run, ended, link, linked, open_drawer, set_number, shown_run, text, toast, trace
-from tests.hosting.http import get
+from tests.hosting.http import get, served_here
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.deferred import DeferredEngine, expected
-from ui.host.operations import Counters, routes, with_queue
-from ui.page import build_page, launch
-from ui.run.runs import Runs
-
-
-@contextmanager
-def served_here(catalog: Catalog) -> Iterator[str]:
-    """Serve the page with these pairs, and close them afterwards; gives its address."""
-    page = build_page(catalog, Runs())
-    addresses = routes(Counters(lambda: with_queue(catalog.load(), page)))
-    yield launch(page, 4, addresses, server_port=free_port(), quiet=True)
-    page.close(verbose=False)
-    catalog.close()
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +36,9 @@ def served(small_decoder: SpeculativeDecoder) -> Iterator[tuple[str, Callable[[]
         ready.set()
         loading.join()
 
-    with served_here(catalog) as url:
+    with served_here(catalog) as page:
         loading.start()
-        yield url, load
+        yield page.local_url, load
         load()
 
 
@@ -98,18 +83,20 @@ def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(served, slow: N
     load()
     with chromium.new_context(reduced_motion="reduce") as context:
 
-        def visit() -> tuple[Page, str]:
+        def visit(prompt: str) -> tuple[Page, str]:
             page = context.new_page()
-            page.goto(url + link(prompt="The fox", num_draft_tokens=0, max_tokens=900, ignore_eos=True))
-            linked(page, "The fox")
+            page.goto(url + link(prompt=prompt, num_draft_tokens=0, max_tokens=900, ignore_eos=True))
+            linked(page, prompt)
             before = shown_run(page)
             page.locator("#run").click()
             return page, before
 
-        first, second = visit(), visit()
-        for page, before in (first, second):
+        animals = ("The fox", "The hen")
+        first, second = map(visit, animals)
+        for (page, before), mine in zip((first, second), animals, strict=True):
             another_run(page, before)
-        third, before = visit()
+            assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == mine, "no one sees another's run"
+        third, before = visit("The frog")
         expect(third.get_by_text(re.compile("1 of 1 decoder slots are busy"))).to_be_visible()
         assert shown_run(third) == before
         health = json.loads(get(url + "health"))
@@ -121,8 +108,8 @@ def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(served, slow: N
 def test_through_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(small_decoder, chromium: Browser, monkeypatch):
     monkeypatch.setenv("GRADIO_ROOT_PATH", "/deep")
     catalog = Catalog({"one": ServedPair(LocalEngine(small_decoder))}, measuring=False)
-    with served_here(catalog) as url, chromium.new_context() as context:
-        page = context.new_page()
+    with served_here(catalog) as served, chromium.new_context() as context:
+        url, page = served.local_url, context.new_page()
 
         def pass_on(route: Route) -> None:
             path = route.request.url.removeprefix(url)
@@ -145,11 +132,11 @@ MOST = 40
 @pytest.fixture(scope="module")
 def page(small_decoder, chromium: Browser) -> Iterator[Page]:
     catalog = Catalog({"one": ServedPair(LocalEngine(small_decoder))}, measuring=False)
-    with pytest.MonkeyPatch.context() as patch, served_here(catalog) as url, chromium.new_context() as context:
+    with pytest.MonkeyPatch.context() as patch, served_here(catalog) as served, chromium.new_context() as context:
         patch.setattr("ui.run.stage.RESYNC_EVENTS", MOST)
         patch.setattr("ui.run.runs.BATCH_SECONDS", 0.0)  # many updates
         page = context.new_page()
-        page.goto(url + link(**RUN))
+        page.goto(served.local_url + link(**RUN))
         linked(page, RUN["prompt"])
         yield page
 

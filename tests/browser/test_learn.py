@@ -38,8 +38,8 @@ def go_live(page: Page) -> None:
     expect(page.locator(".ns-source")).to_contain_text("Live")
 
 
-def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(page):
-    page.goto(page.url + "?lesson=3&step=2")
+def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(open_page):
+    page = open_page("?lesson=3&step=2", shown=".ns-lesson-title")
     expect(page.get_by_role("tab", name="Learn")).to_have_attribute("aria-selected", "true")
     at(page, 3, 2)
     assert page.locator(".ns-picture .ns-lit").evaluate_all("(parts) => parts.map((part) => part.dataset.part)") == ["p"]

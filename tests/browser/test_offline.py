@@ -194,8 +194,7 @@ def test_the_server_ends_when_asked_to_which_the_page_says_and_offers_to_make_th
         page.close()
 
 
-def test_a_tab_and_a_lesson_that_were_first_opened_without_a_connection_are_shown_once_it_is_back(open_page):
-    page = open_page()
+def test_what_was_first_opened_without_a_connection_is_shown_once_it_is_back_and_an_old_page_offers_to_be_loaded_again(page):
     title = page.locator(".ns-lesson-title")
     for opened, lesson in ((page.get_by_role("tab", name="Learn"), 0), (page.get_by_role("button", name=titles()[1]), 1)):
         page.context.set_offline(True)
@@ -207,10 +206,9 @@ def test_a_tab_and_a_lesson_that_were_first_opened_without_a_connection_are_show
         expect(title).to_have_text(titles()[lesson])
         expect(page.locator(SAID)).to_have_text("")
 
-
-def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_again_whatever_becomes_of_the_connection(page):
+    # A page that is older than the server offers to be loaded again, whatever becomes of the connection.
     page.route("**/plotly-*", lambda route: route.fulfill(status=404))
-    page.reload()
+    page.goto(page.url.split("?")[0])
     page.locator("#chart-lengths").scroll_into_view_if_needed()  # no chart that needs Plotly is drawn before
     expect(page.locator(SAID)).to_contain_text("newer version of this page")
     page.route("**/app_id", lambda route: route.fulfill(status=503))
@@ -232,10 +230,11 @@ def test_a_page_that_is_older_than_the_server_offers_to_be_loaded_again_whatever
 HOLD_THE_END = """
     const plain = window.fetch.bind(window);
     const goOn = new Promise((done) => { window.letGo = done; });
-    window.joined = 0;
+    window.joined = 0; // calls whose answer Gradio has read
     window.fetch = async (input, init) => {
         const [answer, url] = [await plain(input, init), String(input.url ?? input)];
-        if (url.includes("/queue/join")) window.joined += 1;
+        const read = answer.json.bind(answer);
+        if (url.includes("/queue/join")) answer.json = () => read().finally(() => setTimeout(() => { window.joined += 1; }));
         if (!url.includes("/queue/data")) return answer;
         const reader = answer.body.getReader();
         const body = new ReadableStream({
@@ -270,7 +269,6 @@ def test_a_call_that_joins_while_the_stream_of_results_ends_gets_its_results(ser
         page.locator("#run").click()
         page.wait_for_function("(joined) => window.joined > joined", arg=joined)
         if while_it_ends:
-            page.wait_for_timeout(200)  # Gradio has read the answer
             page.evaluate("window.letGo()")
         another_run(page, before)
         ended(page)

@@ -6,7 +6,6 @@ from playwright.sync_api import Page, expect
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate import EventKind, Trace, watch
-from naive_speculate.models import BUNDLED_PAIR
 from tests.browser.steps import ended, open_trace, run, scrolls_sideways, see_chart, text, trace
 from ui.run.recorded import SPECULATIVE
 
@@ -100,7 +99,10 @@ def tile(page: Page, number: int) -> tuple[str, str]:
     return node.locator("b").text_content(), node.locator("span").text_content()
 
 
-def test_of_a_run_whose_last_step_is_cut_off_every_part_of_the_page_says_the_same(page, tmp_path):
+VALUES = "(place) => place.data.flatMap((trace) => [...(trace.x || []), ...(trace.y || [])])"
+
+
+def test_every_part_says_the_same_of_a_run_that_is_cut_off_and_shows_one_of_transformers(page, small_pair, tmp_path):
     found = Trace.load(SPECULATIVE)
     last = max(event.step for event in found if event.kind == "step" and event.num_accepted > 1)
     accepted = [event for event in found if event.step == last and event.kind == "accepted"]
@@ -128,6 +130,33 @@ def test_of_a_run_whose_last_step_is_cut_off_every_part_of_the_page_says_the_sam
     own = page.locator(f"{DIALOG} .ns-others-sums tr", has_text="this run").locator("td").first
     expect(own).to_have_text(f"{metrics.num_accepted_draft_tokens} of {metrics.num_draft_tokens} {pace} tokens per target pass")
     page.locator(f"{DIALOG} [data-close]").click()
+
+    target, draft = map(AutoModelForCausalLM.from_pretrained, small_pair)
+    draft.generation_config.update(
+        num_assistant_tokens=4, num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0
+    )
+    options = {"tokenizer": AutoTokenizer.from_pretrained(small_pair[0]), "seed": 3, "max_new_tokens": 24}
+    ways = {("accepted", "rejected"): {"do_sample": True, "temperature": 1.0, "top_k": 0}, ("accepted",): {"do_sample": False}}
+    for kinds, way in ways.items():
+        trace = watch(target, draft, "Once upon a time", **options, **way)
+        open_trace(page, trace, tmp_path / "transformers.jsonl")
+        assert text(page) == trace.text
+        expect(page.locator(".ns-title")).to_contain_text(trace.started.settings["engine"])
+        for kind in kinds:
+            number, event = next((n, event) for n, event in enumerate(trace) if event.kind == kind)
+            page.locator(f"#tokens [data-step='{event.step}'][data-index='{event.index}'][data-kind={kind}]").click()
+            expect(page.locator(".ns-why")).to_have_attribute("data-event", str(number))
+            expect(page.locator("#distributions tbody tr").first).to_be_visible()
+            for value in (event.target_prob, event.draft_prob, event.uniform):
+                if value is not None:
+                    expect(page.locator("#why .inspector-details")).to_contain_text(f"{value:.6g}")
+        for chart in ("chart-acceptance", "chart-positions", "chart-lengths", "chart-timing"):
+            see_chart(page, chart)
+            values = page.locator(f"#{chart}").evaluate(VALUES)
+            assert values, chart
+            assert all(isinstance(value, (int, float)) for value in values), (chart, values)
+        words = page.locator("body").inner_text()
+        assert not [missing for missing in ("NaN", "undefined", "Infinity") if missing in words]
 
 
 def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands_and_sliders_need_no_server(page):
@@ -168,35 +197,3 @@ def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands_and_sli
     board.locator("[data-machine=here]").click()
     expect(board.locator("figcaption")).to_contain_text("Measured")
     assert asked == []
-
-
-VALUES = "(place) => place.data.flatMap((trace) => [...(trace.x || []), ...(trace.y || [])])"
-
-
-def test_a_run_of_transformers_shows_its_draws_and_probabilities_and_a_greedy_one_opens_too(page, tmp_path):
-    target, draft = (AutoModelForCausalLM.from_pretrained(BUNDLED_PAIR / name) for name in ("target", "draft"))
-    draft.generation_config.update(
-        num_assistant_tokens=4, num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0
-    )
-    options = {"tokenizer": AutoTokenizer.from_pretrained(BUNDLED_PAIR / "target"), "seed": 3, "max_new_tokens": 24}
-    ways = {("accepted", "rejected"): {"do_sample": True, "temperature": 1.0, "top_k": 0}, ("accepted",): {"do_sample": False}}
-    for kinds, way in ways.items():
-        trace = watch(target, draft, "Once upon a time", **options, **way)
-        open_trace(page, trace, tmp_path / "transformers.jsonl")
-        assert text(page) == trace.text
-        expect(page.locator(".ns-title")).to_contain_text(trace.started.settings["engine"])
-        for kind in kinds:
-            number, event = next((n, event) for n, event in enumerate(trace) if event.kind == kind)
-            page.locator(f"#tokens [data-step='{event.step}'][data-index='{event.index}'][data-kind={kind}]").click()
-            expect(page.locator(".ns-why")).to_have_attribute("data-event", str(number))
-            expect(page.locator("#distributions tbody tr").first).to_be_visible()
-            for value in (event.target_prob, event.draft_prob, event.uniform):
-                if value is not None:
-                    expect(page.locator("#why .inspector-details")).to_contain_text(f"{value:.6g}")
-        for chart in ("chart-acceptance", "chart-positions", "chart-lengths", "chart-timing"):
-            see_chart(page, chart)
-            values = page.locator(f"#{chart}").evaluate(VALUES)
-            assert values, chart
-            assert all(isinstance(value, (int, float)) for value in values), (chart, values)
-        words = page.locator("body").inner_text()
-        assert not [missing for missing in ("NaN", "undefined", "Infinity") if missing in words]

@@ -165,23 +165,14 @@ FITS = """(table) => {
 }"""
 
 
-def choose_replacement(page: Page) -> dict:
-    """Choose the second replacement of the recorded run; gives what its chart must show."""
+def test_the_chart_is_a_table_of_bars_that_fits_every_page_and_needs_no_plotly(open_page, recorded):
+    page = open_page(color_scheme="dark")
     ended(page)
     page.locator("#tokens [data-kind=resampled]").nth(1).click()
     number = int(page.locator(".ns-why").get_attribute("data-event"))
-    trace = Trace.load(SPECULATIVE)
-    end = next(n for n, event in enumerate(trace) if n > number and event.kind == "step") + 1
-    told = distributions(Trace(trace.events[:end]), number)
+    end = next(n for n, event in enumerate(recorded) if n > number and event.kind == "step") + 1
+    told = distributions(Trace(recorded.events[:end]), number)
     expect(page.locator(f"{CHART} tbody th b")).to_have_text("▸ " + next(e["text"] for e in told["tokens"] if e["chosen"]))
-    return told
-
-
-def test_the_chart_is_a_table_of_bars_that_fits_every_page_and_needs_no_plotly(open_page):
-    page = open_page(locale="en", color_scheme="dark")  # a context of its own, in which nothing is cached
-    page.route("**/plotly-cartesian*", lambda route: route.abort())
-    page.reload()
-    told = choose_replacement(page)
     assert told["series"] == ["draft", "target", "residual"]
     table = page.get_by_role("table", name="Likely tokens here")
     expect(table.get_by_role("columnheader")).to_have_text(["token", *told["series"]])

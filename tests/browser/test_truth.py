@@ -1,9 +1,25 @@
-"""What the page says is so, and said so that it can be found: inspector, stop strings, warnings, words, clean text, places."""
+"""Reading a run: pointing, the inspector, the keyboard, stop strings, warnings, clean text, and that all of it is in sight."""
 
+from io import BytesIO
+
+from PIL import Image, ImageStat
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
-from tests.browser.steps import becomes, ended, go_to, open_drawer, open_trace, press, run, set_number, shown_run, text, trace
+from tests.browser.steps import (
+    TIP,
+    becomes,
+    ended,
+    go_to,
+    open_drawer,
+    open_trace,
+    press,
+    run,
+    set_number,
+    shown_run,
+    text,
+    trace,
+)
 from tests.ui.handmade import step_of, token
 from ui.run.recorded import SPECULATIVE
 
@@ -24,7 +40,13 @@ def headline(page: Page):
     return page.locator("#why .inspector-headline")
 
 
-def test_the_inspector_follows_playback_and_is_never_ahead_of_it_nor_in_another_run(page):
+def choose(page: Page, rule: str) -> None:
+    open_drawer(page)
+    page.locator("#strategy input").click()
+    page.get_by_role("option", name=rule).click()
+
+
+def test_the_inspector_is_never_ahead_of_playback_and_a_run_says_how_it_ended_and_what_it_is_no_sample_of(page):
     page.evaluate(AHEAD)
     page.locator("#tokens del").last.click()
     recorded = Trace.load(SPECULATIVE)
@@ -57,14 +79,7 @@ def test_the_inspector_follows_playback_and_is_never_ahead_of_it_nor_in_another_
     expect(page.locator("#why .ns-why")).to_have_class("ns-why")
     assert page.evaluate("window.ahead") == []
 
-
-def choose(page: Page, rule: str) -> None:
-    open_drawer(page)
-    page.locator("#strategy input").click()
-    page.get_by_role("option", name=rule).click()
-
-
-def test_a_run_says_how_it_ended_what_it_is_no_sample_of_and_calls_things_what_they_are(page):
+    page.keyboard.press("Escape")
     run(page, PROMPT, max_tokens=30, seed=3, k=4)
     expect(page.locator(".ns-ending")).to_have_text("Ended at the limit of 30 tokens.")
     whole, at = trace(page), 0
@@ -149,9 +164,8 @@ def a_phone_shows_it_too(page: Page) -> None:
     expect(page.locator("#inspector")).to_be_hidden()
 
 
-def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(open_page, tmp_path):
-    page = open_page(permissions=["clipboard-read", "clipboard-write"])
-    ended(page)
+def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(page, tmp_path):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     recorded = Trace.load(SPECULATIVE)
     clean, whole = page.locator(".ns-clean"), recorded.started.prompt + recorded.text
     expect(clean).to_have_text(whole, use_inner_text=False)
@@ -194,3 +208,105 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(open_page,
     spaces = "(all) => all.filter((node) => /^ +$/.test(node.textContent)).map((node) => node.offsetWidth)"
     assert all(page.locator("#tokens .ns-token").evaluate_all(spaces)), "spaces that indent have a width"
     assert page.locator("#tokens .ns-token").evaluate_all(spaces)
+
+
+def focused(page) -> dict[str, str]:
+    return page.evaluate("({ ...document.activeElement.dataset })")
+
+
+SEEN = 12
+"""Of 255: how far from its ground a shade is that eyes see."""
+
+
+def shades(page: Page, box: str) -> tuple[bool, bool]:
+    """Whether a shade lies at the upper and at the lower edge of a box, looked for where no words are."""
+    place = page.locator(box).bounding_box()
+    left, top, height = place["x"] + 4, place["y"], place["height"]
+    clip = {"x": left, "y": top, "width": 4, "height": height}
+    picture = Image.open(BytesIO(page.screenshot(clip=clip))).convert("L")
+    middle = height / 2
+
+    def light(low: float) -> float:
+        return ImageStat.Stat(picture.crop((0, round(low), picture.width, round(low) + 4))).mean[0]
+
+    ground = light(middle)
+    return abs(light(3) - ground) > SEEN, abs(light(height - 7) - ground) > SEEN
+
+
+def boxes_show_on_which_side_there_is_more(page: Page) -> None:
+    for theme, width, height in (("light", 1440, 700), ("dark", 390, 844)):
+        page.emulate_media(color_scheme=theme)
+        page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", theme == "dark")
+        page.set_viewport_size({"width": width, "height": height})
+        for box in ("#tokens", ".ns-clean"):
+            if box == ".ns-clean":
+                page.locator("[data-act=clean]").click()
+            page.locator(box).evaluate("(box) => box.scrollIntoView({ block: 'center' })")  # all of it, to the last pixel
+            most = page.locator(box).evaluate("(box) => box.scrollHeight - box.clientHeight")
+            assert most > 60
+            for at, expected in ((0, (False, True)), (most / 2, (True, True)), (most, (True, False))):
+                page.locator(box).evaluate("(box, at) => { box.scrollTop = at; }", at)
+                assert shades(page, box) == expected, (theme, box, at)
+        page.locator("[data-act=clean]").click()
+    page.emulate_media(color_scheme="light")
+    page.evaluate("document.body.classList.remove('dark')")
+    page.set_viewport_size({"width": 1440, "height": 900})
+
+
+def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_who_points_clicks_or_uses_the_keyboard(page):
+    boxes_show_on_which_side_there_is_more(page)
+    expect(page.locator("#inspector")).to_be_hidden()
+    page.locator("#tokens [data-kind=rejected]").first.hover()
+    tip = page.locator(TIP)
+    expect(tip).to_be_visible()
+    for words in ("rejected", "draft probability", "target probability", "acceptance probability", "draw"):
+        expect(tip).to_contain_text(words)
+    expect(page.locator("#rounds .ns-linked")).to_have_count(1)
+    page.locator("#tokens [data-kind=resampled]").nth(1).click()
+    expect(page.locator("#inspector h3")).to_contain_text("resampled")
+    expect(tip).to_be_hidden()  # it would cover the explanation
+    expect(page.locator("#inspector h3")).to_have_attribute("data-kind", "resampled")
+    expect(page.locator(".ns-pinned")).to_have_count(2)
+    expect(page.locator(".ns-zoom .ns-looked")).to_contain_text("resampled")
+    expect(page.locator("#distributions tbody tr").first).to_be_visible()
+    box = page.locator("#inspector").bounding_box()
+    assert box["x"] + box["width"] <= page.viewport_size["width"]
+    assert box["y"] + 200 <= page.viewport_size["height"]
+    page.locator(".ns-tiles").scroll_into_view_if_needed()
+    page.mouse.wheel(0, 300)
+    expect(page.locator(".ns-pinned").first).not_to_be_in_viewport()
+    expect(page.locator("#inspector h3")).to_be_in_viewport(ratio=1)  # it stays while one reads on
+    page.keyboard.press("Escape")
+    expect(page.locator("#inspector")).to_be_hidden()
+
+    page.mouse.move(0, 0)
+    for box in ("#tokens", "#rounds"):
+        expect(page.locator(f"{box} [tabindex='0']")).to_have_count(1)
+    page.locator("#tokens [data-step]").first.focus()
+    first = focused(page)
+    page.keyboard.press("ArrowRight")
+    second = focused(page)
+    assert (first["step"], first["index"]) != (second["step"], second["index"])
+    page.keyboard.press("ArrowLeft")
+    assert focused(page) == first
+    page.keyboard.press("ArrowDown")
+    assert focused(page)["step"] == "1"
+    page.keyboard.press("ArrowUp")
+    assert focused(page)["step"] == "0"
+    page.keyboard.press("End")
+    last = focused(page)
+    page.keyboard.press("ArrowRight")
+    assert focused(page) == last
+    expect(page.locator(TIP)).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator("#inspector h3")).to_have_attribute("data-kind", last["kind"])
+    assert last["kind"] in page.evaluate("document.activeElement.getAttribute('aria-label')")
+    page.locator("#prompt textarea").focus()
+    reached = []
+    while "run" not in reached and len(reached) < 12:
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id"))
+    assert reached[-1] == "run"
+    page.keyboard.press("Enter")
+    expect(page.locator(".ns-badge")).not_to_have_text("recorded")
+    assert shown_run(page) != "recorded"

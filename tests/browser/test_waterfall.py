@@ -5,16 +5,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import product
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from benchmarks.server import Server
-from naive_speculate import Trace
+from naive_speculate import SpeculativeDecoder, Trace
 from naive_speculate.events.event import OUTPUT_KINDS
+from naive_speculate.serving import LocalEngine
 from naive_speculate.theory import break_even_alpha, expected_tokens, speedup
-from tests.browser.conftest import small
 from tests.browser.steps import (
     TIP,
     as_soon_as,
@@ -34,8 +32,10 @@ from tests.browser.steps import (
     trace,
 )
 from tests.browser.test_charts import MEASURED
+from tests.hosting.http import served_here
 from tests.ui.drawn import drawn
 from ui.charts.waterfall import ALPHA, PRESETS, values
+from ui.host.catalog import Catalog, ServedPair
 from ui.run.controls import GUIDES
 from ui.run.settings import TITLES
 
@@ -60,9 +60,12 @@ COMPUTE = """async ([presets, speedup, moves]) => {
 
 
 @pytest.fixture(scope="module")
-def measuring(small_pair: tuple[Path, Path]) -> Iterator[Server]:
-    with Server(**small(small_pair)) as running:
-        yield running
+def measuring(small_decoder: SpeculativeDecoder) -> Iterator[str]:
+    """The address of a page that measures, once however busy the machine is."""
+    engine = LocalEngine(small_decoder)
+    with pytest.MonkeyPatch.context() as patch, served_here(Catalog({"small": ServedPair(engine, engine)})) as page:
+        patch.setattr("ui.host.measuring.MOST_REPEATS", 1)
+        yield page.local_url
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +123,7 @@ def test_other_machines_and_moved_sliders_are_calculated_from_the_machine_s_cost
 def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_asked_and_a_trace_keeps_it(
     open_page, measuring, tmp_path
 ):
-    page = open_page(link(prompt=PROMPT, max_tokens=32, temperature=0, ignore_eos=True), url=measuring.url)
+    page = open_page(link(prompt=PROMPT, max_tokens=32, temperature=0, ignore_eos=True), url=measuring)
     linked(page, PROMPT)
     run(page, PROMPT, k=3)
     figure = page.locator(f"{SPEEDUP} b")
@@ -202,7 +205,7 @@ def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_lose
 
 
 def test_a_guided_run_states_its_acceptance_and_keeps_its_guide_in_links_and_files(open_page, measuring, tmp_path):
-    page = open_page(url=measuring.url)
+    page = open_page(url=measuring)
     ended(page)
     open_drawer(page)
     guide_by(page, "regex")

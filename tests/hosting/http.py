@@ -5,14 +5,24 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.message import Message
 from typing import Any
 from urllib.parse import urlsplit
 
+import gradio as gr
+
 from benchmarks.server import Server, free_port
+from ui.host.catalog import Catalog
 from ui.host.errors import Page
-from ui.page import launch
+from ui.host.operations import Counters, routes, with_queue
+from ui.page import build_page, launch
+from ui.run.recorded import traces
+from ui.run.runs import Runs
 
 JSON = {"Content-Type": "application/json"}
+SECRET = "Diary, part one: nobody may read this. " * 25_000
 
 
 def get(url: str) -> str:
@@ -20,14 +30,19 @@ def get(url: str) -> str:
         return answer.read().decode()
 
 
-def post(url: str, body: Any, **headers: str) -> tuple[int, str]:
-    """The status and the answer; what is no bytes is sent as JSON."""
+def ask(url: str, body: Any = None, **headers: str) -> tuple[int, str, Message]:
+    """The status, the answer and its headers; what is no bytes is sent as JSON, and nothing is a GET."""
     sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
         with urllib.request.urlopen(urllib.request.Request(url, sent, JSON | headers), timeout=120) as answer:
-            return answer.status, answer.read().decode()
+            return answer.status, answer.read().decode(), answer.headers
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode(errors="replace")
+        return error.code, error.read().decode(errors="replace"), error.headers
+
+
+def post(url: str, body: Any, **headers: str) -> tuple[int, str]:
+    return ask(url, body, **headers)[:2]
 
 
 def call(url: str, body: object, name: str = "generate") -> str:
@@ -84,3 +99,14 @@ def serve(page: Page, size: int, *more: Any) -> Page:
     """Serve a page, whose queue holds so many calls, from this process."""
     launch(page, size, more, server_name="127.0.0.1", server_port=free_port(), quiet=True)
     return page
+
+
+@contextmanager
+def served_here(catalog: Catalog) -> Iterator[gr.Blocks]:
+    """The page with these pairs, whose queue holds four calls, served from this process and closed afterwards."""
+    runs = Runs()
+    page = build_page(catalog, runs)
+    serve(page, 4, traces(runs), *routes(Counters(lambda: with_queue(catalog.load(), page))))
+    yield page
+    page.close(verbose=False)
+    catalog.close()

@@ -2,19 +2,16 @@
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import threading
 from dataclasses import replace
-from pathlib import Path
 from queue import SimpleQueue
 
-import gradio as gr
 import pytest
 from gradio_client import Client
 
-import app
+from benchmarks.server import ROOT
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
 from naive_speculate.doctor import read
 from naive_speculate.events import Event, EventKind
@@ -25,14 +22,9 @@ from naive_speculate.serving.run_records import ObservedEngine, RunRecord
 from tests.hosting.http import call_tool, get
 from tests.programs import refusal
 from tests.tiny import save_model, tiny_llama
-from ui.host.catalog import TALES, load_catalog
+from ui.host.catalog import load_catalog
 from ui.host.configuration import BUNDLED, USUAL, Configuration, PairChoice, read_configuration
 from ui.host.operations import Counters, log_runs
-from ui.host.queue import open_queue
-from ui.run.pairs import FILTERED, models_markup
-
-ROOT = Path(__file__).resolve().parents[2]
-
 
 SMOLLM2_FIRST = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
 LISTED = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one; Both = a/b + c/d + e/f"
@@ -94,7 +86,6 @@ def test_a_wrong_value_is_named(name, value):
             ({}, ["--port", port], "--port: must be a number from 1 to 65535")
             for port in ("70000", "0", "-1", "http", "7" * 30)
         ),
-        ({}, ["--engine", "ray", "--ray-address", "nonsense"], "host:port"),
         ({}, ["--ray-address", "10.0.0.1:6379"], "--engine ray"),
         ({}, ["--engine", "spark"], "invalid choice"),
     ],
@@ -103,18 +94,6 @@ def test_a_wrong_start_ends_with_one_line_and_status_2(environ, options, said, m
     for name, value in environ.items():
         monkeypatch.setenv(f"NAIVE_SPECULATE_{name}", value)
     assert said in refusal("app", options)
-
-
-def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys, small_pair):
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setenv("NAIVE_SPECULATE_TARGET", str(small_pair[0]))
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        assert app.main(["--device", "cpu", "--port", str(taken.getsockname()[1])]) == 2
-    said = capsys.readouterr().err
-    assert re.search(r"^app\.py: .*\bport\b", said.splitlines()[-1])
-    assert "Traceback" not in said
 
 
 def test_so_it_does_as_a_program():
@@ -217,13 +196,6 @@ def test_every_metric_has_the_prefix_and_a_line_in_the_document_and_the_doctor_r
     assert reading.rates == (1.0, 1 / 3, 1 / 3, 0.0)
 
 
-def test_gradios_queue_leaves_the_interpreter_to_the_decoder():
-    """By default its loops look 1,000 and 100 times a second."""
-    page = gr.Blocks()
-    open_queue(page, 8)
-    assert (page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free) == (0.02, 0.05)
-
-
 def test_the_server_states_its_health_its_counters_and_each_run(server):
     url = server.url
     health = json.loads(get(url + "health"))
@@ -254,35 +226,21 @@ def test_language_models_can_call_it_as_a_tool(server):
     assert "finished" in answer.content[0].text
 
 
-REQUEST = Request("Once upon a time there was", SamplingParams(max_tokens=4, seed=1), num_draft_tokens=0)
-
-
 @pytest.mark.parametrize(
-    ("chosen", "filters", "told"),
-    [
-        ({}, {BUNDLED: "classroom", "other": None}, FILTERED.format(f" for {TALES}")),  # by default the bundled pair alone
-        ({"filter_words": "all"}, {"other": "classroom"}, FILTERED.format("")),
-        ({"filter_words": "none"}, {"other": None}, ""),
-    ],
+    ("chosen", "shipped", "other"),
+    [({}, "classroom", None), ({"filter_words": "all"}, "classroom", "classroom"), ({"filter_words": "none"}, None, None)],
 )
-def test_the_host_decides_whose_runs_are_filtered_and_a_run_s_first_event_and_the_page_say_so(tmp_path, chosen, filters, told):
+def test_the_host_decides_whose_runs_are_filtered_and_a_run_s_first_event_says_so(tmp_path, chosen, shipped, other):
+    """By default those of the pairs that ship."""
     save_model(tiny_llama(1, seed=0), tmp_path)
-    choices = {BUNDLED: PairChoice(BUNDLED), "other": PairChoice("other", str(tmp_path))}
-    catalog = load_catalog(Configuration(tuple(choices[name] for name in filters), device="cpu", **chosen))
-    for pair, words in filters.items():
-        delivered: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
-        catalog.start(pair, REQUEST, threading.Event(), delivered.put)
-        started = Trace(catalog.stream(pair, REQUEST, threading.Event())).started
-        assert [event.settings["filter_words"] for event in (started, delivered.get(timeout=60)[0])] == [words] * 2
-        while delivered.get(timeout=60) is not None:
-            pass
-    assert told in models_markup(catalog)
-    assert bool(told) == (FILTERED.partition("{")[0] in models_markup(catalog))
-    catalog.close()
-
-
-@pytest.mark.parametrize(("chosen", "words"), [("bundled", "classroom"), ("all", "classroom"), ("none", None)])
-def test_the_filter_of_the_pairs_that_ship_covers_smollm2(chosen, words):
-    catalog = load_catalog(Configuration(USUAL, device="cpu", filter_words=chosen))
-    assert {name: served.filter_words for name, served in catalog.pairs.items()} == {"SmolLM2": words, BUNDLED: words}
+    catalog = load_catalog(Configuration((*USUAL, PairChoice("other", str(tmp_path))), device="cpu", **chosen))
+    filters = {name: served.filter_words for name, served in catalog.pairs.items()}
+    assert filters == {"SmolLM2": shipped, BUNDLED: shipped, "other": other}
+    delivered: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
+    request = Request("Once upon a time there was", SamplingParams(max_tokens=4, seed=1), num_draft_tokens=0)
+    catalog.start("other", request, threading.Event(), delivered.put)
+    started = Trace(catalog.stream("other", request, threading.Event())).started
+    assert [event.settings["filter_words"] for event in (started, delivered.get(timeout=60)[0])] == [other] * 2
+    while delivered.get(timeout=60) is not None:
+        pass
     catalog.close()

@@ -4,10 +4,7 @@ import inspect
 import json
 import re
 import tomllib
-import urllib.error
-import urllib.request
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import gradio
@@ -19,25 +16,16 @@ from starlette.requests import Request as Asked
 from starlette.testclient import TestClient
 
 import app
+from benchmarks.server import ROOT
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Load, Request, SoloEngine, Unavailable
-from tests.hosting.http import get
+from tests.hosting.http import ask, get
 from ui.gradio_gaps import trust
 from ui.host.configuration import read_configuration
 from ui.host.limits import policy
 from ui.host.operations import Counters, routes
 from ui.host.zero import MOST_SECONDS, duration, on_zero_gpu
-
-
-def ask(url: str, **headers: str) -> tuple[int, str, dict[str, str]]:
-    request = urllib.request.Request(url, headers={name.replace("_", "-"): value for name, value in headers.items()})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, answer.read().decode(), dict(answer.headers)
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode(), dict(error.headers)
-
 
 HOSTILE: dict[str, dict[str, str]] = {
     "Host": {"Host": "evil.example"},
@@ -71,8 +59,7 @@ def test_the_page_s_own_address_is_reported_where_its_name_is_known_and_any_site
 
 @pytest.mark.parametrize("path", ["", "config", "health", "no/such/page", "gradio_api/upload"])
 def test_every_answer_says_what_a_browser_may_do_with_it(server, path):
-    _, _, headers = ask(server.url + path)
-    found = {name.lower(): value for name, value in headers.items()}
+    _, _, found = ask(server.url + path)  # whose names have no case
     assert found["x-content-type-options"] == "nosniff"
     assert found["referrer-policy"] == "same-origin"
     assert "frame-ancestors 'self' https://huggingface.co" in found["content-security-policy"]
@@ -122,9 +109,6 @@ def test_health_is_503_with_the_reason_while_no_run_can_start():
     stuck = Load(False, 1, 0, 1, reason="no progress", stuck=True)
     answer = TestClient(Starlette(routes=routes(Counters(lambda: stuck)))).get("/health")
     assert (answer.status_code, answer.json()) == (503, {"status": "unavailable"} | asdict(stuck))
-
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def front_matter() -> dict[str, Any]:

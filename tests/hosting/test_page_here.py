@@ -12,29 +12,24 @@ from gradio.server_messages import EstimationMessage
 
 from naive_speculate.events import Event
 from naive_speculate.serving.turns import TOO_MANY
-from tests.hosting.http import generate, get, post, serve
+from tests.hosting.http import generate, get, post, serve, served_here
 from ui.host.catalog import load_catalog
 from ui.host.configuration import read_configuration
 from ui.host.errors import Page
-from ui.host.operations import Counters, routes
 from ui.host.queue import CROWDED, UNREAD
 from ui.host.visitors import Weighed, weight
-from ui.page import build_page
 from ui.run import settings as settings_module
 from ui.run.recorded import START
-from ui.run.runs import Runs
 
-TOKENS = 48
+TOKENS = 16
 
 
 @pytest.fixture(scope="module")
 def page(small_pair) -> Iterator[gr.Blocks]:
     target, draft = map(str, small_pair)
     catalog = load_catalog(read_configuration({}, {"device": "cpu", "target": target, "draft": draft}))
-    page = serve(build_page(catalog, Runs()), 4, *routes(Counters(catalog.load)))
-    yield page
-    page.close(verbose=False)
-    catalog.close()
+    with served_here(catalog) as page:
+        yield page
 
 
 @pytest.fixture

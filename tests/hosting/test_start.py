@@ -1,9 +1,15 @@
 """How the page starts and ends: what is imported, what it does before it answers, and SIGTERM and Ctrl-C."""
 
+import ast
+import gc
+import inspect
+import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
+from importlib.util import find_spec, module_from_spec
 
 import pytest
 from transformers import AutoModelForCausalLM
@@ -14,7 +20,9 @@ from naive_speculate import ModelPair, SpeculativeDecoder
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.infer.threads import THREADS_VARIABLE, num_threads
 from naive_speculate.serving import LocalEngine, Request
+from ui.gradio_gaps import quick_imports
 from ui.host.catalog import Catalog, ServedPair, Trouble
+from ui.host.errors import Page
 
 
 def catalog_of(pair: ModelPair) -> Catalog:
@@ -22,20 +30,21 @@ def catalog_of(pair: ModelPair) -> Catalog:
     return Catalog({"one": ServedPair(engine, engine)})
 
 
-def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted():
-    look = (
-        "import ast, gc, inspect, sys\n"
-        "from ui.gradio_gaps import quick_imports\n"
-        "parsed, before, parse = [], inspect.getfile, ast.parse\n"
-        "ast.parse = lambda source, *rest, **more: (parsed.append(source), parse(source, *rest, **more))[1]\n"
-        "with quick_imports(mcp=False):\n"
-        "    import gradio\n"
-        "print(any('(Component' in str(source) for source in parsed), 'mcp' in sys.modules)\n"
-        "print(inspect.getfile is before, gc.isenabled(), gc.get_freeze_count() > 0)\n"
-        "print(hasattr(gradio.Textbox, 'submit'), inspect.getfile(gradio.Textbox).endswith('textbox.py'))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-    assert done.stdout == "False False\nTrue True True\nTrue True\n"
+def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted(monkeypatch):
+    """One of its modules, once more: at each class of a component Gradio would parse the source, to write a stub."""
+    name, before, frozen, parsed, parse = "gradio.components.textbox", inspect.getfile, gc.get_freeze_count(), [], ast.parse
+    again = module_from_spec(find_spec(name))
+    monkeypatch.setitem(sys.modules, name, again)
+    monkeypatch.delitem(sys.modules, "mcp", raising=False)
+    monkeypatch.setattr(ast, "parse", lambda source, *rest, **more: (parsed.append(source), parse(source, *rest, **more))[1])
+    with quick_imports(mcp=False):
+        again.__spec__.loader.exec_module(again)
+        with pytest.raises(ImportError):
+            import mcp  # noqa: F401
+    assert not any("class Textbox(" in str(source) for source in parsed)
+    assert (inspect.getfile, gc.isenabled(), gc.get_freeze_count() > frozen) == (before, True, True)
+    assert hasattr(again.Textbox, "submit")
+    assert inspect.getfile(again.Textbox).endswith("textbox.py")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +74,20 @@ def test_the_page_answers_while_the_models_warm_up_and_who_ends_it_then_sees_no_
     assert app.main(["--device", "cpu"]) == 0
     assert answers == [200]
     assert not capsys.readouterr().err
+
+
+def empty_page(*_: object) -> Page:
+    with Page() as page:
+        return page
+
+
+def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys, small_decoder):
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("ui.host.catalog.load_catalog", lambda *_: catalog_of(small_decoder.pair))
+    monkeypatch.setattr("ui.page.build_page", empty_page)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert app.main(["--port", str(taken.getsockname()[1])]) == 2
+    assert re.fullmatch(r"app\.py: .*\bport\b.*\n", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

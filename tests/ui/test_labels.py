@@ -3,7 +3,7 @@
 import json
 
 from tests.ui.drawn import drawn
-from ui.charts.figures import ACCEPTED, BOARD, build_board, empty, figure, nice_ceiling
+from ui.charts.figures import ACCEPTED, empty, figure, nice_ceiling
 from ui.labels import apart, count, label, milliseconds, number, percent, to_json, visible
 
 SIGNS = {" king": "␣king", "a b": "a b", "two  ": "two␣␣", "  ": "␣␣", "\n": "⏎", "\t\r": "⇥␍", "\u202eabc": "⟨202E⟩abc"}
@@ -45,10 +45,3 @@ def test_a_figure_without_data_says_why_and_no_markup_reaches_the_page_as_such()
     sent = to_json(empty("<img src=x onerror=alert(1)>"))
     assert "<" not in sent
     assert json.loads(sent)["layout"]["meta"].startswith("<img")
-
-
-def test_every_chart_of_a_run_has_a_place_and_a_title():
-    template = build_board().html_template
-    for name, (title, _, _) in BOARD.items():
-        assert f'id="{name}"' in template
-        assert f'aria-label="{title}"' in template

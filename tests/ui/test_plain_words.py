@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import gradio as gr
@@ -14,6 +15,7 @@ from gradio.context import LocalContext
 from gradio.queueing import Queue
 
 from ui.gradio_gaps import CHECKED, payload
+from ui.page import open_queue
 
 RETIRED = {
     "step": r"rounds?",
@@ -43,10 +45,16 @@ def of_page() -> Iterator[tuple[str, str]]:
         yield f"glossary, {key}", f"{term['name']}: {term['meaning']}"
 
 
+@cache
+def nodes() -> list[tuple[Path, list[ast.AST]]]:
+    """The page's modules with all that is in them."""
+    paths = [*Path("ui").rglob("*.py"), Path("app.py")]
+    return [(path, [*ast.walk(ast.parse(path.read_text("utf-8")))]) for path in paths]
+
+
 def of_sources() -> Iterator[tuple[str, str]]:
-    for path in [*Path("ui").rglob("*.py"), Path("app.py")]:
-        nodes = ast.walk(ast.parse(path.read_text("utf-8")))
-        texts = (node.value.value for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    for path, there in nodes():
+        texts = (node.value.value for node in there if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
         yield str(path), " ".join(text for text in texts if isinstance(text, str))
     for path in Path("assets/js").glob("*.js"):
         yield path.name, " ".join(re.findall(r"// .*", path.read_text("utf-8")))
@@ -67,8 +75,8 @@ def test_texts_docstrings_and_comments_use_the_field_s_words(texts, retired):
 def test_no_function_of_the_page_is_longer_than_sixty_lines():
     long = [
         f"{path}: {node.name}"
-        for path in [*Path("ui").rglob("*.py"), Path("app.py")]
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for path, there in nodes()
+        for node in there
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= 60
     ]
     assert long == []
@@ -93,15 +101,18 @@ def test_no_other_module_of_the_page_uses_what_gradio_does_not_document():
     assert found == []
 
 
-def test_gradio_still_has_what_is_patched():
+def test_gradio_still_has_what_is_patched_and_its_queue_leaves_the_interpreter_to_the_decoder():
+    """By default its loops look 1,000 and 100 times a second."""
     assert all(hasattr(Blocks, name) for name in ("process_api", "validate_inputs", "queue"))
     assert callable(route_utils.get_root_url)
     assert all(hasattr(LocalContext, name) for name in ("request", "blocks", "event_id"))
     with gr.Blocks() as page:
         gr.Button().click(lambda: None)
     page.queue()
-    assert isinstance(page._queue, Queue)
     assert {"sleep_when_free", "progress_update_sleep_when_free", "event_queue_per_concurrency_id"} <= vars(page._queue).keys()
+    open_queue(page, 8)
+    assert isinstance(page._queue, Queue)
+    assert (page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free) == (0.02, 0.05)
 
 
 def test_what_is_no_object_has_no_fields():

@@ -25,7 +25,6 @@ from ui.experiments.lessons.find_examples import (
 )
 from ui.experiments.lessons.lesson import Trial
 from ui.experiments.lessons.unchanged import Census, convergence, draw, shares
-from ui.host.catalog import Catalog, ServedPair
 from ui.run.settings import Settings
 
 PROMPT = [5, 17, 60, 3]
@@ -97,11 +96,11 @@ def test_the_charts_are_those_of_the_counts_and_what_has_no_bar_of_its_own_is_th
     assert whole["layout"]["xaxis"]["ticktext"] == ["a", "b"]
 
 
-def test_passes_are_measured_for_every_width_and_drawn_against_reading_one_by_one(bundled_engine, monkeypatch):
+def test_passes_are_measured_for_every_width_and_drawn_against_reading_one_by_one(catalog, monkeypatch):
     monkeypatch.setattr(slow, "REPEATS", 1)
     monkeypatch.setattr(slow, "STEPS", 2)
-    trial = Trial(Catalog({"bundled": ServedPair(bundled_engine)}), Settings(prompt="Once upon a time", temperature=1.0))
-    *_, known = slow.measure_passes(trial)
+    settings = Settings(prompt="Once upon a time", temperature=1.0, ignore_eos=True)
+    *_, known = slow.measure_passes(Trial(catalog, settings))
     assert tuple(known) == slow.WIDTHS
     assert all(seconds > 0 for seconds in known.values())
     known = {1: 0.004, 2: 0.005, 4: 0.006}

@@ -31,11 +31,6 @@ NUMBERS = [lesson.number for lesson in LESSONS]
 PROMPT = "Once upon a time there was a little fox who lived"
 
 
-@pytest.fixture(scope="module")
-def catalog(small_engine) -> Catalog:
-    return Catalog({"bundled": ServedPair(small_engine)})
-
-
 def trial(catalog: Catalog, seen: frozenset[str] = frozenset()) -> Trial:
     return Trial(catalog, Settings(prompt=PROMPT, seed=5), seen)
 
@@ -111,6 +106,7 @@ def test_titles_differ_every_exercise_has_an_answer_and_a_lesson_that_is_not_the
     for number in (0, len(LESSONS) + 1, "1; drop", None, [1], 1.5):
         assert learn.recording(number) == ""
     assert [learn.lesson_in({"lesson": number}) for number in ("3", "0", "99", "x", "-1", "²")] == [3, *[None] * 5]
+    assert [*learn.go_live(Catalog({}), {"lesson": 99}, ()), *learn.go_live(Catalog({}), {}, ())] == []
     page = on_page_markdown("{{ lessons }}", None)  # of the documentation's site
     assert all(f"## {n}. {html.escape(title)}" in page for n, title in enumerate(titles(), start=1))
     with pytest.raises(ValueError, match="argument 2 is longer"):
@@ -173,7 +169,9 @@ def test_lessons_run_with_a_pair_that_has_only_a_head(bundled_pair, monkeypatch)
             assert OPEN[0] <= last.data["keep"] <= OPEN[1]
 
 
-def test_another_refusal_is_another_token_and_the_place_to_draw_from_replaces_about_a_third(catalog):
+def test_another_refusal_is_another_token_and_the_place_to_draw_from_replaces_about_a_third(catalog, monkeypatch):
+    monkeypatch.setattr(accept, "TOKENS", 30)
+    monkeypatch.setattr(unchanged, "TOKENS", 30)
     *_, first = accept.measure(trial(catalog))
     *_, second = accept.measure(trial(catalog, frozenset([first.data["key"]])))
     assert first.data["guess"] != second.data["guess"]
@@ -183,18 +181,6 @@ def test_another_refusal_is_another_token_and_the_place_to_draw_from_replaces_ab
         own = next(row for row in found["tokens"] if row["text"] == found["guess"])
         assert own["left"] == 0  # what is refused is never drawn in its own place
     assert ABOUT_A_THIRD[0] <= unchanged.find_position(trial(catalog)).share <= ABOUT_A_THIRD[1]
-
-
-def test_going_live_reports_errors_and_results_and_leaves_other_lessons_alone(catalog):
-    values = tuple(getattr(Settings(prompt=PROMPT, temperature=0.0), name) for name in Settings.__dataclass_fields__)
-    *_, last = learn.go_live(catalog, {"lesson": 2, "seen": []}, values)
-    told = json.loads(last)
-    assert told["done"]
-    *_, empty = learn.go_live(catalog, {"lesson": 2, "seen": [], "prompt": " "}, values)
-    assert json.loads(empty)["content"] is None
-    assert told["content"]["source"] == learn.LIVE
-    assert list(learn.go_live(catalog, {"lesson": 99}, values)) == []
-    assert list(learn.go_live(catalog, {}, values)) == []
 
 
 def test_rounds_add_up():
@@ -247,7 +233,7 @@ def test_the_70b_model_waits_for_memory_until_the_ridge_many_texts_use_it_up_and
 def test_temperature_has_two_effects_and_alpha_is_predicted(catalog, monkeypatch):
     monkeypatch.setattr(temperature, "TOKENS", 32)
     monkeypatch.setattr(temperature, "TEMPERATURES", (0.0, 1.0, 2.0))
-    monkeypatch.setattr(overlap, "TOKENS", 60)
+    monkeypatch.setattr(overlap, "TOKENS", 30)
     *_, found = temperature.measure(trial(catalog))
     agree, differ = found.data["alpha"]["agree"], found.data["alpha"]["differ"]
     assert (agree[0], differ[0]) == (1, 0)

@@ -68,6 +68,7 @@ def test_the_page_s_html_has_it_and_travels_compressed_and_nothing_but_the_page_
     script = client.get(f"{folder()}/stage.js")
     assert script.content == (ROOT / "js" / "stage.js").read_bytes()
     assert "immutable" in script.headers["cache-control"]
+    assert script.headers["content-type"].startswith("text/javascript")
     assert client.get(f"{folder()}/plotly-cartesian.min.js").status_code == 200
 
 

@@ -1,10 +1,11 @@
-"""Pairs that are loaded after the page answers: what the page says of them before, and what it is afterwards."""
+"""Pairs that are loaded after the page answers: what the page says of them before and afterwards; and the menu of drafters."""
 
 import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,12 @@ import pytest
 from naive_speculate import SamplingParams
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, Request
+from naive_speculate.serving.protocol import About
+from naive_speculate.speculate.draft import DRAFTERS
 from ui.host.catalog import TALES, Catalog, ServedPair, Trouble
 from ui.host.deferred import DeferredEngine, expected
 from ui.page import build_page
+from ui.run.controls import drafter_choices
 from ui.run.pairs import models_in_short, models_markup
 from ui.run.runs import Runs
 
@@ -31,16 +35,12 @@ def missing() -> Engine:
     raise ValueError("target='smollm2' is neither in the package\nnor on the Hub")
 
 
-def attributes(page: Any) -> dict[str, Any]:
-    """The page's configuration, as it is sent to a browser: the attributes of each component by its id in the page."""
+def shown(page: Any) -> tuple[dict[str, Any], list[bool]]:
+    """What is sent to a browser: the attributes of each component by its id in the page, and whether the rows of questions and
+    of beginnings of stories are visible."""
     every = [one["props"] for one in page.get_config_file()["components"]]
-    return {props["elem_id"]: props for props in every if props.get("elem_id")}
-
-
-def examples(page: Any) -> list[bool]:
-    """Whether the rows of questions and of beginnings of stories are shown."""
-    every = [one["props"] for one in page.get_config_file()["components"]]
-    return [props["visible"] for props in every if "ns-examples" in props.get("elem_classes", ())]
+    examples = [props["visible"] for props in every if "ns-examples" in props.get("elem_classes", ())]
+    return {props["elem_id"]: props for props in every if props.get("elem_id")}, examples
 
 
 def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(tiny_engine, bundled_engine):
@@ -50,18 +50,18 @@ def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(tiny_eng
     assert catalog.notices == [catalog.load().reason] == [catalog.queue("")] == [LOADING]
     assert catalog.load().ready
     assert catalog.queue("bundled") == ""
-    found = attributes(page)
+    found, examples = shown(page)
+    assert examples == [True, False]
     assert LOADING in found["loading"]["value"]
     assert "data-loading" in found["loading"]["value"]
     assert [tuple(choice) for choice in found["pair"]["choices"]] == [("SmolLM2 (loading)", ""), (TALES, "bundled")]
     assert KNOWN["smollm2"].target in found["about"]["value"]
-    assert examples(page) == [True, False]
     catalog.load_later()
-    found = attributes(page)
+    found, examples = shown(page)
     assert (catalog.notices, catalog.load().reason, found["loading"]["value"]) == ([], "", "")
     assert [tuple(choice) for choice in found["pair"]["choices"]] == [("SmolLM2", ""), (TALES, "bundled")]
     assert page.config["components"] == page.get_config_file()["components"]
-    assert examples(page) == [False, True], "the tiny model does not chat"
+    assert examples == [False, True], "the tiny model does not chat"
 
 
 def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default_and_is_what_was_expected(small_engine, bundled_engine):
@@ -89,12 +89,12 @@ def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_hea
     assert (catalog.notices, catalog.load().reason, catalog.load().ready) == ([why], why, True)
     reason = waited.get(timeout=60)
     assert (type(reason), "is neither in the package" in str(reason)) == (Trouble, True)
-    found = attributes(page)
+    found, examples = shown(page)
     assert "target=&#39;smollm2&#39; is neither" in found["loading"]["value"]
     assert "data-loading" not in found["loading"]["value"]
     assert [tuple(choice) for choice in found["pair"]["choices"]] == [(TALES, "")]
     assert not found["pair"]["visible"]
-    assert examples(page) == [False, True]
+    assert examples == [False, True]
     assert list(catalog.stream("", request, threading.Event()))[-1].finish_reason == "length"
     with pytest.raises(ValueError, match="pair must be one of bundled, got 'SmolLM2'"):
         catalog.stream("SmolLM2", request, threading.Event())
@@ -115,3 +115,27 @@ def test_a_drafter_that_a_pair_lacks_is_refused_in_the_page_s_words(small_engine
     with pytest.raises(ValueError, match=r"^Draft head cannot draft for these models; choose another: Draft model, .*Prompt"):
         served.suited(Request("Once", drafter="head"))
     assert served.suited(Request("Once", drafter="head", num_draft_tokens=0)).drafter == "head"
+
+
+ALONE = About(models={"target": "t"}, device="cpu", chat=False, capacity=1)
+
+
+def drafters(*models: str) -> list[str]:
+    about = replace(ALONE, models=ALONE.models | dict.fromkeys(models, "m"))
+    return ServedPair(SimpleNamespace(about=about)).drafters
+
+
+def test_the_menu_has_what_the_pair_has_what_it_takes_for():
+    assert drafters() == ["suffix", "prompt_lookup"]
+    assert drafters("draft") == ["model", "suffix", "prompt_lookup"]
+    assert drafters("draft", "head") == ["model", "head", "suffix", "suffix+head", "prompt_lookup"]
+    assert drafters("block") == ["block", "suffix", "prompt_lookup"]
+    assert drafters("mtp") == ["mtp", "suffix", "prompt_lookup"]
+
+
+def test_each_choice_says_in_a_second_line_what_it_is():
+    own, *others = drafter_choices(list(DRAFTERS))
+    assert own[1] == ""
+    assert [value for _, value in others] == list(DRAFTERS)
+    for label, value in others:
+        assert label.split("\n") == [DRAFTERS[value].title, DRAFTERS[value].about]

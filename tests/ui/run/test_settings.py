@@ -11,7 +11,7 @@ import pytest
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import Event, EventKind
 from tests.ui.handmade import run
-from ui.host.catalog import Catalog, ServedPair
+from ui.host.catalog import Catalog
 from ui.host.measuring import BUSY, NotMeasured
 from ui.run.controls import GUIDES
 from ui.run.runs import Run, Runs
@@ -132,11 +132,6 @@ def test_the_title_names_the_settings():
 ASKED = Settings(prompt="Once upon a time there was a little fox who lived", max_tokens=60, seed=3)
 
 
-@pytest.fixture(scope="module")
-def catalog(small_engine) -> Catalog:
-    return Catalog({"bundled": ServedPair(small_engine, small_engine)})
-
-
 def decoded(catalog: Catalog, settings: Settings) -> Trace:
     return Trace(catalog.stream("", settings.request(), threading.Event()))
 
@@ -164,10 +159,6 @@ def test_no_kind_is_no_guide_whatever_stands_in_the_field_and_texts_are_lines_th
     assert controls_of({"choice": [" a", "\nb "]}) == {"guided": "choice", "guided_text": " a\n\\nb "}
 
 
-def test_judged_are_those_that_were_kept_and_the_first_that_was_not():
-    assert acceptance(run([(3, 3), (3, 1), (2, 0), (0, 0)]).events) == {"accepted": 4, "judged": 6, "cut": False}
-
-
 def test_a_run_without_its_guide_is_cut_after_a_while_and_waits_while_others_decode(catalog, monkeypatch):
     monkeypatch.setattr("ui.host.measuring.MOST_SECONDS", 0.0)
     assert acceptance(catalog.events("", ASKED.request()))["cut"]
@@ -176,7 +167,8 @@ def test_a_run_without_its_guide_is_cut_after_a_while_and_waits_while_others_dec
         Catalog(catalog.pairs).events("", ASKED.request())
 
 
-def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted(catalog):
+def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted_as_far_as_it_was_judged(catalog):
+    assert acceptance(run([(3, 3), (3, 1), (2, 0), (0, 0)]).events) == {"accepted": 4, "judged": 6, "cut": False}
     asked = replace(ASKED, guided="regex", guided_text=GUIDES["regex"], seed=None)
     guided = decoded(catalog, asked)
     plain = seeded(asked.request(), guided.started.seed, guided_decoding=None)

@@ -6,15 +6,13 @@ from base64 import b64decode
 
 import pytest
 from markupsafe import escape
-from starlette.applications import Starlette
-from starlette.testclient import TestClient
 
 from naive_speculate import SamplingParams, Trace
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
 from naive_speculate.palette import STYLES
 from naive_speculate.theory import expected_accepted
 from tests.ui.handmade import run
-from ui.assets import calling, scripts, styles, variables
+from ui.assets import styles, variables
 from ui.run.recorded import MAX_LINE_CHARACTERS, opened, recorded_run
 from ui.run.runs import Run, Runs
 from ui.run.stage import TILES, _server_functions, batch, offline_page, template
@@ -31,15 +29,6 @@ def test_the_markup_has_a_place_for_every_number_and_a_key_for_every_kind_whose_
     for kind, style in STYLES.items():
         assert (f"--ns-{kind}:{style.light};" in light, f"--ns-{kind}:{style.dark};" in dark) == (True, True)
     assert "</style" not in styles()
-
-
-def test_scripts_are_served_as_modules_at_an_address_of_their_version():
-    client = TestClient(Starlette(routes=[scripts()]))
-    address = re.search(r'URL\("\.(.+?)"', calling("stage", "mount", ""))[1]
-    answer = client.get(address)
-    assert answer.headers["content-type"].startswith("text/javascript")
-    for module in re.findall(r'from "\./(.+?)"', answer.text):
-        assert client.get(address.replace("stage.js", module)).status_code == 200
 
 
 def kept(trace: Trace, **fields: str) -> tuple[Runs, Run]:
@@ -62,23 +51,6 @@ def test_the_browser_gets_what_it_missed_and_odd_questions_get_an_empty_answer()
         assert explain([mine.id, *odd]) == ""
     assert resync([mine.id, -5]) == resync([mine.id, "3"]) == ""
     assert json.loads(resync([mine.id, 10**9]))["events"] == []
-
-
-def test_a_token_is_explained_by_what_playback_has_shown_and_no_more():
-    runs, mine = kept(run([(3, 1), (3, 3)]))
-    _, _, _, explain, *_ = _server_functions(runs)
-    kinds = [event.kind for event in mine.events]
-    drafted, refused, replaced = kinds.index("proposed") + 1, kinds.index("rejected"), kinds.index("resampled")
-
-    def said(number: int, upto: int) -> str:
-        sentences = json.loads(explain([mine.id, number, upto]))["words"]["sentences"]
-        return " ".join("".join(text for text, _ in pieces) for pieces in sentences)
-
-    assert "has not judged it yet" in said(drafted, refused)
-    assert "has not judged it yet" not in said(drafted, refused + 1)
-    assert mine.events[refused].text == mine.events[drafted].text
-    assert "replaces the rejected" in said(replaced, replaced + 1)
-    assert explain([mine.id, refused, refused]) == ""
 
 
 def test_a_batch_holds_the_events_where_they_begin_and_whether_they_are_the_last():
@@ -172,21 +144,6 @@ def test_it_holds_the_run_and_why_each_token_was_kept_or_not(recorded, page):
     assert sorted(data["words"], key=int) == tokens
     assert all(words["sentences"] for words in data["words"].values())
     assert any(words["redraw"] and words["redraw"]["bins"] for words in data["words"].values())
-
-
-def test_the_browser_gets_both_files_of_a_run_that_it_may_see_and_words_of_a_model_end_no_script_in_them():
-    trace = run([(3, 1)])
-    for event in trace:
-        event.text = event.token = event.prompt = EVIL
-    runs, mine = kept(trace, title=EVIL)
-    *_, file = _server_functions(runs)
-    page = file([mine.id, "replay"])
-    assert ("importmap" in page, "<script>alert" in page) == (True, False)
-    assert EVIL in json.loads(data_of(page)["message"])["events"][0]["prompt"]
-    assert Trace(mine.events)._repr_html_() in file([mine.id, "html"])
-    assert "<script>" not in file([mine.id, "html"])
-    for odd in (None, [], ["no run", "html"], [mine.id], [mine.id, "x"], [None, "replay"]):
-        assert file(odd) == ""
 
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification", "typical_acceptance"])
