@@ -130,7 +130,7 @@ class Inspector {
     this.counts = rollMany(bins, 0, this.random);
     this.table.tBodies[0].replaceChildren(...bins.map(([text, p]) => make( // the one without a text is all other tokens
       "tr", "",
-      make("th", { scope: "row", class: text ? undefined : "ns-roll-other" }, text || "other"),
+      make("th", { scope: "row", class: text ? "ns-theirs" : "ns-roll-other" }, text || "other"),
       make("td", "", make("div", "ns-roll-bar", make("i", "ns-roll-kept"), make("i", "ns-roll-replaced"), make("b"))),
       make("td"), make("td", "", points(p)),
     )));
