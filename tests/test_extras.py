@@ -74,9 +74,10 @@ def bare(tmp_path_factory):
     folder = tmp_path_factory.mktemp("without")
     (folder / "sitecustomize.py").write_text(BLOCKER)
     (folder / "some.gguf").write_bytes(FILE)  # its pre-tokenizer has no name
-    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "HOME": str(folder)}
     command = [sys.executable, "-c", PROGRAM, str(folder / "some.gguf")]
-    return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    found = json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    return found | {"at_home": [path.name for path in folder.glob(".*/*")]}
 
 
 HEAVY = {"transformers.modeling_utils", "transformers.core_model_loading", "torch._dynamo"}
@@ -87,6 +88,7 @@ def test_the_library_decodes_without_anything_optional_and_imports_nothing_heavy
     assert bare["reason"] == "length"
     assert bare["memory"] == {}
     assert "torch" in bare["imported"]
+    assert "Microsoft" not in bare["at_home"]  # where ONNX Runtime would store what it reports
     assert not (HEAVY | OPTIONAL) & set(bare["imported"])
 
 
