@@ -99,7 +99,7 @@ class Stage {
     this.player.add(fresh);
     for (const event of fresh) this.sums.add(event);
     this.run.crowded = message.crowded;
-    if (message.plain?.length) this.addPlain(message.plain, true);
+    if (message.plain?.length && !this.plain.finished) this.addPlain(message.plain, true);
     if (message.done && !this.player.done) {
       this.player.done = true;
       this.root.dataset.state = "done";
