@@ -2,7 +2,7 @@
 
 import { addressWith, copyLink, make, query } from "./dom.js";
 import { chipText, count, mean, number } from "./format.js";
-import { point } from "./inspector.js";
+import { drawVerdict } from "./inspector.js";
 import { Room, lookAt } from "./rooms.js";
 import { expectedTokens } from "./theory.js";
 
@@ -99,13 +99,10 @@ class DraftYourself {
     this.next.focus();
   }
 
-  // The verdict's words. Without a judgement, a button continues; with one, its `odds` are drawn as the inspector's bar.
+  // The verdict's words. Without a judgement, a button continues; with one, its `odds` are drawn.
   judge(said, judged = "", odds = null) {
     [this.said.textContent, this.judged.textContent] = [said, judged];
-    if (!odds) return;
-    this.die.style.setProperty("--keep", odds.keep);
-    point(this.die, odds.u);
-    this.die.lastElementChild.ariaLabel = `Accepted with probability ${number(odds.keep)}. The draw u was ${number(odds.u)}.`;
+    if (odds) drawVerdict(this.die, { keep: odds.keep, name: number(odds.keep), die: odds.u });
   }
 
   take(word) {

@@ -71,19 +71,9 @@ class Inspector {
     const { die: bar, odds } = this;
     bar.hidden = !odds;
     if (!odds) return;
+    drawVerdict(bar, odds);
     const name = settings.verify_strategy === "block_verification" ? "h" : "p/q";
-    const certain = odds.die === undefined;
-    bar.style.setProperty("--keep", odds.keep);
-    bar.classList.toggle("ns-no-die", certain);
-    bar.classList.toggle("ns-most-red", odds.keep < 0.3);
-    bar.classList.toggle("ns-most-green", odds.keep > 0.7);
-    bar.classList.toggle("ns-no-red", odds.keep > 0.92);
-    bar.classList.toggle("ns-no-green", odds.keep < 0.08);
-    bar.classList.toggle("ns-die-early", odds.die < (odds.die < odds.keep ? odds.keep : 1 + odds.keep) / 2);
-    if (!certain) point(bar, odds.die);
-    this.find(".ns-die-edge").textContent = certain ? "" : edge(odds, name);
-    const draw = certain ? "No draw." : `The draw u was ${number(odds.die)}.`;
-    bar.querySelector("[role=img]").setAttribute("aria-label", `Accepted with probability ${odds.name}. ${draw}`);
+    this.find(".ns-die-edge").textContent = odds.die === undefined ? "" : edge(odds, name);
   }
 
   // A chosen token's draw can be moved.
@@ -268,8 +258,21 @@ export function rollMany(bins, times, random, counts = bins.map(() => ({ drafted
   return counts;
 }
 
-// Points the needle of a verdict's bar at the draw.
-export function point(bar, u) {
+// A verdict's bar: green up to the acceptance probability, and a needle at the draw, unless there was none.
+export function drawVerdict(bar, { keep, name, die }) {
+  const looks = {
+    "ns-no-die": die === undefined, "ns-die-early": die < (die < keep ? keep : 1 + keep) / 2,
+    "ns-most-red": keep < 0.3, "ns-most-green": keep > 0.7, "ns-no-red": keep > 0.92, "ns-no-green": keep < 0.08,
+  };
+  for (const [look, on] of Object.entries(looks)) bar.classList.toggle(look, on);
+  bar.style.setProperty("--keep", keep);
+  if (die !== undefined) point(bar, die);
+  const draw = die === undefined ? "No draw." : `The draw u was ${number(die)}.`;
+  bar.querySelector("[role=img]").ariaLabel = `Accepted with probability ${name}. ${draw}`;
+}
+
+// Points the needle at the draw.
+function point(bar, u) {
   bar.style.setProperty("--die", u);
   bar.classList.toggle("ns-die-right", u > 0.5);
   bar.querySelector(".ns-die-u").textContent = `u = ${number(u)}`;

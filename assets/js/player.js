@@ -175,8 +175,8 @@ export class Controls {
     this.slider.max = player.length;
     this.slider.value = player.cursor;
     // The target's own tokens are called by the run's kind.
-    this.find(".ns-legend [data-kind='bonus'] span").textContent = nameOf({ kind: "bonus", index: k === 0 ? 0 : 1 });
-    this.find(".ns-badge").textContent = live && !player.done ? "live" : live ? "your run" : "recorded";
+    write(this.find(".ns-legend [data-kind='bonus'] span"), nameOf({ kind: "bonus", index: k === 0 ? 0 : 1 }));
+    write(this.find(".ns-badge"), !live ? "recorded" : player.done ? "your run" : "live");
   }
 
   async save() {

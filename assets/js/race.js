@@ -186,7 +186,7 @@ class Zoom {
 
   show(shown) {
     this.root.hidden = !shown?.events.length;
-    const key = JSON.stringify(shown && [shown.number, ...shown.events.map(({ step, index, kind }) => [step, index, kind])]);
+    const key = JSON.stringify(shown && [shown.run, shown.number, ...shown.events.map(({ step, index, kind }) => [step, index, kind])]);
     if (this.root.hidden || key === this.key) return;
     this.key = key;
     this.stop(); // the reader went on

@@ -12,7 +12,8 @@ import { Sums, mountHeadline, summaries } from "./summary.js";
 import { drawRound, offerFiles } from "./downloads.js";
 import { Flow, OUTPUT, PlainText, Rounds, TOKEN, VERDICT, focusToken, hush, moveByKey, repaint } from "./tokens.js";
 
-const FRAME_MS = 8;   // of our work per frame; the rest belongs to the browser
+const FRAME_MS = 8;   // of our work per frame; where the browser takes longer for the rest, half of the frame …
+const SLOW_MS = 100;  // … up to this
 const TELL_MS = 250;  // numbers and charts follow the cursor at most four times per second
 const GONE = "The server no longer has this run, so the rest is missing. The server may have restarted.";
 const PLAIN_MS = 100; // between requests for the run without drafts, while it is decoded
@@ -43,6 +44,7 @@ class Stage {
     mountHeadline({ element, measure: () => this.measure(true) });
     this.run = { id: "", serial: -1, live: false };
     this.frame = 0;
+    this.drew = Infinity;      // when the last frame began, if this one follows at once
     this.told = { upto: -1, at: 0, event: -1 }; // the last summary sent, its time, and the event in the inspector
     this.timer = 0;
     for (const box of [this.flow.box, this.rounds.box]) this.listen(box);
@@ -99,7 +101,7 @@ class Stage {
     this.player.add(fresh);
     for (const event of fresh) this.sums.add(event);
     this.run.crowded = message.crowded;
-    if (message.plain?.length) this.addPlain(message.plain, true);
+    if (message.plain?.length && !this.plain.finished) this.addPlain(message.plain, true);
     if (message.done && !this.player.done) {
       this.player.done = true;
       this.root.dataset.state = "done";
@@ -193,7 +195,8 @@ class Stage {
     const { player } = this;
     const started = performance.now();
     const target = player.aim();
-    while (player.cursor !== target && performance.now() - started < FRAME_MS) {
+    const most = Math.max(FRAME_MS, Math.min(SLOW_MS, (started - this.drew) / 2));
+    while (player.cursor !== target && performance.now() - started < most) {
       const on = player.cursor < target;
       this.turn(on ? player.cursor++ : --player.cursor, on);
     }
@@ -207,6 +210,7 @@ class Stage {
     if (player.cursor !== this.told.upto && !this.timer) {
       this.timer = setTimeout(() => this.tell(), Math.max(0, this.told.at + TELL_MS - performance.now()));
     }
+    this.drew = player.busy ? started : Infinity;
     if (player.busy) this.wake();
   };
 

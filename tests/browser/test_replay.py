@@ -144,8 +144,12 @@ def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile
     lines = [json.loads(line) for line in saved.to_jsonl().splitlines()]
     slow = next(event for event in lines if event["kind"] == "step" and event["step"] == 3)
     slow["verify_seconds"] *= 100
+    for event in lines:  # the same steps with other words
+        event["text"] = event.get("text", "").upper()
+    words = page.locator(".ns-zoom-word").all_text_contents()
     (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, lines)))
     open_file(page, tmp_path / "slow.jsonl")
+    assert page.locator(".ns-zoom-word").all_text_contents() == [word.upper() for word in words] != words
     filled = page.evaluate(FILLED)
     assert len(filled) == len([event for event in lines if event["kind"] == "step"])
     assert 0.99 < filled[3] < 1.01
