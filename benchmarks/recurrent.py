@@ -59,7 +59,7 @@ def main() -> None:
 
         def forward(num_tokens: int, model: Any = model, state: Any = state) -> Callable[[], Any]:
             query = list(range(10, 10 + num_tokens))
-            return lambda: model._compute_state(query, copied(state), ())
+            return lambda: model._compute_state(query, copied(state), (), 64)
 
         with torch.no_grad():
             copying = seconds(partial(copied, state))

@@ -77,7 +77,7 @@ def source(request):
 
 
 def close(found: torch.Tensor, expected: torch.Tensor) -> None:
-    torch.testing.assert_close(found, expected, atol=2e-4, rtol=2e-4)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_a_sequence_gets_the_models_own_logits_and_hidden_states(source):

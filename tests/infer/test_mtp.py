@@ -129,10 +129,14 @@ def toy(tmp_path_factory):
     return load(folder, torch.float64)
 
 
-def test_the_output_distribution_is_the_target_s(toy):
-    params = SamplingParams(max_tokens=2, temperature=1.5, ignore_eos=True)
+@pytest.mark.parametrize(
+    ("verifier", "params"),
+    [("speculative_sampling", {"max_tokens": 2}), ("block_verification", {"max_tokens": 3, "top_p": 0.7})],
+)
+def test_the_output_distribution_is_the_target_s(toy, verifier, params):
+    params = SamplingParams(temperature=1.5, ignore_eos=True, **params)
     options = {"pair": toy, "prompt": [1, 0], "params": params, "num_draft_tokens": 2}
-    proof = prove_lossless(drafter="mtp", **options, tolerance=1e-7)  # its norms compute in float32
+    proof = prove_lossless(drafter="mtp", verifier=verifier, **options, tolerance=1e-7)  # its norms compute in float32
     assert proof.lossless, str(proof)
 
 

@@ -54,7 +54,9 @@ FAMILIES = {
     "zamba2": ATTENTION
     | {"layers_block_type": ["linear_attention", "hybrid", "linear_attention"], "num_mem_blocks": 1, "chunk_size": 8},
 }
-ONE_BY_ONE = {"falcon_mamba"}
+ONE_BY_ONE = {"falcon_mamba", "jamba", "mamba", "zamba"}  # with several tokens they forget their state
+STEPS = [(9, 0), (1, 0), (3, 0), (2, 0), (5, 2), (20, 3), (1, 0), (1, 1), (2, 1), (3, 30), (18, 17), (5, 0), (4, 0)]
+"""How many tokens two rows read in turn, and how many of them are then rolled back; up to 17 are replayed."""
 PROMPTS = [[5, 6, 7, 8, 9, 5, 6], [31, 30, 31, 30, 31]]
 
 
@@ -75,25 +77,23 @@ def test_after_any_rollback_the_logits_are_those_of_a_fresh_forward(family):
     model = wrap(source)
     assert isinstance(model, RecurrentLanguageModel)
     cache, choose, rows = model.new_cache(2), random.Random(3), [[], []]
-    for _ in range(6):
-        index, count = choose.randrange(2), choose.randint(1, 20)
-        new = [choose.randrange(3, 97) for _ in range(count)]
-        logits = model.forward(torch.tensor([new]), cache.rows([index]))[0]
-        rows[index] += new
-        expected = source(input_ids=torch.tensor([rows[index]]), use_cache=False).logits[0, -count:]
-        assert torch.allclose(logits, expected, atol=2e-3, rtol=1e-3)
-        kept = max(0, len(rows[index]) - choose.choice([0, 0, 1, count - 1, count, count + 3]))
-        cache.keep(index, kept)
-        del rows[index][kept:]
-        assert cache.lengths[index] == kept
-    assert model._together == (family not in ONE_BY_ONE)
+    for number, (count, back) in enumerate(STEPS):
+        row = rows[number % 2]
+        row += [choose.randrange(3, 97) for _ in range(count)]
+        logits = model.forward(torch.tensor([row[-count:]]), cache.rows([number % 2]))[0]
+        expected = source(input_ids=torch.tensor([row]), use_cache=False).logits[0, -count:]
+        assert torch.allclose(logits, expected, atol=1e-5), (number, count)
+        del row[max(0, len(row) - back) :]
+        cache.keep(number % 2, len(row))
+        assert cache.lengths[number % 2] == len(row)
+    for again in (model, wrap(source.to(torch.bfloat16))):  # whose rounding hides more
+        assert again._together == (family not in ONE_BY_ONE)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("family", ["falcon_mamba", "mamba2", "qwen3_next"])
 def test_greedy_output_is_the_target_s_and_a_row_of_a_batch_is_what_it_is_alone(family):
-    """One by one, with a state alone, and a hybrid; for each row, every family does what the test above says. But for near
-    ties: forwards with and without a cache differ by up to 0.003."""
+    """One by one, with a state alone, and a hybrid; for each row, every family does what the test above says."""
     source = built(family)
     params = [SamplingParams(max_tokens=6, seed=5, ignore_eos=True, temperature=temperature) for temperature in (0, 0.2)]
     decoder = SpeculativeDecoder(ModelPair(wrap(source)))
@@ -101,7 +101,7 @@ def test_greedy_output_is_the_target_s_and_a_row_of_a_batch_is_what_it_is_alone(
     assert any(r.metrics.num_accepted_draft_tokens < r.metrics.num_draft_tokens for r in together)
     prompt, found = PROMPTS[0], together[0].token_ids
     logits = source(input_ids=torch.tensor([prompt + found]), use_cache=False).logits[0, len(prompt) - 1 : -1]
-    assert (logits.amax(-1) - logits.gather(-1, torch.tensor(found)[:, None])[:, 0]).max() < 0.005
+    assert (logits.amax(-1) - logits.gather(-1, torch.tensor(found)[:, None])[:, 0]).max() < 1e-4
 
 
 def test_a_forward_that_fails_leaves_the_state_before_it(monkeypatch):
@@ -117,7 +117,7 @@ def test_a_forward_that_fails_leaves_the_state_before_it(monkeypatch):
     cache.keep(0, 3)
     logits = model.forward(torch.tensor([ids[3:]]), cache)[0]
     expected = source(input_ids=torch.tensor([ids]), use_cache=False).logits[0, 3:]
-    assert torch.allclose(logits, expected, atol=2e-3, rtol=1e-3)
+    assert torch.allclose(logits, expected, atol=1e-4)
 
 
 def test_a_drafter_s_single_tokens_are_rolled_back_without_reading_the_text_again(monkeypatch):
@@ -140,11 +140,10 @@ def test_texts_of_a_recurrent_target_are_compared_and_it_decodes_in_the_one_file
     assert found == SpeculativeDecoder(pair).generate(PROMPTS[0], SamplingParams(max_tokens=8, temperature=0)).token_ids
     scores = Scores(pair).last(PROMPTS[0], 3)
     expected = source(input_ids=torch.tensor([PROMPTS[0]]), use_cache=False).logits[0, -1]
-    assert torch.allclose(scores, expected, atol=2e-3, rtol=1e-3)
+    assert torch.allclose(scores, expected, atol=1e-4)
 
 
 def test_sampled_tokens_have_the_target_s_distribution():
-    """Over every path, to what the forwards with and without a cache differ by."""
     source = built("lfm2")
     pair, few = ModelPair(wrap(source), wrap(built("lfm2", seed=1))), [20, 21]
     params = SamplingParams(max_tokens=3, ignore_eos=True, allowed_token_ids=few, temperature=0.7)
@@ -156,7 +155,7 @@ def test_sampled_tokens_have_the_target_s_distribution():
         return probs.index_copy(0, torch.tensor(few), (logits.double() / 0.7).softmax(-1))
 
     with torch.no_grad():
-        assert largest_difference(found, exact_outputs(next_probs, 3, frozenset())) < 2e-3
+        assert largest_difference(found, exact_outputs(next_probs, 3, frozenset())) < 1e-5
 
 
 @pytest.mark.parametrize(

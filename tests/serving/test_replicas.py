@@ -21,6 +21,7 @@ from naive_speculate.serving import Load, Request, Unavailable
 from naive_speculate.serving.ray import cluster as ray_cluster
 from naive_speculate.serving.ray.app import DecoderArgs
 from naive_speculate.serving.ray.engine import RayEngine
+from tests.programs import refusal
 from tests.serving.contract import LONG, PATIENCE, EngineContract
 from ui.host.catalog import join_catalog
 from ui.host.configuration import Configuration
@@ -203,6 +204,7 @@ def test_bad_input_and_too_many_runs_are_refused_in_one_line(cluster):
     for address, said in ((closed, "nothing answers"), ("ray://here:10001", "host:port"), ("nonsense", "host:port")):
         with pytest.raises(ray_cluster.ClusterError, match=said):
             ray_cluster.connect(address)
+    assert said in refusal("app", ["--engine", "ray", "--ray-address", address])
     with pytest.raises(ray_cluster.ClusterError, match="needs 4 GPU, the whole cluster has 0"):
         ray_cluster.deploy("greedy", DecoderArgs(gpus=4))
     with pytest.raises(ray_cluster.ClusterError, match="serve deploy"):

@@ -1,7 +1,7 @@
 """`prove_lossless` says of what is lossless that it is, and of verifiers and drafters with one thing wrong, what."""
 
 import math
-from itertools import cycle, takewhile
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -290,7 +290,8 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize(("name", "base"), zip(LIES, cycle([RejectionSampler, BlockVerifier]), strict=False))
+@pytest.mark.parametrize("base", [RejectionSampler, BlockVerifier])
+@pytest.mark.parametrize("name", LIES)
 def test_a_verifier_that_compares_with_another_number_than_it_states_is_found_out(name, base):
     change, message = LIES[name]
     proof = prove_lossless(**variant("Liar", base, judge=lambda self, *of: base.judge(self, *of[:3], change(of[3]), of[4])))
