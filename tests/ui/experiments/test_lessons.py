@@ -321,6 +321,6 @@ def test_what_lesson_10_recommends_is_what_its_figures_say():
         for name, text in (("head", "new"), ("model", "new"), ("suffix", "repeating"))
     )
     assert f"{own} times as fast as plain decoding on a new text, the draft model {of_model} times" in said["take_head"]
-    assert f"{copied} times as fast as plain decoding here, and prompt lookup {copied} times" in said["take_copying"]
+    assert f"{copied} times as fast as plain decoding on such text, and prompt lookup {copied} times" in said["take_copying"]
     shown = json.loads(learn.recording(10))["steps"][-1]["html"]
     assert "suffix decoding" not in shown.partition("<tbody>")[2].partition("</tr>")[0]
