@@ -225,6 +225,8 @@ def test_the_70b_model_waits_for_memory_until_the_ridge_many_texts_use_it_up_and
     told = batch.words(recorded_lesson(8))
     assert batch.calculated(int(told["crossing"]) - 1) >= 1 > batch.calculated(int(told["crossing"]))
     assert batch.calculated(1) > 2.5
+    bars, _ = drawn(batch.views(recorded_lesson(8))[-1]["figure"]).data
+    assert bars.textposition == "inside", "plain decoding's line would cross a number near 1"
     exact, exact_many, half, half_many = (margin["margin"] for margin in recorded_lesson(11)["margins"])
     assert exact == pytest.approx(exact_many, abs=1e-3)
     assert half >= 0 >= half_many != half
