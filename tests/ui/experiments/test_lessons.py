@@ -225,6 +225,8 @@ def test_the_70b_model_waits_for_memory_until_the_ridge_many_texts_use_it_up_and
     told = batch.words(recorded_lesson(8))
     assert batch.calculated(int(told["crossing"]) - 1) >= 1 > batch.calculated(int(told["crossing"]))
     assert batch.calculated(1) > 2.5
+    bars, _ = drawn(batch.views(recorded_lesson(8))[-1]["figure"]).data
+    assert bars.textposition == "inside", "plain decoding's line would cross a number near 1"
     exact, exact_many, half, half_many = (margin["margin"] for margin in recorded_lesson(11)["margins"])
     assert exact == pytest.approx(exact_many, abs=1e-3)
     assert half >= 0 >= half_many != half
@@ -321,6 +323,6 @@ def test_what_lesson_10_recommends_is_what_its_figures_say():
         for name, text in (("head", "new"), ("model", "new"), ("suffix", "repeating"))
     )
     assert f"{own} times as fast as plain decoding on a new text, the draft model {of_model} times" in said["take_head"]
-    assert f"{copied} times as fast as plain decoding here, and prompt lookup {copied} times" in said["take_copying"]
+    assert f"{copied} times as fast as plain decoding on such text, and prompt lookup {copied} times" in said["take_copying"]
     shown = json.loads(learn.recording(10))["steps"][-1]["html"]
     assert "suffix decoding" not in shown.partition("<tbody>")[2].partition("</tr>")[0]

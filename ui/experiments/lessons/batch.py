@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from naive_speculate.theory import expected_tokens, speedup
-from ui.charts.figures import ACCEPTED, INK, TARGET, Figure, figure, line, plain_line
+from ui.charts.figures import ACCEPTED, INK, TARGET, Figure, figure, inside, line, plain_line
 from ui.charts.waterfall import ALPHA, GPU
 from ui.experiments.batches import batch_speedups, sizes_for, sweep_batches
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, asking, bar_chart
@@ -64,7 +64,8 @@ def views(data: Data) -> list[View]:
     speedups = list(data["speedups"].values())
     y = {"range": [0, 1.2 * max(*speedups, 1)], "ticksuffix": "×"}
     texts, here = [f"{value:.2f}×" for value in speedups], f"Measured: {_by_texts(data)}"
-    measured = bar_chart(here, list(data["speedups"]), speedups, texts, ACCEPTED, y, plain_line(len(speedups)))
+    names, plain = list(data["speedups"]), plain_line(len(speedups))
+    measured = bar_chart(here, names, speedups, texts, ACCEPTED, y, plain, **inside(texts))
     return [
         {"figure": asked, "calculated": True},
         *({"figure": roofline({}, [n, n * (K + 1)]), "calculated": True} for n in SHOWN),

@@ -98,7 +98,7 @@ def _head(data: Data) -> str:
     if of_model:
         here = f"Here it was {own} times as fast as plain decoding on a new text, the draft model {of_model[0]} times."
     else:
-        here = f"With {K} draft tokens per step it was {own} times as fast as plain decoding here on a new text; "
+        here = f"Here, with {K} draft tokens per step, it was {own} times as fast as plain decoding on a new text; "
         here += "lesson 6 finds the best number."
     return f"{advice} {here}"
 
@@ -118,7 +118,7 @@ def words(data: Data) -> dict[str, str]:
         "head_here": head,
         "take_head": _head(data),
         "take_copying": "for text that repeats itself (code, lists, quotations), above all if you have no draft model. "
-        f"On such text it was {suffix} times as fast as plain decoding here, and prompt lookup {lookup} times.",
+        f"Here it was {suffix} times as fast as plain decoding on such text, and prompt lookup {lookup} times.",
         "without": "" if free == best else without,
     }
     for text, winner in zip(TEXTS, best, strict=True):

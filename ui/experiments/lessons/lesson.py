@@ -105,9 +105,9 @@ def bar_chart(
     **look: Any,
 ) -> Figure:
     """Bars with these names below and these texts at their ends; a question mark in place of each bar without a value yet.
-    `y` is the axis, `lines` are more traces, `title` is that of the names."""
+    `y` is the axis, `lines` are more traces, `title` is that of the names, `look` is of the bars."""
     shown = range(len(values))
-    bar = bars("", shown, values, colors, "%{text}", **above(texts[: len(values)]), showlegend=False, **look)
+    bar = bars("", shown, values, colors, "%{text}", **(above(texts[: len(values)]) | look), showlegend=False)
     x = category_axis(names, title={"text": title})
     return asking(figure([bar, *lines], takeaway=said, x=x, y=y, height=320), range(len(values), len(names)), said)
 
