@@ -160,3 +160,15 @@ def test_longrope_that_never_changes_has_all_its_positions():
     rope = {**LONG, "original_max_position_embeddings": 80}
     source = built("Phi3", {**SHAPE, "original_max_position_embeddings": 80, "rope_parameters": rope})
     assert TransformersLanguageModel(source).max_positions == 80
+
+
+def test_in_half_precision_a_model_that_ignores_our_positions_reads_its_rows_one_by_one():
+    config = transformers.PLBartConfig(**BART, max_position_embeddings=80, is_encoder_decoder=False)
+    torch.manual_seed(0)
+    source = transformers.PLBartForCausalLM(config).to(torch.bfloat16).eval()  # its weights hide wrong positions
+    model, text = TransformersLanguageModel(source), tokens(20, seed=2)
+    cache = model.new_cache(2)
+    model.forward(tokens(50, seed=1), cache.rows([0]))
+    model.forward(text[:, :15], cache.rows([1]))
+    found, expected = model.forward(text[:, 15:].expand(2, -1), cache)[1].float(), own_logits(source, text)[0, -5:].float()
+    assert (found - expected).norm() < 0.1 * (expected - expected.mean()).norm()
