@@ -3,9 +3,10 @@
 import json
 import re
 import statistics
+from pathlib import Path
 from xml.etree import ElementTree
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from naive_speculate import Trace
 from tests.browser.steps import (
@@ -49,6 +50,57 @@ def rounds(page: Page) -> int:
     return page.locator("#rounds .ns-round.ns-done:not([hidden])").count()
 
 
+def _plays_by_itself(page: Page) -> None:
+    press(page, "To the end")
+    ended(page)
+    whole = int(page.locator(SLIDER).input_value())
+    page.locator(".ns-speed").select_option("rounds:1")
+    press(page, "Play")
+    page.wait_for_function("(whole) => Number(document.querySelector('.ns-slider').value) < whole / 2", arg=whole)
+    page.wait_for_function("() => Number(document.querySelector('.ns-slider').value) > 2")
+    pause = page.get_by_role("group", name="Replay").get_by_role("button", name="Pause", exact=True)
+    ground, sign = pause.evaluate("(button) => [getComputedStyle(button).backgroundColor, getComputedStyle(button).color]")
+    assert pause.evaluate("(button) => button.matches(':hover')"), "the sign is seen where the pointer is"
+    light = [sum(map(float, re.findall(r"[\d.]+", color)[:3])) for color in (ground, sign)]
+    assert abs(light[0] - light[1]) > (300 if max(light) > 3 else 1.2)
+    pause.click()
+    at = page.locator(SLIDER).input_value()
+    page.locator(".ns-speed").select_option("1")
+    assert page.locator(SLIDER).input_value() == at
+    press(page, "Play")
+    ended(page)
+    assert int(page.locator(SLIDER).input_value()) == whole
+    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+
+
+def _numbers_and_charts_follow(page: Page, recorded: Trace) -> None:
+    third = [n for n, event in enumerate(recorded) if event.kind == "step"][2]
+    part = Trace(recorded[n] for n in range(third + 1))
+    go_to(page, third + 1)
+    expect(page.locator("#stats")).to_contain_text(f"{len(part.token_ids)} tokens in 3 passes")
+    kept = next(n for n in range(third, len(recorded)) if recorded[n].kind == "accepted")
+    go_to(page, kept + 1)  # its step has not ended, so that its tokens do not count yet
+    upto = Trace(recorded[n] for n in range(kept + 1))
+    expect(page.locator(".ns-clean")).to_have_text(f"{recorded.started.prompt}{upto.text}")  # reported after the numbers
+    ends = [n for n in range(kept) if recorded[n].kind == "step"]
+    tokens = len(Trace(recorded[n] for n in range(ends[-1])).token_ids)
+    expect(page.locator("#stats")).to_contain_text(f"{tokens} tokens in {len(ends)} passes")
+    assert len(upto.token_ids) > tokens
+    go_to(page, third + 1)
+    see_chart(page, "chart-acceptance")
+    page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.[0]?.x.length <= 3")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(SLOW_FRAMES)
+    press(page, "To the start")
+    expect(page.locator("#stats")).to_contain_text("Processing the prompt")
+    see_chart(page, "chart-acceptance")
+    page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.length === 0")
+    press(page, "To the end")
+    expect(page.locator("#stats")).to_contain_text("In this recorded run")
+    assert asked == []
+
+
 def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbers_and_charts_follow_without_the_server(page):
     recorded = Trace.load(SPECULATIVE)
     ended(page)
@@ -80,53 +132,41 @@ def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbe
     assert page.locator("#tokens [data-kind=proposed]:not([hidden])").count() == judged - 1
     go_to(page, judged + 1)
     assert page.locator(f"#tokens [data-kind={recorded[judged].kind.value}]:not([hidden])").count() == 1
+    _plays_by_itself(page)
+    _numbers_and_charts_follow(page, recorded)
 
-    press(page, "To the end")
-    ended(page)
-    whole = int(page.locator(SLIDER).input_value())
-    page.locator(".ns-speed").select_option("rounds:1")
-    press(page, "Play")
-    page.wait_for_function("(whole) => Number(document.querySelector('.ns-slider').value) < whole / 2", arg=whole)
-    page.wait_for_function("() => Number(document.querySelector('.ns-slider').value) > 2")
-    pause = page.get_by_role("group", name="Replay").get_by_role("button", name="Pause", exact=True)
-    ground, sign = pause.evaluate("(button) => [getComputedStyle(button).backgroundColor, getComputedStyle(button).color]")
-    assert pause.evaluate("(button) => button.matches(':hover')"), "the sign is seen where the pointer is"
-    light = [sum(map(float, re.findall(r"[\d.]+", color)[:3])) for color in (ground, sign)]
-    assert abs(light[0] - light[1]) > (300 if max(light) > 3 else 1.2)
-    pause.click()
-    at = page.locator(SLIDER).input_value()
-    page.locator(".ns-speed").select_option("1")
-    assert page.locator(SLIDER).input_value() == at
-    press(page, "Play")
-    ended(page)
-    assert int(page.locator(SLIDER).input_value()) == whole
-    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
 
-    third = [n for n, event in enumerate(recorded) if event.kind == "step"][2]
-    part = Trace(recorded[n] for n in range(third + 1))
-    go_to(page, third + 1)
-    expect(page.locator("#stats")).to_contain_text(f"{len(part.token_ids)} tokens in 3 passes")
-    kept = next(n for n in range(third, len(recorded)) if recorded[n].kind == "accepted")
-    go_to(page, kept + 1)  # its step has not ended, so that its tokens do not count yet
-    upto = Trace(recorded[n] for n in range(kept + 1))
-    expect(page.locator(".ns-clean")).to_have_text(f"{recorded.started.prompt}{upto.text}")  # reported after the numbers
-    ends = [n for n in range(kept) if recorded[n].kind == "step"]
-    tokens = len(Trace(recorded[n] for n in range(ends[-1])).token_ids)
-    expect(page.locator("#stats")).to_contain_text(f"{tokens} tokens in {len(ends)} passes")
-    assert len(upto.token_ids) > tokens
-    go_to(page, third + 1)
-    see_chart(page, "chart-acceptance")
-    page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.[0]?.x.length <= 3")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.evaluate(SLOW_FRAMES)
-    press(page, "To the start")
-    expect(page.locator("#stats")).to_contain_text("Processing the prompt")
-    see_chart(page, "chart-acceptance")
-    page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.length === 0")
-    press(page, "To the end")
-    expect(page.locator("#stats")).to_contain_text("In this recorded run")
-    assert asked == []
+def _hostile_words_stay_words(page: Page, chromium: Browser, tmp_path: Path) -> None:
+    evil = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>"
+    lines = []
+    for event in list(Trace.load(SPECULATIVE))[:60]:
+        fields = event.to_dict()
+        for name in ("text", "token", "prompt", "device", "message"):
+            fields[name] = evil
+        fields["prompt_texts"] = [evil] * len(fields.get("prompt_token_ids", []))
+        fields["settings"] = {"verify_strategy": evil, "drafter": evil, "num_draft_tokens": evil}
+        for name in ("draft_top", "target_top", "residual_top"):
+            for entry in fields.get(name, []):
+                entry["text"] = evil
+        lines.append(json.dumps(fields))
+    lines.append(json.dumps({"kind": "finished", "finish_reason": "error", "message": evil}))
+    path = tmp_path / f"{'x' * 40}.jsonl"
+    path.write_text("\n".join(lines))
+    open_file(page, path)
+    page.locator("#tokens [data-step]").first.click()
+    expect(page.locator("#inspector h3")).to_contain_text("<img")
+    expect(page.locator("#distributions tbody th").first).to_contain_text("<img")
+    expect(page.locator("#stats")).to_contain_text("It ended in an error")
+    assert page.evaluate("window.hit") is None
+    assert page.locator("#tokens img, #rounds img, #inspector img, #stats img, .ns-race img, .ns-zoom img").count() == 0
+    # and in what is saved of it
+    for name, file in (("A page that replays by itself (HTML)", "replay.html"), ("Coloured text (HTML)", "text.html")):
+        alone = chromium.new_page()
+        alone.goto(save_as(page, name, tmp_path / file).as_uri())
+        expect(alone.get_by_text("onerror").first).to_be_attached()
+        assert alone.locator("img").count() == 0
+        assert alone.evaluate("window.hit") is None
+        alone.close()
 
 
 def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile_words_stay_words(page, chromium, tmp_path):
@@ -161,37 +201,7 @@ def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile
     page.locator(".ns-file").set_input_files(tmp_path / "broken.jsonl")
     toast(page, "trace line 2: not JSON")
     assert (shown_run(page), text(page)) == (before, shown)
-
-    evil = "<img src=x onerror='window.hit=1'><script>window.hit=1</script>"
-    lines = []
-    for event in list(Trace.load(SPECULATIVE))[:60]:
-        fields = event.to_dict()
-        for name in ("text", "token", "prompt", "device", "message"):
-            fields[name] = evil
-        fields["prompt_texts"] = [evil] * len(fields.get("prompt_token_ids", []))
-        fields["settings"] = {"verify_strategy": evil, "drafter": evil, "num_draft_tokens": evil}
-        for name in ("draft_top", "target_top", "residual_top"):
-            for entry in fields.get(name, []):
-                entry["text"] = evil
-        lines.append(json.dumps(fields))
-    lines.append(json.dumps({"kind": "finished", "finish_reason": "error", "message": evil}))
-    path = tmp_path / f"{'x' * 40}.jsonl"
-    path.write_text("\n".join(lines))
-    open_file(page, path)
-    page.locator("#tokens [data-step]").first.click()
-    expect(page.locator("#inspector h3")).to_contain_text("<img")
-    expect(page.locator("#distributions tbody th").first).to_contain_text("<img")
-    expect(page.locator("#stats")).to_contain_text("It ended in an error")
-    assert page.evaluate("window.hit") is None
-    assert page.locator("#tokens img, #rounds img, #inspector img, #stats img, .ns-race img, .ns-zoom img").count() == 0
-    # and in what is saved of it
-    for name, file in (("A page that replays by itself (HTML)", "replay.html"), ("Coloured text (HTML)", "text.html")):
-        alone = chromium.new_page()
-        alone.goto(save_as(page, name, tmp_path / file).as_uri())
-        expect(alone.get_by_text("onerror").first).to_be_attached()
-        assert alone.locator("img").count() == 0
-        assert alone.evaluate("window.hit") is None
-        alone.close()
+    _hostile_words_stay_words(page, chromium, tmp_path)
 
 
 ROUNDS_SHOWN = """

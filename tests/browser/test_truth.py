@@ -46,6 +46,45 @@ def choose(page: Page, rule: str) -> None:
     page.get_by_role("option", name=rule).click()
 
 
+def _says_which_stop_string_ended_it(page: Page) -> None:
+    page.keyboard.press("Escape")
+    run(page, PROMPT, max_tokens=30, seed=3, k=4)
+    expect(page.locator(".ns-ending")).to_have_text("Ended at the limit of 30 tokens.")
+    whole, at = trace(page), 0
+    for event in whole:  # a stop string that begins within a drafted word
+        stop = (event.text or "")[3:]
+        if event.kind == "accepted" and stop and whole.text.find(stop) == at + 3:
+            break
+        at += len(event.text or "") if event.kind in ("accepted", "resampled", "bonus") else 0
+    open_drawer(page)
+    page.get_by_label("Stop strings").fill(stop)
+    run(page, PROMPT)
+    cut = trace(page)
+    assert whole.text.startswith(cut.text)
+    assert stop not in cut.text
+    assert text(page) == cut.text
+    expect(page.locator(".ns-ending")).to_have_text(f"Ended by the stop string “{stop}”, which is not part of the text.")
+    assert page.locator(".ns-clean span").last.text_content() == cut.text  # shown with how it ended
+    page.get_by_label("Stop strings").fill("")
+
+
+def _says_what_it_is_no_sample_of(page: Page) -> None:
+    expect(page.locator(".ns-warning")).to_be_hidden()
+    choose(page, "Typical acceptance")
+    run(page, PROMPT, max_tokens=12)
+    expect(page.locator(".ns-warning")).to_contain_text("Not the target's distribution")
+    choose(page, "Greedy match")
+    run(page, PROMPT)
+    expect(page.locator(".ns-warning")).to_contain_text("Not the target's distribution at temperature 0.7")
+    set_number(page, "temperature", 0)
+    run(page, PROMPT)
+    expect(page.locator(".ns-warning")).to_be_hidden()
+    run(page, PROMPT, k=0)
+    expect(page.locator(".ns-legend [data-kind=bonus]")).to_contain_text("from the target")
+    page.locator("#tokens [data-kind=bonus]").last.click()
+    expect(headline(page)).to_contain_text("from the target")
+
+
 def test_the_inspector_is_never_ahead_of_playback_and_a_run_says_how_it_ended_and_what_it_is_no_sample_of(page):
     page.evaluate(AHEAD)
     page.locator("#tokens del").last.click()
@@ -78,41 +117,8 @@ def test_the_inspector_is_never_ahead_of_playback_and_a_run_says_how_it_ended_an
     expect(page.locator(".ns-why")).to_have_attribute("data-run", shown_run(page))
     expect(page.locator("#why .ns-why")).to_have_class("ns-why")
     assert page.evaluate("window.ahead") == []
-
-    page.keyboard.press("Escape")
-    run(page, PROMPT, max_tokens=30, seed=3, k=4)
-    expect(page.locator(".ns-ending")).to_have_text("Ended at the limit of 30 tokens.")
-    whole, at = trace(page), 0
-    for event in whole:  # a stop string that begins within a drafted word
-        stop = (event.text or "")[3:]
-        if event.kind == "accepted" and stop and whole.text.find(stop) == at + 3:
-            break
-        at += len(event.text or "") if event.kind in ("accepted", "resampled", "bonus") else 0
-    open_drawer(page)
-    page.get_by_label("Stop strings").fill(stop)
-    run(page, PROMPT)
-    cut = trace(page)
-    assert whole.text.startswith(cut.text)
-    assert stop not in cut.text
-    assert text(page) == cut.text
-    expect(page.locator(".ns-ending")).to_have_text(f"Ended by the stop string “{stop}”, which is not part of the text.")
-    assert page.locator(".ns-clean span").last.text_content() == cut.text  # shown with how it ended
-    page.get_by_label("Stop strings").fill("")
-
-    expect(page.locator(".ns-warning")).to_be_hidden()
-    choose(page, "Typical acceptance")
-    run(page, PROMPT, max_tokens=12)
-    expect(page.locator(".ns-warning")).to_contain_text("Not the target's distribution")
-    choose(page, "Greedy match")
-    run(page, PROMPT)
-    expect(page.locator(".ns-warning")).to_contain_text("Not the target's distribution at temperature 0.7")
-    set_number(page, "temperature", 0)
-    run(page, PROMPT)
-    expect(page.locator(".ns-warning")).to_be_hidden()
-    run(page, PROMPT, k=0)
-    expect(page.locator(".ns-legend [data-kind=bonus]")).to_contain_text("from the target")
-    page.locator("#tokens [data-kind=bonus]").last.click()
-    expect(headline(page)).to_contain_text("from the target")
+    _says_which_stop_string_ended_it(page)
+    _says_what_it_is_no_sample_of(page)
 
 
 IN_SIGHT = """(places) => places.every((place) => {
