@@ -8,7 +8,7 @@ from itertools import cycle
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, VerifyStrategy
@@ -281,6 +281,7 @@ def test_a_prompt_is_encoded_as_the_draft_s_own_tokenizer_does(ours, theirs):
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 @settings(max_examples=15)
+@example(text="a", cuts=[1], any_tokens=[0, 0, 79])  # special tokens before a word
 @given(text=TEXT, cuts=st.lists(st.integers(1, 6), min_size=1, max_size=30), any_tokens=st.lists(st.integers(0, 260)))
 def test_the_draft_reads_the_text_of_the_target_and_follows_any_tokens_at_all(ours, theirs, text, cuts, any_tokens):
     """What is said to stand stands."""
