@@ -145,7 +145,7 @@ class TranslatedHistory:
         decoder, text, ends = codecs.getincrementaldecoder("utf-8")("replace"), [], dict[int, int]()
         length, rest = 0, b""
         for position in range(first, end):
-            piece = pieces.get(token_ids[position], b"")  # a special token before the mark has no text
+            piece = pieces[token_ids[position]]
             if begins and position == first and self._translation.drops_space:
                 piece = piece.removeprefix(b" ")
             text.append(decoder.decode(piece))
