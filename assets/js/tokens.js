@@ -154,7 +154,7 @@ export class Rounds extends Scroll {
     if (chip === chip.parentElement.firstChild) chip.closest(".ns-round").hidden = !on;
   }
 
-  // Shows what a step's event tells of it, or takes it back.
+  // Shows what a step's event says about the step, or removes it.
   finish(event, on) {
     const { step, num_draft: drafted = 0, num_accepted: accepted = 0, draft_seconds: draft = 0, verify_seconds: verify = 0 } = event;
     const { node, gain, time } = this.row(step);
