@@ -264,7 +264,7 @@ def tolerance(dtype: torch.dtype) -> float:
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """How far they are apart, as a share of their spread, by rounding alone in most models."""
+    """How far the logits of two right forwards are apart by rounding alone in most models, as a share of their spread."""
     return 1e-4 if dtype in (torch.float32, torch.float64) else 0.02
 
 
