@@ -13,12 +13,14 @@ This module imports Gradio inside its functions: `quick_imports` must run before
 
 import atexit
 import gc
+import importlib.util
 import inspect
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,10 +38,13 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
 
     Gradio parses the source of each component at import and writes an editor stub next to it. It skips classes without a file,
     so here its classes have none. It also imports the MCP library whenever that is installed; without `mcp`, it is not found.
+    Its cache, which this page does not use, imports pandas, 32 MB; here pandas is imported when something uses it.
     The garbage collector is off: libraries create half a million objects, hardly any of them garbage, and it would visit them
     seven times. Afterwards it ignores them for good.
     """
-    file_of, hidden = inspect.getfile, {} if mcp or "mcp" in sys.modules else {"mcp": None}
+    file_of = inspect.getfile
+    replaced = {"pandas": _stand_in("pandas")} | ({} if mcp else {"mcp": None})
+    replaced = {name: module for name, module in replaced.items() if name not in sys.modules}
 
     def getfile(object: Any) -> str:
         if (getattr(object, "__module__", None) or "").startswith("gradio."):
@@ -47,17 +52,34 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
         return file_of(object)
 
     inspect.getfile = getfile
-    sys.modules |= hidden  # type: ignore[arg-type]
+    sys.modules |= replaced  # type: ignore[arg-type]
     gc.disable()
     try:
         yield
     finally:
         inspect.getfile = file_of
-        for name in hidden:
-            del sys.modules[name]
+        for name, module in replaced.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]
         gc.freeze()
         atexit.register(gc.unfreeze)  # libraries complain about objects that are not collected at exit
         gc.enable()
+
+
+def _stand_in(name: str) -> ModuleType:
+    """A module that imports the one of this name as soon as something is read from it, such as `DataFrame`."""
+    module = ModuleType(name)
+    module.__spec__ = importlib.util.find_spec(name)
+
+    def attribute(wanted: str) -> Any:
+        if wanted.startswith("__"):  # `inspect` asks every module for its file
+            raise AttributeError(wanted)
+        if sys.modules.get(name) is module:
+            del sys.modules[name]
+        return getattr(importlib.import_module(name), wanted)
+
+    module.__dict__["__getattr__"] = attribute  # PEP 562
+    return module
 
 
 def trust(listed: Iterable[str], host: str | None) -> None:
@@ -85,6 +107,15 @@ def trust(listed: Iterable[str], host: str | None) -> None:
 
     patched: Any = route_utils
     patched.get_root_url = root_of
+
+
+def take_dicts_as_tables() -> None:
+    """The value of a `gr.Dataframe` is the dict that Gradio would send to the browser; `datatype` must be given. Gradio's own
+    imports pandas, 32 MB, to see whether the value is one of its tables."""
+    from gradio.components import dataframe
+
+    patched: Any = dataframe.Dataframe
+    patched.postprocess = lambda self, value: value and dataframe.DataframeData(**value)
 
 
 def shorten_tool_errors(shorten: Callable[[str], str]) -> None:

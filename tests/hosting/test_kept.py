@@ -71,6 +71,14 @@ def settled(server: Server, most: int) -> int:
     return resident(server)
 
 
+def test_a_page_that_has_answered_has_not_loaded_pandas(server):
+    """Gradio would, to build a table and to summarise its calls."""
+    generate(server.url, "Once upon a time")
+    mapped = {part.path for part in psutil.Process(server.process.pid).memory_maps()}
+    assert any("/numpy/" in path for path in mapped)
+    assert not [path for path in mapped if "/pandas/" in path]
+
+
 def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(server):
     opened(server, VISITORS[0], long_trace(1, characters=10))
     before = resident(server)

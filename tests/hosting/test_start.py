@@ -30,6 +30,16 @@ def catalog_of(pair: ModelPair) -> Catalog:
     return Catalog({"one": ServedPair(engine, engine)})
 
 
+def test_pandas_is_imported_when_something_is_read_from_it(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "pandas"]:
+        monkeypatch.delitem(sys.modules, name)
+    with quick_imports(mcp=False):
+        import pandas as named
+    assert not {"pandas", "pandas.core"} & sys.modules.keys()
+    assert named.DataFrame({"n": [1, 2]}).n.sum() == 3
+    assert named.DataFrame is sys.modules["pandas"].DataFrame
+
+
 def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted(monkeypatch):
     """One of its modules, once more: at each class of a component Gradio would parse the source, to write a stub."""
     name, before, frozen, parsed, parse = "gradio.components.textbox", inspect.getfile, gc.get_freeze_count(), [], ast.parse

@@ -2,13 +2,12 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import gradio as gr
-import pandas
 from gradio.components import Component
 
 from ui.assets import calling, render
@@ -16,7 +15,8 @@ from ui.charts.figures import Figure, build_plot
 from ui.experiments.batches import BatchSample, sizes_for, sweep_batches, where_it_pays
 from ui.experiments.maps import acceptance_map, batch_map, speedup_curve, speedup_map
 from ui.experiments.spread import LEAST
-from ui.experiments.sweep import KS, TEMPERATURES, Cell, Progress, Sample, cells, finding, prompts_for, sweep, to_csv, to_frame
+from ui.experiments.sweep import KS, TEMPERATURES, Cell, Progress, Sample, cells, finding, prompts_for, sweep, to_csv, to_rows
+from ui.gradio_gaps import take_dicts_as_tables
 from ui.host.catalog import Catalog
 from ui.labels import count, percent, to_json
 from ui.notify import QUIET
@@ -31,18 +31,18 @@ LIVE = "The button measures on this machine, with these prompts and the Run tab'
 ORDINARY = "These are ordinary questions and the head alone; a text that repeats itself gains more."
 MOST_PROMPTS = 32
 NO_BATCH = "No batch produced a token, so there is nothing to compare."
-SHOWN: dict[str, tuple[str, Any]] = {
-    "temperature": ("temperature", "{:g}"),
-    "k": ("k", "{}"),
+SHOWN: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "temperature": ("temperature", "{:g}".format),
+    "k": ("k", "{}".format),
     "acceptance_rate": ("acceptance", percent),
-    "tokens_per_pass": ("tokens per pass", "{:.2f}"),
-    "tokens_per_second": ("tokens/s", "{:.0f}"),
-    "plain_tokens_per_second": ("plain tokens/s", "{:.0f}"),
-    "prompts": ("prompts", "{}"),
-    "runs": ("runs", "{}"),
-    "speedup_low": ("at least", "{:.2f}×"),
-    "speedup_high": ("at most", "{:.2f}×"),
-    "speedup": ("speedup", "{:.2f}×"),
+    "tokens_per_pass": ("tokens per pass", "{:.2f}".format),
+    "tokens_per_second": ("tokens/s", "{:.0f}".format),
+    "plain_tokens_per_second": ("plain tokens/s", "{:.0f}".format),
+    "prompts": ("prompts", "{}".format),
+    "runs": ("runs", "{}".format),
+    "speedup_low": ("at least", "{:.2f}×".format),
+    "speedup_high": ("at most", "{:.2f}×".format),
+    "speedup": ("speedup", "{:.2f}×".format),
 }
 """The table's columns: headings and number formats, the same as in the maps."""
 MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, "api_visibility": "private"}
@@ -81,7 +81,7 @@ class Exploration:
 
     def save(self, folder: Path) -> None:
         """Write it to a file in this folder, by columns, which takes a fraction of the space."""
-        columns = {name: rounded(pandas.DataFrame(getattr(self, name)).to_dict("list")) for name in ("samples", "batches")}
+        columns = {name: rounded(_by_columns(getattr(self, name))) for name in ("samples", "batches")}
         text = json.dumps(vars(self) | columns, separators=(",", ":")).replace('],"', '],\n"')
         (folder / RECORDED).write_text(text + "\n", encoding="utf-8")
 
@@ -92,6 +92,10 @@ def recorded_exploration(folder: Path = FOLDER) -> Exploration:
     data["samples"] = [Sample(*row) for row in zip(*data["samples"].values(), strict=True)]
     data["batches"] = [BatchSample(*row) for row in zip(*data["batches"].values(), strict=True)]
     return Exploration(**data)
+
+
+def _by_columns(samples: Sequence[Sample] | Sequence[BatchSample]) -> dict[str, list[Any]]:
+    return {field.name: [getattr(sample, field.name) for sample in samples] for field in fields(samples[0])}
 
 
 def rounded(value: Any) -> Any:
@@ -163,8 +167,10 @@ def _build_maps(recorded: Exploration) -> list[Component]:
         maps = [speedups, build_plot("explore-acceptance", "Acceptance rate", shown[1])]
     with gr.Row(elem_id="explore-curves", elem_classes="ns-maps ns-curves"):
         maps += [build_plot(f"explore-curve-{n}", title, shown[2 + n]) for n, title in enumerate(titles)]
+    take_dicts_as_tables()
     table = gr.Dataframe(
-        _styled(made),
+        _table(made),
+        datatype="number",
         label="Measured runs",
         show_label=False,
         interactive=False,
@@ -239,7 +245,7 @@ def _explored(
         others: list[Any] = [gr.skip()] * (4 + len(TEMPERATURES))
         if made != shown:
             figures = [to_json(figure) if figure else "" for figure in _figures(state.samples, ks, temperatures)]
-            others = [*figures, gr.Dataframe(_styled(made) if made else None, visible=bool(made)), to_csv(made)]
+            others = [*figures, gr.Dataframe(_table(made), datatype="number", visible=bool(made)), to_csv(made)]
         shown = made
         yield status if state.running else _conclusion(state.samples, made), *others
 
@@ -283,9 +289,13 @@ def _conclusion(samples: Sequence[Sample], made: Sequence[Cell]) -> str:
     return " ".join(words)
 
 
-def _styled(made: Sequence[Cell]) -> Any:
-    """The table with a star at every k that may be the best at its temperature; it sorts by the numbers."""
-    starred = [row for row, cell in enumerate(made) if cell.best and cell.prompts > 1]
-    frame = to_frame(made)[list(SHOWN)].rename(columns={name: heading for name, (heading, _) in SHOWN.items()})
-    heading, form = SHOWN["speedup"]
-    return frame.style.format(dict(SHOWN.values()), na_rep="–").format("★ " + form, subset=(starred, [heading]))
+def _table(made: Sequence[Cell]) -> dict[str, Any]:
+    """The table as Gradio sends it, with a star at every k that may be the best at its temperature; it sorts by the numbers."""
+    rows = [[row[name] for name in SHOWN] for row in to_rows(made)]
+    written = [
+        ["–" if value is None else form(value) for value, (_, form) in zip(row, SHOWN.values(), strict=True)] for row in rows
+    ]
+    for words, cell in zip(written, made, strict=True):
+        if cell.best and cell.prompts > 1:
+            words[-1] = f"★ {words[-1]}"
+    return {"headers": [heading for heading, _ in SHOWN.values()], "data": rows, "metadata": {"display_value": written}}

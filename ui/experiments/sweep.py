@@ -1,13 +1,13 @@
 """A sweep over k and temperature: the runs, their measurements, and the table."""
 
+import csv
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from itertools import product
 from statistics import fmean, median
 from typing import Any, Generic, TypeVar
-
-import pandas
 
 from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
@@ -91,7 +91,9 @@ class Cell:
     best: bool  # whether this k may be the fastest at its temperature, compared with plain decoding too
 
 
-AMOUNTS = ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best")  # the table's last columns
+ESTIMATES = ("acceptance_rate", "tokens_per_pass", "speedup")
+AMOUNTS = ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best")
+COLUMNS = ("temperature", "k", *(name + end for name in ESTIMATES for end in ("", "_low", "_high")), *AMOUNTS)  # of the table
 S = TypeVar("S")
 
 
@@ -219,16 +221,21 @@ def finding(samples: Sequence[Sample], temperature: float) -> str:
     return f"k = {words} is the fastest" if len(drafting) == 1 else f"k = {words} are a statistical tie"
 
 
-def to_frame(made: Sequence[Cell]) -> pandas.DataFrame:
-    """The table, one row per cell; intervals have their own columns, empty for few prompts."""
+def to_rows(made: Sequence[Cell]) -> list[dict[str, Any]]:
+    """The table, one row per cell; intervals have their own columns, None for few prompts."""
     rows = []
     for cell in made:
-        row: dict[str, Any] = {"temperature": cell.temperature, "k": cell.k}
-        for name in ("acceptance_rate", "tokens_per_pass", "speedup"):
-            row[name], row[f"{name}_low"], row[f"{name}_high"] = getattr(cell, name)
-        rows.append(row | {name: getattr(cell, name) for name in AMOUNTS})
-    return pandas.DataFrame(rows)
+        estimates = [number for name in ESTIMATES for number in getattr(cell, name)]
+        amounts = (getattr(cell, name) for name in AMOUNTS)
+        rows.append(dict(zip(COLUMNS, (cell.temperature, cell.k, *estimates, *amounts), strict=True)))
+    return rows
 
 
 def to_csv(made: Sequence[Cell]) -> str:
-    return str(to_frame(made).to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+    """The table as a file, with numbers of six digits."""
+    file = StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in to_rows(made):
+        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in row.values()])
+    return file.getvalue()
