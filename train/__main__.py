@@ -46,7 +46,12 @@ def parser() -> argparse.ArgumentParser:
     source("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
     add("--text", type=Path, nargs="+", default=[], help="text files; some conversations are about passages of them")
     add("--layers", type=whole_number, nargs="+", help="target layers that are read (default: 2, n / 2 and n - 3 of n)")
-    add("--vocabulary", type=positive, default=6_144, help="tokens that head and block can draft (default: %(default)s)")
+    add(
+        "--vocabulary",
+        type=positive,
+        default=6_144,
+        help="tokens that the drafter learns to draft (default: %(default)s)",
+    )
     add("--mlp", type=positive, help="width of the drafter's MLP (default: twice the target's width)")
     add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
     add("--depth", type=positive, default=3, help="layers of block drafter or draft model (default: %(default)s)")
@@ -84,12 +89,13 @@ def train_drafter(given: argparse.Namespace) -> None:
     data = _data(pair, source, given)
     torch.manual_seed(given.seed)
     embeddings = model.input_embeddings.detach().float().cpu()
+    known = _known(source, data, given)
     if given.kind == "model":
-        draft = DraftModel(embeddings, given.width, given.depth, model.eos_token_ids, model.max_positions)
+        draft = DraftModel(embeddings, known, given.width, given.depth, model.eos_token_ids, model.max_positions)
         _train(draft, data, source, given)
         export_model(draft.llama, pair.tokenizer, given.out)
     else:
-        sizes, known = (source.hidden_size, source.vocab_size), _known(source, data, given)
+        sizes = source.hidden_size, source.vocab_size
         drafter: HeadModel | BlockModel
         if given.kind == "head":
             shape = shape_of(LlamaConfig, *sizes, given.mlp, depth=1)

@@ -257,11 +257,23 @@ def test_where_a_part_was_removed_no_other_one_is_replaced(tmp_path):
     assert sorted(int(load_file(path)["lengths"]) for path in parts(tmp_path)) == [3, 4, 5, 6]
 
 
+@torch.no_grad()
+def test_the_tokens_that_a_draft_model_weighs_stand_for_all_others(monkeypatch):
+    model, hidden = DraftModel(torch.randn(300, 16), torch.arange(0, 300, 10), 32, 1, (), None), 0.1 * torch.randn(4, 32)
+    whole = model.llama.lm_head(hidden).logsumexp(-1)
+    torch.testing.assert_close(model.logits(hidden).logsumexp(-1), whole)
+    monkeypatch.setattr("train.model.WEIGHED", 60)
+    drawn = torch.stack([model.logits(hidden) for _ in range(400)])
+    assert drawn.shape[-1] == 30 + 60
+    torch.testing.assert_close(drawn.exp().sum(-1).mean(0).log(), whole, atol=0.02, rtol=0)
+    torch.testing.assert_close(drawn[0, :, :30], model.llama.lm_head(hidden)[:, ::10])
+
+
 def test_a_draft_model_may_be_wider_than_its_target_and_has_heads_of_an_even_width():
-    model = DraftModel(torch.randn(50, 16), 32, 1, (), None)
+    model = DraftModel(torch.randn(50, 16), torch.arange(9), 32, 1, (), None)
     assert model.llama.model.embed_tokens.weight.shape == (50, 32)
     with pytest.raises(ValueError, match=r"^--width 7: it must be a multiple of 2"):
-        DraftModel(torch.randn(50, 16), 7, 1, (), None)
+        DraftModel(torch.randn(50, 16), torch.arange(9), 7, 1, (), None)
 
 
 def test_nothing_but_a_model_s_files_is_replaced(llama, tmp_path, capsys):
