@@ -77,9 +77,14 @@ def test_a_wrong_value_is_named(name, value):
 @pytest.mark.parametrize(
     ("environ", "options", "said"),
     [
-        ({"CONCURRENCY": "none"}, [], "NAIVE_SPECULATE_CONCURRENCY"),
-        ({"THREADS": "0"}, [], "NAIVE_SPECULATE_THREADS"),
-        ({"PAIRS": "bundled"}, ["--head", "c/d"], "NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both"),
+        ({"NAIVE_SPECULATE_CONCURRENCY": "none"}, [], "NAIVE_SPECULATE_CONCURRENCY"),
+        ({"NAIVE_SPECULATE_THREADS": "0"}, [], "NAIVE_SPECULATE_THREADS"),
+        ({"GRADIO_SERVER_PORT": "http"}, [], "GRADIO_SERVER_PORT must be a number from 1 to 65535, got 'http'"),
+        (
+            {"NAIVE_SPECULATE_PAIRS": "bundled"},
+            ["--head", "c/d"],
+            "NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both",
+        ),
         ({}, ["--dtype", "int3"], "--dtype"),
         ({}, ["--target", "/no/such/folder"], "/no/such/folder"),
         *(
@@ -92,7 +97,7 @@ def test_a_wrong_value_is_named(name, value):
 )
 def test_a_wrong_start_ends_with_one_line_and_status_2(environ, options, said, monkeypatch):
     for name, value in environ.items():
-        monkeypatch.setenv(f"NAIVE_SPECULATE_{name}", value)
+        monkeypatch.setenv(name, value)
     assert said in refusal("app", options)
 
 
