@@ -7,8 +7,10 @@ import gradio as gr
 
 QUIET: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
 """Options of an event that shows no progress and is private to the page."""
+MOST = 600  # characters of a toast
 
 
 def warn(problem: object, title: str = "This cannot be run") -> None:
     """Show a problem as a toast. Gradio draws toasts as HTML, so the text is escaped."""
-    gr.Warning(html.escape(str(problem))[:600], title=title)
+    text = str(problem)
+    gr.Warning(html.escape(text if len(text) <= MOST else f"{text[:MOST]} …"), title=title)

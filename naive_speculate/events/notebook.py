@@ -90,7 +90,7 @@ def step_svg(events: Iterable[Event], step: int, row: int = 0) -> str:
         columns.append((None, new))
     column = max(_LEAST_COLUMN, 24 + 9 * max(len(_text(event)) for event in tokens))
     width = _LEFT + column * max(len(columns), 3) + _RIGHT
-    caption = wrap(_caption(own, started, step), int((width - 2 * _RIGHT) / 6.3))
+    caption = wrap(_caption(own, started, step), int((width - 2 * _RIGHT) / 7.2))
     base, verdicts, output = _TOP + 66 + _BAR, _TOP + 92 + _BAR, _TOP + 168 + _BAR
     height = output + 84 + 18 * len(caption)
     body = [_words(_RIGHT, 34, _before(own, started, step, int((width - 2 * _RIGHT) / 9)), size=17, color=LIGHT.muted)]
@@ -130,6 +130,7 @@ def _text(event: Event) -> str:
 def _before(own: list[Event], started: Event | None, step: int, room: int) -> str:
     """The end of the text before the step, as long as fits."""
     prompt = (started.prompt or "".join(started.prompt_texts or [])) if started else ""
+    prompt += "\n" if started and prompt and (started.settings or {}).get("chat") else ""
     text = prompt + "".join(e.text or "" for e in own if e.kind in OUTPUT_KINDS and e.step is not None and e.step < step)
     return visible(text if len(text) < room else "…" + text[len(text) - room + 1 :], room)
 

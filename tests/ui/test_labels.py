@@ -1,10 +1,12 @@
 """Labels and figures: nothing that a model writes can act, vanish, or be mistaken for something else."""
 
+import html
 import json
 
 from tests.ui.drawn import drawn
 from ui.charts.figures import ACCEPTED, empty, figure, nice_ceiling
 from ui.labels import apart, count, label, milliseconds, number, percent, to_json, visible
+from ui.notify import warn
 
 SIGNS = {" king": "␣king", "a b": "a b", "two  ": "two␣␣", "  ": "␣␣", "\n": "⏎", "\t\r": "⇥␍", "\u202eabc": "⟨202E⟩abc"}
 SIGNS |= {"\u200b": "⟨200B⟩", "": "∅", None: "∅", "königin 👑": "königin 👑"}
@@ -45,3 +47,11 @@ def test_a_figure_without_data_says_why_and_no_markup_reaches_the_page_as_such()
     sent = to_json(empty("<img src=x onerror=alert(1)>"))
     assert "<" not in sent
     assert json.loads(sent)["layout"]["meta"].startswith("<img")
+
+
+def test_a_long_toast_ends_between_characters_and_says_that_it_was_cut(monkeypatch):
+    shown = []
+    monkeypatch.setattr("gradio.Warning", lambda text, title: shown.append(html.unescape(text)))
+    warn("'" * 700)
+    warn("<b>")
+    assert shown == [f"{600 * chr(39)} …", "<b>"]

@@ -186,7 +186,17 @@ ELSEWHERE = [
     *("Reset to default value", "number input for {}", "range slider for {}", "Loading", "Open cell menu", "File upload"),
     *("In queue: {} of {}", "queue: {}/{}", "must be greater than or equal to", "must be less than or equal to"),
     *("{} weights of {}", "{} weights", "dequantised"),
-    *("must be a number", "a number", "at least", "at most", "above", "from {} to {}", "(all)", "Stop Recording"),
+    *(
+        "must be a number",
+        "a number",
+        "at least",
+        "at most",
+        "above",
+        "from {} to {}",
+        "'auto' or from {} to {}",
+        "(all)",
+        "Stop Recording",
+    ),
 ]
 """Texts of Gradio's components, of pydantic, and of the target's weights (`known.py`, `models.py`)."""
 UNSAID = re.compile(

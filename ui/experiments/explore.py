@@ -34,17 +34,18 @@ NO_BATCH = "No batch produced a token, so there is nothing to compare."
 SHOWN: dict[str, tuple[str, Callable[[Any], str]]] = {
     "temperature": ("temperature", "{:g}".format),
     "k": ("k", "{}".format),
+    "speedup": ("speedup", "{:.2f}×".format),
+    "speedup_low": ("at least", "{:.2f}×".format),
+    "speedup_high": ("at most", "{:.2f}×".format),
     "acceptance_rate": ("acceptance", percent),
     "tokens_per_pass": ("tokens per pass", "{:.2f}".format),
     "tokens_per_second": ("tokens/s", "{:.0f}".format),
     "plain_tokens_per_second": ("plain tokens/s", "{:.0f}".format),
     "prompts": ("prompts", "{}".format),
     "runs": ("runs", "{}".format),
-    "speedup_low": ("at least", "{:.2f}×".format),
-    "speedup_high": ("at most", "{:.2f}×".format),
-    "speedup": ("speedup", "{:.2f}×".format),
 }
 """The table's columns: headings and number formats, the same as in the maps."""
+SPEEDUP = list(SHOWN).index("speedup")
 MEASURING: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1, "api_visibility": "private"}
 
 
@@ -239,7 +240,7 @@ def _explored(
     states: Iterable[tuple[Progress[Sample], str]], ks: list[int], temperatures: list[float]
 ) -> Iterator[tuple[Any, ...]]:
     """The outputs of `_build_maps` for each state of a sweep with its status; at the end its conclusion is the status."""
-    shown: list[Cell] | None = None
+    shown: list[Cell] = []  # until a run has a result, what was measured before stays
     for state, status in states:
         made = cells(state.samples)
         others: list[Any] = [gr.skip()] * (4 + len(TEMPERATURES))
@@ -285,7 +286,7 @@ def _conclusion(samples: Sequence[Sample], made: Sequence[Cell]) -> str:
             f"In {slower} of {among}, drafting was clearly slower than plain decoding (the whole interval is below 1)."
         )
     if max(cell.prompts for cell in made) < LEAST:
-        words.append(f"Without intervals: fewer than {LEAST} prompts say too little about others.")
+        words.append(f"Without intervals: fewer than {LEAST} prompts say too little about other prompts.")
     return " ".join(words)
 
 
@@ -296,6 +297,6 @@ def _table(made: Sequence[Cell]) -> dict[str, Any]:
         ["–" if value is None else form(value) for value, (_, form) in zip(row, SHOWN.values(), strict=True)] for row in rows
     ]
     for words, cell in zip(written, made, strict=True):
-        if cell.best and cell.prompts > 1:
-            words[-1] = f"★ {words[-1]}"
+        if cell.best:
+            words[SPEEDUP] = f"★ {words[SPEEDUP]}"
     return {"headers": [heading for heading, _ in SHOWN.values()], "data": rows, "metadata": {"display_value": written}}

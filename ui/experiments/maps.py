@@ -32,7 +32,8 @@ def acceptance_map(made: Sequence[Cell], ks: Sequence[int], temperatures: Sequen
     few, form = len(temperatures), "{:.0f}–{:.0f}%"
     texts = {key: _with_spread(percent(value.mean), value, few, form, 100) for key, value in values.items()}
     low, high = min(value.mean for value in values.values()), max(value.mean for value in values.values())
-    said = f"Between {percent(low)} and {percent(high)} of the draft tokens were accepted"
+    share = percent(low) if percent(low) == percent(high) else f"Between {percent(low)} and {percent(high)}"
+    said = f"{share} of the draft tokens were accepted"
     scale = {"colorscale": ACCEPTANCE, "zmin": 0.0, "zmax": 1.0}
     return _heat_map(values, texts, ks, temperatures, columns_are="temperature", takeaway=said, **scale)
 
@@ -41,7 +42,7 @@ def speedup_map(made: Sequence[Cell], ks: Sequence[int], temperatures: Sequence[
     """Speedup over plain decoding for each k and temperature; every k that may be the best has a star."""
     if not made:
         return empty(NOTHING_YET)
-    stars = {(c.temperature, c.k) for c in made if c.best and c.prompts > 1}
+    stars = {(c.temperature, c.k) for c in made if c.best}
     best = max(made, key=lambda c: c.speedup.mean)
     said = f"At most {best.speedup.mean:.2f}× plain decoding, with k = {best.k} at temperature {best.temperature:g}"
     speedups = {(c.temperature, c.k): c.speedup for c in made}
@@ -104,7 +105,7 @@ def _heat_map(
         ticks = {"showgrid": False, "tickfont": {"color": MUTED, "size": 12}}
         return category_axis([f"{name:g}" for name in names], title={"text": title}, range=[-0.5, len(names) - 0.5], **ticks)
 
-    x, y = axis(columns_are, columns), axis("draft tokens per step, k", ks)
+    x, y = axis(columns_are, columns), axis("draft tokens per step, k" if len(ks) > 3 else "k", ks)
     margin = {"l": 8, "r": 8, "t": 18, "b": 8}
     return figure([fields], takeaway=takeaway, x=x, y=y, height=98 + 42 * len(ks), margin=margin)
 
@@ -133,7 +134,8 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
     found = cells([s for s in samples if s.temperature == temperature])
     last = max(cell.k for cell in found)
     curve = theory(samples, temperature, last)
-    tops = [cell.speedup.high or cell.speedup.mean for cell in found]
+    top = max([1.0, *curve])
+    highest = max(top, *(cell.speedup.high or cell.speedup.mean for cell in found))
     conclusion = finding(samples, temperature)
     spread = any(cell.speedup.high is not None for cell in found)
     return figure(
@@ -145,7 +147,7 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
         ],
         takeaway=conclusion if conclusion.startswith("k =") else conclusion[0].upper() + conclusion[1:],
         x={"title": {"text": "draft tokens per step, k"}, "range": [-0.5, last + 0.7], "tickvals": [0, *(c.k for c in found)]},
-        y={"title": {"text": "× plain"}, "range": [0, min(1.15 * max(1.0, *curve, *tops), nice_ceiling(2 * max(1.0, *curve)))]},
+        y={"title": {"text": "× plain"}, "range": [0, min(1.15 * highest, nice_ceiling(2 * top))]},
         height=260,
     )
 

@@ -88,7 +88,7 @@ class Cell:
     # tokens_per_second, plain_tokens_per_second: medians over the runs
     tokens_per_second: float
     plain_tokens_per_second: float
-    best: bool  # whether this k may be the fastest at its temperature, compared with plain decoding too
+    best: bool  # whether this k may be the fastest at its temperature, also compared with plain decoding; not for one prompt
 
 
 ESTIMATES = ("acceptance_rate", "tokens_per_pass", "speedup")
@@ -192,7 +192,7 @@ def cells(samples: Sequence[Sample]) -> list[Cell]:
                 speedup=ratio_of(list(logs[k].values())),
                 tokens_per_second=median(s.speed for s in runs),
                 plain_tokens_per_second=median(s.speed for s in here if s.k == 0),
-                best=k in best,
+                best=k in best and len(of_prompt) > 1,
             )
             made.append(cell)
     return sorted(made, key=lambda cell: (cell.temperature, cell.k))

@@ -159,6 +159,8 @@ def _sampling(case: Case) -> list[str]:
             "If the draft does not overrate a token, nothing needs correcting.",
         ]
     ratio = f"it is accepted with probability p/q = {number(p)} ÷ {number(q)} = "
+    if min(p, q) < LEAST:  # "under 0.0001" is no number to divide
+        ratio = "it is accepted with probability p/q = "
     if accept < LEAST:
         ratio = "it is accepted with probability p/q, which is "
     if u is None:
@@ -180,7 +182,7 @@ def _gave(case: Case, p: float, q: float) -> str:
     if kind := "forced" if case.event.forced else "copied" if _copied(case) else "":
         return f"{_proposal(case)} A {kind} token counts as certain (q = {number(q)}); the target gives it {number(p)}"
     mine, its = apart(q, p)
-    verb = "the target" if p >= q else "the target only"
+    verb = "the target only" if LEAST <= p < q else "the target"
     return f"The draft gave {quoted(case.event)} probability {mine}, {verb} {its}"
 
 

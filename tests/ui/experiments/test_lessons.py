@@ -298,9 +298,9 @@ def test_a_lesson_says_where_it_was_measured_and_has_its_answers():
 @pytest.mark.parametrize(
     ("means", "said"),
     [
-        ((0.87, 0.94, 0.57), "Here the gain is larger from 0 to 1, and the loss is larger from 1 to 2."),
-        ((0.9, 0.8, 0.6), "Here the loss is larger from 0 to 2."),
-        ((0.5, 0.51, 0.9), "Here the two effects cancel out from 0 to 1, and the gain is larger from 1 to 2."),
+        ((0.87, 0.94, 0.57), "Here the gain outweighs the loss from 0 to 1, and the loss outweighs the gain from 1 to 2."),
+        ((0.9, 0.8, 0.6), "Here the loss outweighs the gain from 0 to 2."),
+        ((0.5, 0.51, 0.9), "Here the two effects cancel out from 0 to 1, and the gain outweighs the loss from 1 to 2."),
     ],
 )
 def test_lesson_7_names_the_effect_that_its_figures_show(means, said):

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from dataclasses import replace
 from random import Random
 
 import gradio as gr
@@ -105,7 +106,7 @@ def test_maps_mark_each_k_that_may_be_the_best_keep_their_axes_while_they_fill_a
     assert few.layout.yaxis.range == all_.layout.yaxis.range == (-0.5, 1.5)
     assert few.layout.xaxis.ticktext == all_.layout.xaxis.ticktext == ("0", "1")
     assert [list(row) for row in few.data[0].z] == [[0.5, None], [None, None]]
-    assert all_.layout.meta == "Between 50% and 50% of the draft tokens were accepted"
+    assert all_.layout.meta == "50% of the draft tokens were accepted"
     for make in (acceptance_map, speedup_map):
         assert drawn(make([], KS, TEMPERATURES)).layout.meta == NOTHING_YET
     batches = drawn(batch_map(samples({(1, 2): FAST, (8, 2): SLOW}), [2], [1, 8])).layout
@@ -146,16 +147,33 @@ def test_the_curve_shows_points_with_intervals_over_theory_and_says_what_is_clea
     assert all("–" not in text for row in drawn(speedup_map(cells(few), KS, TEMPERATURES)).data[0].text for text in row)
 
 
+def test_a_curve_is_drawn_without_theory_and_no_k_of_one_prompt_may_be_the_best():
+    """The theorem excludes runs whose steps mostly drafted less than k tokens."""
+    short = [replace(sample, whole=0) for sample in CLEAR if sample.prompt == 0]
+    assert theory(short, 0.0, 4) == []
+    figure = drawn(speedup_curve(short, 0.0))
+    assert [trace.name for trace in figure.data] == ["plain decoding", "measured", "may be the fastest"]
+    assert figure.layout.yaxis.range[1] > 1
+    assert not [cell for cell in cells(short) if cell.best]
+    assert to_csv([]) == to_csv(cells(CLEAR)).partition("\n")[0] + "\n"
+
+
+def test_what_was_measured_before_stays_until_a_run_has_a_result():
+    first, second = explore._explored([(Progress([], 0, 4, "one"), "0 of 4"), (Progress(CLEAR, 4, 4, ""), "")], [1, 4], [0.0])
+    assert [type(output) for output in first[1:]] == [type(gr.skip())] * (len(first) - 1)
+    assert second[-1] == to_csv(cells(CLEAR))
+
+
 def test_csv_and_table_have_a_line_for_every_cell_with_the_best_k_marked_and_the_last_word_is_said():
     rows = list(csv.DictReader(io.StringIO(to_csv(cells(CLEAR)))))
     best = [(r["temperature"], r["k"], r["best"]) for r in rows]
     assert best == [("0", "1", "False"), ("0", "4", "True"), ("1", "1", "True"), ("1", "4", "False")]
     assert all(float(r["speedup_low"]) < float(r["speedup"]) < float(r["speedup_high"]) for r in rows)
     shown = explore._table(cells(CLEAR))  # numbers to sort by, and as they are written
-    assert shown["headers"][-1] == "speedup"
-    assert [row[-1] for row in shown["data"]][:2] == pytest.approx([1.296, 1.800], abs=1e-3)
-    assert [row[-1] for row in shown["metadata"]["display_value"]][:2] == ["1.30×", "★ 1.80×"]
-    assert shown["metadata"]["display_value"][0][2] == "50%"
+    assert shown["headers"][2] == "speedup"
+    assert [row[2] for row in shown["data"]][:2] == pytest.approx([1.296, 1.800], abs=1e-3)
+    assert [row[2] for row in shown["metadata"]["display_value"]][:2] == ["1.30×", "★ 1.80×"]
+    assert shown["metadata"]["display_value"][0][5] == "50%"
     places = [Progress(CLEAR, 3, 4, "temperature 1, k = 4"), Progress(CLEAR, 4, 4, "")]  # the last run changed no figure
     first, last = explore._explored([(place, "running") for place in places], [1, 4], [0.0, 1.0])
     assert last[0].startswith("At temperature 0, k = 4 is the fastest; at temperature 1, k = 1 and plain")

@@ -66,7 +66,7 @@ def words(data: Data) -> dict[str, str]:
 
 def _stronger(*means: float) -> str:
     """Which effect is stronger between the temperatures 0, 1 and 2, in a sentence."""
-    effects = {-1: "the loss is larger", 0: "the two effects cancel out", 1: "the gain is larger"}
+    effects = {-1: "the loss outweighs the gain", 0: "the two effects cancel out", 1: "the gain outweighs the loss"}
     changes = [after - before for before, after in pairwise(means)]
     first, second = (effects[0 if abs(change) < DRAW else 1 if change > 0 else -1] for change in changes)
     return f"Here {first} from 0 to 2." if first == second else f"Here {first} from 0 to 1, and {second} from 1 to 2."

@@ -75,7 +75,7 @@ def words(data: Data) -> dict[str, str]:
     found, a, top = gains(data), alpha(data), best(data)
     few, many = min(found), max(found)
     others = [str(k) for k in alike(data) if k != top]
-    tie = f"k = {', '.join(others)} {'is' if len(others) == 1 else 'are'} a statistical tie: some runs were as fast."
+    tie = f"It ties statistically with k = {', '.join(others)}: some runs there were as fast."
     pace = {k: f"{run['tokens_a_pass']:.1f}" for k, run in _runs(data).items()}
     return {
         "alpha": number(a, 2),
