@@ -183,5 +183,5 @@ def test_lecture_mode_is_led_by_keys_and_back_and_forward_lead_from_tab_to_tab_t
     selected(page, "Learn")
     page.goto(start + "?tab=cellar&verify_strategy=mine&prompt=%3Cimg%20src=x%20onerror=window.hit=1%3E")
     toast(page, "the link names tab 'cellar'")
-    toast(page, "verify_strategy must be one of .*got 'mine'")
+    toast(page, "Verification must be one of .*got 'mine'")
     assert page.evaluate("window.hit") is None

@@ -36,7 +36,7 @@ def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_
     page.locator("#prompt textarea").fill("   ")
     page.locator("#run").click()
     toast(page, "prompt is empty")
-    for value, words in (("", "max_tokens must be a whole number"), (12.7, "max_tokens must be a whole number, got 12.7")):
+    for value, words in (("", "Max tokens must be a whole number"), (12.7, "Max tokens must be a whole number, got 12.7")):
         set_number(page, "max-tokens", value)
         page.locator("#run").click()
         toast(page, words)

@@ -211,7 +211,7 @@ INTERNAL = re.compile(
     "^Plotly|^unknown to the server|^model name|^there is no|^the session's name|^lesson {}|^a lesson must|close_rejection"
     "|^event number|inputs: the call|^not enough|^temperature is 0|^dtype|^{} returns|^hidden|^target has|^this pair has no"
     "|^chat is set|^prompt and text|^, a run of|^tokens must|^{} must be a number from|^a run starts"
-    "|^(?:pair|guided|num_draft_tokens|start|num_rows) must be"
+    "|^(?:pair|guided|num_draft_tokens|start|num_rows) must be|^(?:max|num_draft)_tokens may be at most"
 )
 """Errors that no visitor can cause, or that a more general text matches."""
 PROMPTS = {*EXAMPLES.values(), *QUESTIONS, *sweep.PROMPTS, *sweep.REQUESTS, *controls.GUIDES.values(), drafters._CRY.strip()}

@@ -14,6 +14,7 @@ from naive_speculate.events.trace import Trace
 from ui.assets import component, render
 from ui.charts.figures import build_board
 from ui.charts.waterfall import build_waterfall
+from ui.checks import in_labels
 from ui.explain.inspector import build_panel
 from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
@@ -134,6 +135,10 @@ class Workbench:
         async for message in self._stream(request, read, LOST_LINK):
             yield message
 
+    def _warn(self, problem: object) -> None:
+        """Show a problem of the settings, which are called here as on the page."""
+        warn(in_labels(problem, {name: str(control.label) for name, control in self.controls.items() if "_" in name}))
+
     async def _stream(self, request: gr.Request, read: Callable[[], Settings], refused: Any) -> AsyncIterator[Any]:
         """Decode, and yield messages with the new events about 20 times per second, or `refused` if it could not start."""
         try:
@@ -142,7 +147,7 @@ class Workbench:
             begin = partial(self._catalog.start, settings.pair, wanted)
             queue = self._catalog.queue(settings.pair)
         except ValueError as error:
-            warn(error)
+            self._warn(error)
             yield refused
             return
         run = Run()
@@ -160,7 +165,7 @@ class Workbench:
             if first == 0 and events:
                 run.title = title(Trace(events))
             if run.done.is_set() and run.error is not None:
-                warn(run.error)
+                self._warn(run.error)
             if run.events:
                 yield batch(run, first, len(events))
         if not run.events:
@@ -187,7 +192,7 @@ class Workbench:
         try:
             query = parts.read(values).query(replace(self._start, prompt=""))
         except ValueError as error:
-            warn(error)
+            self._warn(error)
             return gr.skip()
         gr.Info("The link is in the address bar, and copied if the browser allows it.")
         return query
@@ -197,7 +202,7 @@ class Workbench:
         try:
             settings = from_query(linked(event))
         except ValueError as error:
-            warn(error)
+            self._warn(error)
             settings = {}
         return [settings.get(field.name, gr.skip()) for field in fields(Settings)]
 
