@@ -129,8 +129,10 @@ def _text(event: Event) -> str:
 
 def _before(own: list[Event], started: Event | None, step: int, room: int) -> str:
     """The end of the text before the step, as long as fits."""
-    prompt = (started.prompt or "".join(started.prompt_texts or [])) if started else ""
-    prompt += "\n" if started and prompt and (started.settings or {}).get("chat") else ""
+    whole = "".join(started.prompt_texts or []) if started else ""
+    prompt = started.prompt if started and started.prompt else whole
+    if prompt in whole and not whole.endswith(prompt):  # after a chat template the answer starts on a new line
+        prompt += "\n"
     text = prompt + "".join(e.text or "" for e in own if e.kind in OUTPUT_KINDS and e.step is not None and e.step < step)
     return visible(text if len(text) < room else "…" + text[len(text) - room + 1 :], room)
 

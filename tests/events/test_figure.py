@@ -57,6 +57,13 @@ def test_the_rules_are_reported_in_their_own_terms():
         assert words in drawn(trace.to_svg(0))
 
 
+def test_an_answer_after_a_chat_template_starts_on_a_new_line():
+    step = list(step_of(token(EventKind.BONUS, " sat", 1)))
+    for texts, said in ((["<user>", "Who?", "<model>"], "Who?⏎"), (["Who", "?"], "Who?"), (None, "Who?")):
+        started = Event(EventKind.STARTED, prompt="Who?", prompt_texts=texts)
+        assert drawn(Trace([started, *step]).to_svg(0))[0] == said
+
+
 def test_what_a_model_or_a_file_wrote_is_text():
     trace = Trace.load(SPECULATIVE)
     for event in trace:

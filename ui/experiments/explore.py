@@ -177,7 +177,8 @@ def _build_maps(recorded: Exploration) -> list[Component]:
         interactive=False,
         buttons=[],
         elem_id="explore-table",
-        column_widths=["124px"] * len(SHOWN),  # narrower ones would cut off the headings on a phone; the table scrolls
+        # Narrower ones would cut off the headings on a phone. The table scrolls, and its edge cuts a column there.
+        column_widths=["64px" if name == "k" else "124px" for name in SHOWN],
     )
     download = gr.Button("Download as CSV", elem_id="explore-csv", size="sm", elem_classes="ns-small")
     csv = gr.Textbox(to_csv(made), visible=False)
