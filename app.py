@@ -42,9 +42,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.ray_address and args.engine != "ray":
         parser.error("--ray-address is for --engine ray")
-    if args.port is None and (port := os.environ.get("GRADIO_SERVER_PORT")) is not None:
+    if (port := os.environ.get("GRADIO_SERVER_PORT")) is not None:
         try:
-            _port(port)  # Gradio's error would not name it
+            _port(port)  # Gradio reads it also where --port is given, and its error would not name it
         except argparse.ArgumentTypeError as error:
             parser.error(f"GRADIO_SERVER_PORT {error}")
     return args

@@ -1,8 +1,8 @@
 """A small Llama that drafts for the target, distilled from the target's distributions.
 
 It reads tokens only, so it serves any engine. Its embeddings begin as the target's, projected onto their main directions. It
-learns to draft the answers' usual tokens. Of all others, each update weighs some at random for the whole (sampled softmax, Jean
-et al. 2015, arXiv 1412.2007), which takes a quarter of the time.
+learns to draft the answers' usual tokens, and not to draft the others. Of these, an update weighs some at random for all (as
+in the sampled softmax of Jean et al. 2015, arXiv 1412.2007). So it takes a quarter of the time.
 """
 
 import math
@@ -79,8 +79,9 @@ class DraftModel(nn.Module):
         return loss, [share]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Of the usual tokens and then of some others, each of which stands for so many that all are counted."""
-        weighed = self.others[torch.randperm(len(self.others), device=hidden.device)[:WEIGHED]]
+        """Of the usual tokens, then of the others: of all to measure; of some to learn, each in place of so many."""
+        some = torch.randperm(len(self.others), device=hidden.device)[: WEIGHED if torch.is_grad_enabled() else None]
+        weighed = self.others[some]
         logits = F.linear(hidden, self.llama.lm_head.weight[torch.cat([self.known, weighed])])
         if len(weighed):
             logits[..., len(self.known) :] += math.log(len(self.others) / len(weighed))

@@ -26,5 +26,8 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
 
 
 def in_labels(problem: object, labels: Mapping[str, str]) -> str:
-    """The problem, with the page's labels instead of parameter names."""
-    return re.sub("|".join(labels), lambda found: labels[found[0]], str(problem))
+    """The problem, with the page's labels instead of parameter names; a name that is a word is one at the beginning only. What
+    was got stays."""
+    said, got, given = str(problem).partition(", got ")
+    names = "|".join(name if "_" in name else f"^{name}\\b" for name in labels)
+    return re.sub(names, lambda found: labels[found[0]], said) + got + given

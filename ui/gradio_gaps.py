@@ -67,7 +67,8 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
 
 
 def _stand_in(name: str) -> ModuleType:
-    """A module that imports the one of this name as soon as something is read from it, such as `DataFrame`."""
+    """A module that imports the one of this name as soon as something is read from it, such as `DataFrame`. It has none of a
+    module's own attributes and no submodules."""
     module = ModuleType(name)
     module.__spec__ = importlib.util.find_spec(name)
 

@@ -125,8 +125,9 @@ class DraftYourself {
     const yours = drafted === word.word
       ? `Your word was used (${word.sure}% chance), or the draft model had the same: “${drafted}”.`
       : `Your word was not used: the draft model drew “${drafted}”.`;
-    const parts = number(last.p).startsWith("under") ? "" : ` = ${number(last.p)} ÷ ${number(last.q)}`;
-    const ratio = `p/q${parts}${last.p > last.q ? ", more than 1" : ` = ${number(last.keep)}`}`;
+    const parts = `p/q = ${number(last.p)} ÷ ${number(last.q)}`, more = last.p > last.q;
+    let ratio = more ? `${parts}, more than 1` : `${parts} = ${number(last.keep)}`;
+    if (parts.includes("under")) ratio = more ? "p/q is more than 1" : `p/q = ${number(last.keep)}`; // no numbers to divide
     const after = `${word.next.kind === "resampled" ? "Resampled" : "The target adds"}: “${named(word.next)}”.`;
     this.judge(yours, `“${named(last)}” is ${last.kind}: ${ratio}, and the draw was ${number(last.u)}. ${after}`, last);
     const fate = word.drafts.map((draft) => `${named(draft)} ${draft.kind}`).join(", ");

@@ -79,7 +79,7 @@ def test_a_wrong_value_is_named(name, value):
     [
         ({"NAIVE_SPECULATE_CONCURRENCY": "none"}, [], "NAIVE_SPECULATE_CONCURRENCY"),
         ({"NAIVE_SPECULATE_THREADS": "0"}, [], "NAIVE_SPECULATE_THREADS"),
-        ({"GRADIO_SERVER_PORT": "http"}, [], "GRADIO_SERVER_PORT must be a number from 1 to 65535, got 'http'"),
+        ({"GRADIO_SERVER_PORT": "http"}, ["--port", "7999"], "GRADIO_SERVER_PORT must be a number from 1 to 65535, got 'http'"),
         (
             {"NAIVE_SPECULATE_PAIRS": "bundled"},
             ["--head", "c/d"],

@@ -11,6 +11,7 @@ import sys
 import urllib.request
 from importlib.util import find_spec, module_from_spec
 
+import gradio as gr
 import pytest
 from transformers import AutoModelForCausalLM
 
@@ -23,6 +24,7 @@ from naive_speculate.serving import LocalEngine, Request
 from ui.gradio_gaps import quick_imports
 from ui.host.catalog import Catalog, ServedPair, Trouble
 from ui.host.errors import Page
+from ui.host.queue import open_queue
 
 
 def catalog_of(pair: ModelPair) -> Catalog:
@@ -38,6 +40,14 @@ def test_pandas_is_imported_when_something_is_read_from_it(monkeypatch):
     assert not {"pandas", "pandas.core"} & sys.modules.keys()
     assert named.DataFrame({"n": [1, 2]}).n.sum() == 3
     assert named.DataFrame is sys.modules["pandas"].DataFrame
+
+
+def test_no_summary_of_calls_is_made_for_a_dashboard_that_is_not_there():
+    with gr.Blocks() as page:
+        open_queue(page, 8)
+    page._queue.events_recorded = 1
+    call = {"function": "f", "status": "success", "process_time": 1.0}
+    assert page._queue.compute_analytics_summary([call]) == {"functions": {}}
 
 
 def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted(monkeypatch):

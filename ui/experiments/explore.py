@@ -177,7 +177,7 @@ def _build_maps(recorded: Exploration) -> list[Component]:
         interactive=False,
         buttons=[],
         elem_id="explore-table",
-        # Narrower ones would cut off the headings on a phone. The table scrolls, and its edge cuts a column there.
+        # Narrower ones would cut off the headings on a phone. The narrow k leaves half a column at its edge: the table scrolls.
         column_widths=["64px" if name == "k" else "124px" for name in SHOWN],
     )
     download = gr.Button("Download as CSV", elem_id="explore-csv", size="sm", elem_classes="ns-small")

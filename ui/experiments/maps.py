@@ -134,8 +134,9 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
     found = cells([s for s in samples if s.temperature == temperature])
     last = max(cell.k for cell in found)
     curve = theory(samples, temperature, last)
-    top = max([1.0, *curve])
-    highest = max(top, *(cell.speedup.high or cell.speedup.mean for cell in found))
+    highest = 1.15 * max([1.0, *curve, *(cell.speedup.high or cell.speedup.mean for cell in found)])
+    if curve:
+        highest = min(highest, nice_ceiling(2 * max(curve)))
     conclusion = finding(samples, temperature)
     spread = any(cell.speedup.high is not None for cell in found)
     return figure(
@@ -147,7 +148,7 @@ def speedup_curve(samples: Sequence[Sample], temperature: float) -> Figure:
         ],
         takeaway=conclusion if conclusion.startswith("k =") else conclusion[0].upper() + conclusion[1:],
         x={"title": {"text": "draft tokens per step, k"}, "range": [-0.5, last + 0.7], "tickvals": [0, *(c.k for c in found)]},
-        y={"title": {"text": "× plain"}, "range": [0, min(1.15 * highest, nice_ceiling(2 * top))]},
+        y={"title": {"text": "× plain"}, "range": [0, highest]},
         height=260,
     )
 

@@ -159,9 +159,7 @@ def _sampling(case: Case) -> list[str]:
             "If the draft does not overrate a token, nothing needs correcting.",
         ]
     ratio = f"it is accepted with probability p/q = {number(p)} ÷ {number(q)} = "
-    if min(p, q) < LEAST:  # "under 0.0001" is no number to divide
-        ratio = "it is accepted with probability p/q = "
-    if accept < LEAST:
+    if p < LEAST:  # "under 0.0001" is no number to divide
         ratio = "it is accepted with probability p/q, which is "
     if u is None:
         return [f"{_gave(case, p, q)}, so {ratio}{number(accept)}.", _verdict_alone(case)]

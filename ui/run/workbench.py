@@ -137,7 +137,7 @@ class Workbench:
 
     def _warn(self, problem: object) -> None:
         """Show a problem of the settings, which are called here as on the page."""
-        warn(in_labels(problem, {name: str(control.label) for name, control in self.controls.items() if "_" in name}))
+        warn(in_labels(problem, {name: str(control.label) for name, control in self.controls.items() if name != "prompt"}))
 
     async def _stream(self, request: gr.Request, read: Callable[[], Settings], refused: Any) -> AsyncIterator[Any]:
         """Decode, and yield messages with the new events about 20 times per second, or `refused` if it could not start."""
