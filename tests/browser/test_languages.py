@@ -76,7 +76,7 @@ def test_the_browser_chooses_the_language_and_the_menu_is_remembered(open_page):
     page = open_page("?temperature=-1", locale="es-MX")
     speaks(page, "es")
     page.locator("#run").click()
-    toast(page, "temperatura debe ser un número, al menos 0")
+    toast(page, "Temperatura debe ser un número, al menos 0")
     page.locator(".ns-language select").select_option("zh")
     speaks(page, "zh")
     page.goto(page.url.split("?")[0] + "?lang=en")
