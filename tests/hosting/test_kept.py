@@ -72,7 +72,7 @@ def settled(server: Server, most: int) -> int:
 
 
 def test_a_page_that_has_answered_has_not_loaded_pandas(server):
-    """Gradio would, to build a table and to summarise its calls."""
+    """Gradio would, for its table and its cache."""
     generate(server.url, "Once upon a time")
     mapped = {part.path for part in psutil.Process(server.process.pid).memory_maps()}
     assert any("/numpy/" in path for path in mapped)
