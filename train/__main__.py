@@ -46,12 +46,7 @@ def parser() -> argparse.ArgumentParser:
     source("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
     add("--text", type=Path, nargs="+", default=[], help="text files; some conversations are about passages of them")
     add("--layers", type=whole_number, nargs="+", help="target layers that are read (default: 2, n / 2 and n - 3 of n)")
-    add(
-        "--vocabulary",
-        type=positive,
-        default=6_144,
-        help="tokens that the drafter learns to draft (default: %(default)s)",
-    )
+    add("--vocabulary", type=positive, default=6_144, help="tokens that the drafter learns to draft (default: %(default)s)")
     add("--mlp", type=positive, help="width of the drafter's MLP (default: twice the target's width)")
     add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
     add("--depth", type=positive, default=3, help="layers of block drafter or draft model (default: %(default)s)")

@@ -1,8 +1,9 @@
 """A small Llama that drafts for the target, distilled from the target's distributions.
 
 It reads tokens only, so it serves any engine. Its embeddings begin as the target's, projected onto their main directions. It
-learns to draft the answers' usual tokens, and not to draft the others. Of these, an update weighs some at random for all (as
-in the sampled softmax of Jean et al. 2015, arXiv 1412.2007). So it takes a quarter of the time.
+learns to draft the answers' usual tokens, and not to draft the others. An update computes only some of the others, drawn at
+random, and lets them stand for all, as in the sampled softmax of Jean et al. 2015 (arXiv 1412.2007). This takes a quarter of
+the time.
 """
 
 import math
@@ -15,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from train.batches import Batch, token_loss
 
-WEIGHED = 2_048  # tokens that stand for all that are not usual
+WEIGHED = 2_048  # unusual tokens that stand for all of them in an update
 
 
 class DraftModel(nn.Module):
@@ -30,13 +31,7 @@ class DraftModel(nn.Module):
     """
 
     def __init__(
-        self,
-        embeddings: Tensor,
-        known: Tensor,
-        width: int,
-        depth: int,
-        eos_token_ids: Sequence[int],
-        max_positions: int | None,
+        self, embeddings: Tensor, known: Tensor, width: int, depth: int, eos_token_ids: Sequence[int], max_positions: int | None
     ) -> None:
         super().__init__()
         heads, vocab_size = max(1, width // 64), len(embeddings)
@@ -79,7 +74,7 @@ class DraftModel(nn.Module):
         return loss, [share]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Of the usual tokens, then of the others: of all to measure; of some to learn, each in place of so many."""
+        """Logits of the usual tokens, then of the others: of all without gradients, else of some that stand for all."""
         some = torch.randperm(len(self.others), device=hidden.device)[: WEIGHED if torch.is_grad_enabled() else None]
         weighed = self.others[some]
         logits = F.linear(hidden, self.llama.lm_head.weight[torch.cat([self.known, weighed])])

@@ -73,7 +73,7 @@ def settled(server: Server, most: int) -> int:
 
 def test_a_page_that_has_answered_has_not_loaded_pandas(server):
     """Gradio would, for its table and its cache."""
-    generate(server.url, "Once upon a time")
+    assert "complete" in get(generate(server.url, "Once upon a time"))
     mapped = {part.path for part in psutil.Process(server.process.pid).memory_maps()}
     assert any("/numpy/" in path for path in mapped)
     assert not [path for path in mapped if "/pandas/" in path]

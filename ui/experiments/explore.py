@@ -96,7 +96,8 @@ def recorded_exploration(folder: Path = FOLDER) -> Exploration:
 
 
 def _by_columns(samples: Sequence[Sample] | Sequence[BatchSample]) -> dict[str, list[Any]]:
-    return {field.name: [getattr(sample, field.name) for sample in samples] for field in fields(samples[0])}
+    columns = fields(samples[0]) if samples else ()
+    return {field.name: [getattr(sample, field.name) for sample in samples] for field in columns}
 
 
 def rounded(value: Any) -> Any:
@@ -177,7 +178,7 @@ def _build_maps(recorded: Exploration) -> list[Component]:
         interactive=False,
         buttons=[],
         elem_id="explore-table",
-        # Narrower ones would cut off the headings on a phone. The narrow k leaves half a column at its edge: the table scrolls.
+        # Narrower ones would cut off the headings on a phone. k is narrow, so that the edge cuts a column: the table scrolls.
         column_widths=["64px" if name == "k" else "124px" for name in SHOWN],
     )
     download = gr.Button("Download as CSV", elem_id="explore-csv", size="sm", elem_classes="ns-small")

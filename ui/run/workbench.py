@@ -136,7 +136,7 @@ class Workbench:
             yield message
 
     def _warn(self, problem: object) -> None:
-        """Show a problem of the settings, which are called here as on the page."""
+        """Show a problem with the settings, under their labels."""
         warn(in_labels(problem, {name: str(control.label) for name, control in self.controls.items() if name != "prompt"}))
 
     async def _stream(self, request: gr.Request, read: Callable[[], Settings], refused: Any) -> AsyncIterator[Any]:
