@@ -18,14 +18,26 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = Parser(
         prog="app.py",
-        description="The Naive Speculate page: watch speculative decoding. "
-        "Options that are not given come from the environment; docs/hosting.md lists them.",
+        description=(
+            "The Naive Speculate page: watch speculative decoding. "
+            "Options that are not given come from the environment; docs/hosting.md lists them."
+        ),
     )
     add = parser.add_argument
     add("--host", help="address to listen on (GRADIO_SERVER_NAME; 127.0.0.1)")
-    add("--port", type=_port, help="port to listen on (GRADIO_SERVER_PORT; the first free one from 7860)")
+    add(
+        "--port",
+        type=_port,
+        help="port to listen on (GRADIO_SERVER_PORT; the first free one from 7860)",
+    )
     add("--share", action="store_true", help="also make a public link through Gradio's servers")
-    add("--target", help="target model: a Hub id, a local folder, a GGUF file or smollm2; else smollm2 and the bundled pair")
+    add(
+        "--target",
+        help=(
+            "target model: a Hub id, a local folder, a GGUF file or smollm2; else smollm2 and the"
+            " bundled pair"
+        ),
+    )
     add("--draft", help="draft model: a Hub id, a local folder or a GGUF file")
     add("--head", help="draft head of the target: a Hub id or a local folder")
     add("--device", help="cpu, cuda, … (auto)")
@@ -38,20 +50,26 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         default="local",
         help="decode in this process, or on the replicas of a Ray cluster",
     )
-    add("--ray-address", help="the cluster, as host:port; default: this machine's, or a new one (docs/scaling.md)")
+    add(
+        "--ray-address",
+        help="the cluster, as host:port; default: this machine's, or a new one (docs/scaling.md)",
+    )
     args = parser.parse_args(argv)
     if args.ray_address and args.engine != "ray":
         parser.error("--ray-address is for --engine ray")
     if (port := os.environ.get("GRADIO_SERVER_PORT")) is not None:
         try:
-            _port(port)  # Gradio reads it also where --port is given, and its error would not name it
+            _port(
+                port
+            )  # Gradio reads it also where --port is given, and its error would not name it
         except argparse.ArgumentTypeError as error:
             parser.error(f"GRADIO_SERVER_PORT {error}")
     return args
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Serve the page until the process is asked to end; a wrong setting, a port in use or a broken pair is one line."""
+    """Serve the page until the process is asked to end; a wrong setting, a port in use or a
+    broken pair is one line."""
     args = arguments(argv)
     try:
         serve(args)
@@ -89,7 +107,9 @@ def serve(args: argparse.Namespace) -> None:
     counters = Counters(lambda: with_queue(catalog.load(), page))  # read once the page is there
     observers = (log_runs(prompts=args.log_prompts), counters.observe)
     if args.engine == "ray":
-        catalog = join_catalog(configuration, cluster_engines(configuration, args.ray_address), observers)
+        catalog = join_catalog(
+            configuration, cluster_engines(configuration, args.ray_address), observers
+        )
     else:
         catalog = load_catalog(configuration, observers)
     runs = Runs()
@@ -119,7 +139,8 @@ def serve(args: argparse.Namespace) -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process at once: Python would first search half a million objects for garbage, which takes seconds."""
+    """End the process at once: Python would first search half a million objects for garbage,
+    which takes seconds."""
     atexit._run_exitfuncs()  # exit handlers of libraries
     with suppress(OSError):  # the reader may be gone
         sys.stdout.flush()
@@ -128,9 +149,11 @@ def leave(status: int) -> NoReturn:
 
 
 def end_in_time(seconds: float = 8.0) -> None:
-    """Let another process kill this one so many seconds after SIGTERM or Ctrl-C, whatever this one is doing.
+    """Let another process kill this one so many seconds after SIGTERM or Ctrl-C, whatever this
+    one is doing.
 
-    Python runs signal handlers only when the interpreter is free. Its C code writes the signal's number to a pipe at once.
+    Python runs signal handlers only when the interpreter is free. Its C code writes the signal's
+    number to a pipe at once.
     """
     if not hasattr(os, "fork"):
         return
@@ -152,15 +175,22 @@ def end_in_time(seconds: float = 8.0) -> None:
 
     signal.signal(signal.SIGALRM, kill)
     for number in iter(lambda: os.read(reader, 1), b""):  # no byte once the other process has ended
-        if number[0] in (signal.SIGTERM, signal.SIGINT) and not any(signal.getitimer(signal.ITIMER_REAL)):
+        if number[0] in (signal.SIGTERM, signal.SIGINT) and not any(
+            signal.getitimer(signal.ITIMER_REAL)
+        ):
             signal.setitimer(signal.ITIMER_REAL, seconds)
     os._exit(0)
 
 
 def silence_native_code() -> None:
-    """Let Python alone write to the log. xgrammar prints warnings about a visitor's guide, with parts of it and 20,000 lines if
-    asked to, and has no setting against it. A crash of native code still leaves the lines of Python that it came from."""
-    if sys.stderr is None:  # it is closed: then there is no log, but 2 could become the number of a visitor's connection
+    """Let Python alone write to the log. xgrammar prints warnings about a visitor's guide, with
+    parts of it and 20,000 lines if asked to, and has no setting against it. A crash of native
+    code still leaves the lines of Python that it came from."""
+    if (
+        sys.stderr is None
+        # it is closed: then there is no log, but 2 could become the number of a visitor's
+        # connection
+    ):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         return
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")

@@ -1,13 +1,15 @@
 """Compares the window "auto" with every fixed window, for each drafter and kind of text.
 
     python -m benchmarks.auto [--drafters D …] [--situations S …]
-                              [--scouts N] [--pairs N] [--most-pairs N] [--new-tokens N] [--out FILE]
+                              [--scouts N] [--pairs N] [--most-pairs N] [--new-tokens N] [--out
+                              FILE]
 
-First every prompt is decoded with "auto" and with k = 1 … 8 in alternating order, so that other programs slow all equally. That
-finds the best fixed window, but the fastest of eight is also lucky. So "auto" and that window are compared in separate runs
-with other seeds: --pairs of them, and up to --most-pairs while the standard error (by bootstrap) exceeds 2%, since sampled runs
-differ in their texts. Ratios are medians over pairs of runs, of tokens per second. The table is printed last, and saved in
-`auto.txt` in this folder.
+First every prompt is decoded with "auto" and with k = 1 … 8 in alternating order, so that other
+programs slow all equally. That finds the best fixed window, but the fastest of eight is also
+lucky. So "auto" and that window are compared in separate runs with other seeds: --pairs of them,
+and up to --most-pairs while the standard error (by bootstrap) exceeds 2%, since sampled runs
+differ in their texts. Ratios are medians over pairs of runs, of tokens per second. The table is
+printed last, and saved in `auto.txt` in this folder.
 """
 
 import argparse
@@ -70,8 +72,11 @@ SITUATIONS: dict[str, tuple[float, tuple[str, ...]]] = {
 }
 
 
-def measure(decoder: SpeculativeDecoder, drafter: str, situation: str, options: argparse.Namespace) -> list[str]:
-    """One row of the table: "auto" ÷ each fixed window; the best of these, and "auto" ÷ it in separate pairs of runs."""
+def measure(
+    decoder: SpeculativeDecoder, drafter: str, situation: str, options: argparse.Namespace
+) -> list[str]:
+    """One row of the table: "auto" ÷ each fixed window; the best of these, and "auto" ÷ it in
+    separate pairs of runs."""
     temperature, texts = SITUATIONS[situation]
     prompts = [decoder.admission.encode(text) for text in texts]
     params = SamplingParams(temperature=temperature, max_tokens=options.new_tokens, ignore_eos=True)
@@ -86,17 +91,33 @@ def measure(decoder: SpeculativeDecoder, drafter: str, situation: str, options: 
             # The order alternates between turns, and for each prompt between its turns.
             for window in speeds if (turn + number) % 2 == 0 else reversed(speeds):
                 speeds[window].append(ways[window].decode(prompts[at], turn).speed)
-        return {window: [a / b for a, b in zip(speeds["auto"], speeds[window], strict=True)] for window in windows}
+        return {
+            window: [a / b for a, b in zip(speeds["auto"], speeds[window], strict=True)]
+            for window in windows
+        }
 
     ratios(WINDOWS, range(1))  # warm-up
     scouted = ratios(WINDOWS, range(options.scouts))
     best = min(WINDOWS, key=lambda window: sum(scouted[window]))
     compared: list[float] = []
     while not compared or (len(compared) < options.most_pairs and error(compared) > PRECISION):
-        turn, more = options.scouts + len(compared), min(options.pairs, options.most_pairs - len(compared))
+        turn, more = (
+            options.scouts + len(compared),
+            min(options.pairs, options.most_pairs - len(compared)),
+        )
         compared += ratios([best], range(turn, turn + more))[best]
-    found = (*(median(scouted[window]) for window in WINDOWS), best, median(compared), error(compared), len(compared))
-    return [situation, drafter, *(str(figure) if isinstance(figure, int) else f"{figure:.2f}" for figure in found)]
+    found = (
+        *(median(scouted[window]) for window in WINDOWS),
+        best,
+        median(compared),
+        error(compared),
+        len(compared),
+    )
+    return [
+        situation,
+        drafter,
+        *(str(figure) if isinstance(figure, int) else f"{figure:.2f}" for figure in found),
+    ]
 
 
 def error(ratios: Sequence[float]) -> float:
@@ -106,12 +127,31 @@ def error(ratios: Sequence[float]) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scouts", type=int, default=12, help="runs of each window, to find the best (default %(default)s)")
-    parser.add_argument("--pairs", type=int, default=24, help="of “auto” and the best, at least (default %(default)s)")
-    parser.add_argument("--most-pairs", type=int, default=96, help="while the error is over 2%% (default %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--scouts",
+        type=int,
+        default=12,
+        help="runs of each window, to find the best (default %(default)s)",
+    )
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        default=24,
+        help="of “auto” and the best, at least (default %(default)s)",
+    )
+    parser.add_argument(
+        "--most-pairs",
+        type=int,
+        default=96,
+        help="while the error is over 2%% (default %(default)s)",
+    )
     parser.add_argument("--new-tokens", type=int, default=96)
-    parser.add_argument("--drafters", nargs="+", choices=DRAFTERS, help="default: all that the pair has")
+    parser.add_argument(
+        "--drafters", nargs="+", choices=DRAFTERS, help="default: all that the pair has"
+    )
     parser.add_argument("--situations", nargs="+", choices=SITUATIONS, default=list(SITUATIONS))
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(argv)
@@ -124,10 +164,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         Column(no_wrap=True),
         Column("drafter", no_wrap=True),
         *numbers(*(f"k = {k}" for k in WINDOWS), "best k", "÷ best", "±", "pairs"),
-        title=f"“auto” ÷ a fixed window, speeds: medians of {options.scouts} pairs of runs; ÷ best: of others, see right",
+        title=(
+            f"“auto” ÷ a fixed window, speeds: medians of {options.scouts} pairs of runs; ÷ best:"
+            " of others, see right"
+        ),
         caption=f"{machine_name('cpu')}, {date.today():%d %B %Y}",
     )
-    for drafter in options.drafters or [name for name, kind in DRAFTERS.items() if kind.obstacle(pair) is None]:
+    for drafter in options.drafters or [
+        name for name, kind in DRAFTERS.items() if kind.obstacle(pair) is None
+    ]:
         for situation in options.situations:
             table.add_row(*(cells := measure(decoder, drafter, situation, options)))
             print(" ".join(cells), file=sys.stderr, flush=True)

@@ -1,10 +1,12 @@
-"""Compares replicas on Ray with this process: many clients on both, a replica killed during runs, an update during runs.
+"""Compares replicas on Ray with this process: many clients on both, a replica killed during
+runs, an update during runs.
 
     python -m benchmarks.cluster [--clients 100] [--replicas 2] [--tokens 96]
 
-Starts its own Ray with CPU replicas of the bundled pair, and stops it at the end. All clients send their requests, each with
-its own prompt and seed, at the same moment; each text must equal that of a single run. Then the same again while one replica's
-process is killed, and while all replicas are replaced.
+Starts its own Ray with CPU replicas of the bundled pair, and stops it at the end. All clients
+send their requests, each with its own prompt and seed, at the same moment; each text must equal
+that of a single run. Then the same again while one replica's process is killed, and while all
+replicas are replaced.
 """
 
 import argparse
@@ -76,7 +78,9 @@ def crowd(
         try:
             for events in engine.submit(request_of(client, tokens)):
                 answer.trace.events += events
-                if answer.first_token is None and any(event.kind in OUTPUT_KINDS for event in events):
+                if answer.first_token is None and any(
+                    event.kind in OUTPUT_KINDS for event in events
+                ):
                     answer.first_token = time.perf_counter() - began
         except Unavailable:
             answer.lost = True
@@ -93,12 +97,18 @@ def crowd(
             meanwhile()
         for future in futures:
             future.result()
-    return answers, max(answer.seconds for answer in answers) if meanwhile is None else time.perf_counter() - began
+    return answers, (
+        max(answer.seconds for answer in answers)
+        if meanwhile is None
+        else time.perf_counter() - began
+    )
 
 
 def kill_one(engine: RayEngine) -> Callable[[], object]:
     """A function that kills a replica's process."""
-    process, _ = engine.handle.broadcast("state").results(timeout_s=10)[0]  # requested now, since a full replica answers late
+    process, _ = engine.handle.broadcast("state").results(timeout_s=10)[
+        0
+    ]  # requested now, since a full replica answers late
     return partial(os.kill, process, signal.SIGKILL)
 
 
@@ -127,7 +137,11 @@ def figures(answers: list[Answer], seconds: float, expected: list[str]) -> list[
     firsts = sorted(answer.first_token for answer in answers if answer.first_token is not None)
     events = sum(len(answer.trace) for answer in answers)
     tokens = sum(len(answer.trace.token_ids) for answer in answers)
-    whole = [(a.trace.text, text) for a, text in zip(answers, expected, strict=True) if not a.lost and not a.failed]
+    whole = [
+        (a.trace.text, text)
+        for a, text in zip(answers, expected, strict=True)
+        if not a.lost and not a.failed
+    ]
     return [
         f"{events / seconds:.0f}",
         f"{tokens / seconds:.0f}",
@@ -145,14 +159,18 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=96)
-    parser.add_argument("--rows", type=int, default=16, help="rows of a replica, and of this process")
+    parser.add_argument(
+        "--rows", type=int, default=16, help="rows of a replica, and of this process"
+    )
     options = parser.parse_args()
     console = Console()
     os.environ.setdefault(THREADS_VARIABLE, "1")  # as a replica has
     decoder = SpeculativeDecoder(load_pair(device="cpu"))
     leave_cores_to(decoder.pair.target)
     requests = [request_of(client, options.tokens) for client in range(options.clients)]
-    expected = [decoder.generate(str(r.prompt), r.params, num_draft_tokens=DRAFTS).text for r in requests]
+    expected = [
+        decoder.generate(str(r.prompt), r.params, num_draft_tokens=DRAFTS).text for r in requests
+    ]
 
     columns: dict[str, list[str]] = {}
     retried: dict[str, str] = {}
@@ -161,7 +179,12 @@ def main() -> None:
     columns["this process"] = figures(*crowd(local, options.clients, options.tokens), expected)
     local.close()
 
-    args = DecoderArgs(max_rows=options.rows, min_replicas=options.replicas, max_replicas=options.replicas, drain_seconds=120)
+    args = DecoderArgs(
+        max_rows=options.rows,
+        min_replicas=options.replicas,
+        max_replicas=options.replicas,
+        drain_seconds=120,
+    )
     changed = args.model_copy(update={"max_prompt_tokens": 500})
     with replicas(args) as engine:
         crowd(engine, 8 * options.replicas, 16)
@@ -172,13 +195,26 @@ def main() -> None:
                 meanwhile = kill_one(engine)
             elif column == "all replaced":
                 meanwhile = partial(cluster.deploy, APP, changed)
-            columns[column] = figures(*crowd(engine, options.clients, options.tokens, meanwhile), expected)
+            columns[column] = figures(
+                *crowd(engine, options.clients, options.tokens, meanwhile), expected
+            )
             retried[column] = str(engine.retried - before)
             wait_for_all(args)
 
-    title = f"{options.clients} clients at once, {options.tokens} tokens each, {options.rows} rows per replica, k = {DRAFTS}"
+    title = (
+        f"{options.clients} clients at once, {options.tokens} tokens each, {options.rows} rows per"
+        f" replica, k = {DRAFTS}"
+    )
     table = Table("", *columns, title=title)
-    rows = ("events/s", "tokens/s", "first token p50", "first token p95", "texts as alone", "ended with an error", "lost")
+    rows = (
+        "events/s",
+        "tokens/s",
+        "first token p50",
+        "first token p95",
+        "texts as alone",
+        "ended with an error",
+        "lost",
+    )
     for number, row in enumerate(rows):
         table.add_row(row, *(column[number] for column in columns.values()))
     table.add_row("retried on another replica", *(retried.get(column, "") for column in columns))

@@ -2,9 +2,10 @@
 
     python -m benchmarks.cuda [--pairs 8B/1B 1B/0.1B] [--accepted 0.8] [--tokens 128]
 
-The models have Llama's shapes and no training. Their layers add nothing, and their output matrix makes each token's successor
-certain; the draft has another successor for some tokens, so that it is accepted as often as `--accepted` says. Layers that add
-nothing take as long as any others. "Floor" is the weights that a step reads, divided by the speed of a copy on this machine.
+The models have Llama's shapes and no training. Their layers add nothing, and their output matrix
+makes each token's successor certain; the draft has another successor for some tokens, so that it
+is accepted as often as `--accepted` says. Layers that add nothing take as long as any others.
+"Floor" is the weights that a step reads, divided by the speed of a copy on this machine.
 """
 
 import argparse
@@ -34,10 +35,17 @@ def random_llama(name: str, accepted: float, device: str) -> LlamaForCausalLM:
     """A model that continues token t by t + 1, except a share of the tokens, where it is wrong."""
     width, mlp, layers, heads, kv_heads = SHAPES[name]
     config = LlamaConfig(
-        hidden_size=width, intermediate_size=mlp, num_hidden_layers=layers, num_attention_heads=heads,
-        num_key_value_heads=kv_heads, vocab_size=VOCAB_SIZE, max_position_embeddings=4096, bos_token_id=None,
-        eos_token_id=None, tie_word_embeddings=False,
-    )  # fmt: skip
+        hidden_size=width,
+        intermediate_size=mlp,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        vocab_size=VOCAB_SIZE,
+        max_position_embeddings=4096,
+        bos_token_id=None,
+        eos_token_id=None,
+        tie_word_embeddings=False,
+    )
     torch.set_default_dtype(torch.bfloat16 if device == "cuda" else torch.float32)
     with torch.device(device), torch.no_grad():
         model = LlamaForCausalLM(config).eval()
@@ -56,7 +64,9 @@ def random_llama(name: str, accepted: float, device: str) -> LlamaForCausalLM:
 
 def copy_speed(device: str) -> float:
     """Bytes per second that a copy reads and writes."""
-    source = torch.empty((1 << 30) if device == "cuda" else 1 << 26, dtype=torch.uint8, device=device)
+    source = torch.empty(
+        (1 << 30) if device == "cuda" else 1 << 26, dtype=torch.uint8, device=device
+    )
     target, times = torch.empty_like(source), []
     for _ in range(5):
         began = time.perf_counter()
@@ -77,46 +87,69 @@ def timed(run: Run) -> tuple[float, float]:
     return 1e3 * best / steps, tokens / steps
 
 
-def runs(target: LlamaForCausalLM, draft: LlamaForCausalLM, tokens: int) -> Mapping[tuple[str, int], Run]:
+def runs(
+    target: LlamaForCausalLM, draft: LlamaForCausalLM, tokens: int
+) -> Mapping[tuple[str, int], Run]:
     """What is timed, by name and number of draft tokens."""
     decoder = SpeculativeDecoder(ModelPair(wrap(target), wrap(draft)))
-    params, prompt = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True), list(range(100, 116))
+    params, prompt = (
+        SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True),
+        list(range(100, 116)),
+    )
 
     def ours(k: int) -> tuple[int, int]:
         result = decoder.generate(prompt, params, num_draft_tokens=k, detail="none")
         assert result.token_ids == [prompt[-1] + 1 + n for n in range(tokens)]
-        return tokens, result.metrics.num_spec_steps + 1  # the prompt's pass, which transformers counts too
+        return (
+            tokens,
+            result.metrics.num_spec_steps + 1,
+        )  # the prompt's pass, which transformers counts too
 
     def theirs(k: int) -> tuple[int, int]:
         passes = [0]
         counted = target.register_forward_hook(lambda *_: passes.__setitem__(0, passes[0] + 1))
         given: dict[str, Any] = {"assistant_model": draft} if k else {}
-        draft.generation_config.update(num_assistant_tokens=k or 1, num_assistant_tokens_schedule="constant")
+        draft.generation_config.update(
+            num_assistant_tokens=k or 1, num_assistant_tokens_schedule="constant"
+        )
         draft.generation_config.assistant_confidence_threshold = 0.0
         ids = torch.tensor([prompt], device=target.device)
         found: Any = target.generate(ids, max_new_tokens=tokens, do_sample=False, **given)
         counted.remove()
         return found.shape[1] - len(prompt), passes[0]
 
-    return {("this decoder", k): partial(ours, k) for k in WINDOWS} | {("transformers", k): partial(theirs, k) for k in (0, 4)}
+    return {("this decoder", k): partial(ours, k) for k in WINDOWS} | {
+        ("transformers", k): partial(theirs, k) for k in (0, 4)
+    }
 
 
 def main() -> None:
     """Measure and print a table per pair."""
     parser = argparse.ArgumentParser(prog="benchmarks.cuda")
-    parser.add_argument("--pairs", nargs="+", default=["8B/1B", "1B/0.1B"], help=f"target/draft, of {', '.join(SHAPES)}")
+    parser.add_argument(
+        "--pairs",
+        nargs="+",
+        default=["8B/1B", "1B/0.1B"],
+        help=f"target/draft, of {', '.join(SHAPES)}",
+    )
     parser.add_argument("--accepted", type=float, default=0.8)
     parser.add_argument("--tokens", type=int, default=128)
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     speed = copy_speed(device)
-    print(f"{torch.cuda.get_device_name() if device == 'cuda' else 'CPU'}; a copy moves {speed / 1e9:.0f} GB/s", flush=True)
+    print(
+        f"{torch.cuda.get_device_name() if device == 'cuda' else 'CPU'}; a copy moves"
+        f" {speed / 1e9:.0f} GB/s",
+        flush=True,
+    )
     for pair in options.pairs:
         target, draft = (
-            random_llama(name, share, device) for name, share in zip(pair.split("/"), (1.0, options.accepted), strict=True)
+            random_llama(name, share, device)
+            for name, share in zip(pair.split("/"), (1.0, options.accepted), strict=True)
         )
         size, small = (
-            (model.num_parameters() - VOCAB_SIZE * model.config.hidden_size) * model.dtype.itemsize for model in (target, draft)
+            (model.num_parameters() - VOCAB_SIZE * model.config.hidden_size) * model.dtype.itemsize
+            for model in (target, draft)
         )
         print(f"\n{pair}, {options.accepted:.0%} of the draft's successors are right", flush=True)
         print(f"{'':13} k  ms per step  floor  tokens per step  tokens/s  × plain", flush=True)
@@ -126,7 +159,8 @@ def main() -> None:
             plain = plain or step_ms
             floor, speed_up = 1e3 * (size + k * small) / speed, plain * tokens / step_ms
             print(
-                f"{name:13} {k} {step_ms:12.2f} {floor:6.2f} {tokens:16.2f} {1e3 * tokens / step_ms:9.0f} {speed_up:8.2f}",
+                f"{name:13} {k} {step_ms:12.2f} {floor:6.2f} {tokens:16.2f}"
+                f" {1e3 * tokens / step_ms:9.0f} {speed_up:8.2f}",
                 flush=True,
             )
         del target, draft, run

@@ -2,9 +2,10 @@
 
     python -m benchmarks.drafters [--windows 5 8 16] [--new-tokens N]
 
-The texts (`repeating/`: a list, code repeated with small changes, a quoted passage) have a prompt and a continuation. The small
-bundled target would not continue like this, as large ones do. So the target is a model that is certain of the text's next
-token, and its forwards are counted. Greedy, every drafter in turn; the draft model is the bundled pair's.
+The texts (`repeating/`: a list, code repeated with small changes, a quoted passage) have a
+prompt and a continuation. The small bundled target would not continue like this, as large ones
+do. So the target is a model that is certain of the text's next token, and its forwards are
+counted. Greedy, every drafter in turn; the draft model is the bundled pair's.
 """
 
 import sys
@@ -44,12 +45,18 @@ class Reciter:
         begin = kv_cache.get_num_tokens()
         states = query_token_ids.float().view(1, 1, -1, 1)
         kv_cache.update([KVState(states, states)])
-        following = (torch.arange(query_token_ids.shape[1]) + begin + 1).clamp_max(len(self._token_ids) - 1)
-        return torch.nn.functional.one_hot(self._token_ids[following], self.vocab_size)[None].float() * 50
+        following = (torch.arange(query_token_ids.shape[1]) + begin + 1).clamp_max(
+            len(self._token_ids) - 1
+        )
+        return (
+            torch.nn.functional.one_hot(self._token_ids[following], self.vocab_size)[None].float()
+            * 50
+        )
 
 
 def read_texts(encode: Callable[[str], list[int]]) -> list[tuple[str, list[int], list[int]]]:
-    """Kind, prompt and continuation of every text `KIND-NAME.txt`; a line of "=====" ends the prompt."""
+    """Kind, prompt and continuation of every text `KIND-NAME.txt`; a line of "=====" ends the
+    prompt."""
     found = []
     for path in sorted(TEXTS.glob("*.txt")):
         prompt, rest = path.read_text(encoding="utf-8").split("\n=====\n")
@@ -59,33 +66,59 @@ def read_texts(encode: Callable[[str], list[int]]) -> list[tuple[str, list[int],
 
 
 def measure(pair: ModelPair, windows: Sequence[int], new_tokens: int) -> Table:
-    """Every drafter that these models allow, on every text with every window: a row per kind of text and window."""
-    counts: dict[tuple[str, int], dict[str, list[int]]] = defaultdict(dict)  # tokens, draft tokens and forwards by drafter
+    """Every drafter that these models allow, on every text with every window: a row per kind of
+    text and window."""
+    counts: dict[tuple[str, int], dict[str, list[int]]] = defaultdict(
+        dict
+    )  # tokens, draft tokens and forwards by drafter
     for kind, prompt, rest in read_texts(SpeculativeDecoder(pair).admission.encode):
-        decoder = SpeculativeDecoder(ModelPair(Reciter([*prompt, *rest], pair.vocab_size), pair.draft, pair.tokenizer))
+        decoder = SpeculativeDecoder(
+            ModelPair(Reciter([*prompt, *rest], pair.vocab_size), pair.draft, pair.tokenizer)
+        )
         wanted = rest[:new_tokens]
         params = SamplingParams(temperature=0, max_tokens=len(wanted), ignore_eos=True)
-        drafters = [name for name, drafter in DRAFTERS.items() if drafter.obstacle(decoder.pair) is None]
+        drafters = [
+            name for name, drafter in DRAFTERS.items() if drafter.obstacle(decoder.pair) is None
+        ]
         for window, drafter in product(windows, drafters):
-            result = decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
+            result = decoder.generate(
+                prompt, params, num_draft_tokens=window, drafter=drafter, detail="none"
+            )
             if list(result.token_ids) != wanted:
                 raise RuntimeError(f"{drafter} with k = {window} changed a text of kind {kind}")
             run, sums = result.metrics, counts[kind, window].get(drafter, [0, 0, 0])
             new = (run.num_generated_tokens, run.num_draft_tokens, run.num_spec_steps)
             counts[kind, window][drafter] = [a + b for a, b in zip(sums, new, strict=True)]
-    table = Table("text", *numbers("k", *drafters), title="Tokens per forward (× prompt lookup; draft tokens per forward)")
+    table = Table(
+        "text",
+        *numbers("k", *drafters),
+        title="Tokens per forward (× prompt lookup; draft tokens per forward)",
+    )
     for (kind, window), found in counts.items():
         base = found[BASELINE][0] / found[BASELINE][2]
-        cells = (f"{n / passes:.2f} (×{n / passes / base:.2f}; {drafts / passes:.1f})" for n, drafts, passes in found.values())
+        cells = (
+            f"{n / passes:.2f} (×{n / passes / base:.2f}; {drafts / passes:.1f})"
+            for n, drafts, passes in found.values()
+        )
         table.add_row(kind, str(window), *cells)
     return table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    parser = Parser(description="Tokens per target forward by drafter, on texts that repeat themselves.")
-    parser.add_argument("--windows", type=positive, nargs="+", default=WINDOWS, help="draft tokens per step (default 5 8 16)")
-    parser.add_argument("--new-tokens", type=positive, default=400, help="most tokens per text (default 400)")
+    parser = Parser(
+        description="Tokens per target forward by drafter, on texts that repeat themselves."
+    )
+    parser.add_argument(
+        "--windows",
+        type=positive,
+        nargs="+",
+        default=WINDOWS,
+        help="draft tokens per step (default 5 8 16)",
+    )
+    parser.add_argument(
+        "--new-tokens", type=positive, default=400, help="most tokens per text (default 400)"
+    )
     options = parser.parse_args(argv)
     torch.set_num_threads(1)  # the computation is small
     output(120).print(measure(load_pair(), options.windows, options.new_tokens))

@@ -3,10 +3,11 @@
     python -m benchmarks.load [--target smollm2] [--clients 50] [--tokens 96] [--runs 500]
         [--temperature 0.7] [--num-draft-tokens 5]
 
-Starts `app.py` on a free port, with the bundled pair or a target. All clients send their own prompt and seed to `/generate` at
-the same moment; each text must equal that of a single run. Prints tokens per second of all together and of one client alone,
-the time to the first token (median and 95th percentile), and the number of lost or wrong answers; then the server's memory over
-the runs, and its shutdown time.
+Starts `app.py` on a free port, with the bundled pair or a target. All clients send their own
+prompt and seed to `/generate` at the same moment; each text must equal that of a single run.
+Prints tokens per second of all together and of one client alone, the time to the first token
+(median and 95th percentile), and the number of lost or wrong answers; then the server's memory
+over the runs, and its shutdown time.
 """
 
 import argparse
@@ -52,7 +53,9 @@ class Answer:
 
 def prompt_of(client: int) -> str:
     """A different prompt for each of up to fifty clients."""
-    return BEGINNINGS[client % len(BEGINNINGS)].format(HEROES[client // len(BEGINNINGS) % len(HEROES)])
+    return BEGINNINGS[client % len(BEGINNINGS)].format(
+        HEROES[client // len(BEGINNINGS) % len(HEROES)]
+    )
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,9 @@ class Asked:
 
 def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
     """The server's answer to a call."""
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request, timeout=300) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
@@ -75,7 +80,9 @@ def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
 def begin(url: str, prompt: str, seed: int, asked: Asked) -> str:
     """Start a run as a program would; returns the address of its events."""
     call = f"{url}gradio_api/call/generate"
-    answer = post(call, {"data": [prompt, asked.tokens, asked.temperature, 1.0, seed, asked.num_draft_tokens]})
+    answer = post(
+        call, {"data": [prompt, asked.tokens, asked.temperature, 1.0, seed, asked.num_draft_tokens]}
+    )
     return f"{call}/{answer['event_id']}"
 
 
@@ -105,7 +112,8 @@ def lists(answer: Iterator[bytes]) -> Iterator[list[dict[str, Any]]]:
 
 
 def crowd(url: str, clients: int, asked: Asked) -> tuple[list[Answer | None], float]:
-    """All clients at the same moment; returns their answers, None for lost ones, and the seconds until the last."""
+    """All clients at the same moment; returns their answers, None for lost ones, and the seconds
+    until the last."""
     gate = threading.Barrier(clients)
 
     def one(client: int) -> Answer | None:
@@ -165,7 +173,9 @@ def main() -> None:
     parser.add_argument("--target", help="the target (default: the bundled pair)")
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--tokens", type=int, default=96)
-    parser.add_argument("--runs", type=int, default=500, help="runs one after another, for the memory")
+    parser.add_argument(
+        "--runs", type=int, default=500, help="runs one after another, for the memory"
+    )
     parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--num-draft-tokens", type=int, default=5)
     options = parser.parse_args()
@@ -184,24 +194,38 @@ def main() -> None:
             sizes.append(memory(server.process.pid))
         end_seconds = end_with_a_run(server, asked)
     one = statistics.median(answer.tokens / answer.seconds for answer in alone)
-    firsts = sorted(answer.first_token for answer in answers if answer and answer.first_token is not None)
+    firsts = sorted(
+        answer.first_token for answer in answers if answer and answer.first_token is not None
+    )
     rate = sum(answer.tokens for answer in answers if answer) / seconds
     few_rate = sum(answer.tokens for answer in few if answer) / few_seconds
-    wrong = sum(answer is not None and answer.text != text for answer, text in zip(answers, expected, strict=True))
-    title = f"{options.clients} clients, {asked.tokens} tokens each, T = {asked.temperature}, k = {asked.num_draft_tokens}"
+    wrong = sum(
+        answer is not None and answer.text != text
+        for answer, text in zip(answers, expected, strict=True)
+    )
+    title = (
+        f"{options.clients} clients, {asked.tokens} tokens each, T = {asked.temperature}, k ="
+        f" {asked.num_draft_tokens}"
+    )
     table = Table("measured", "value", title=title)
     table.add_row("one client alone", f"{one:.0f} tokens/s")
     table.add_row("8 clients together", f"{few_rate:.0f} tokens/s, {few_rate / one:.1f}× one")
-    table.add_row(f"{options.clients} clients together", f"{rate:.0f} tokens/s, {rate / one:.1f}× one")
+    table.add_row(
+        f"{options.clients} clients together", f"{rate:.0f} tokens/s, {rate / one:.1f}× one"
+    )
     if firsts:
-        table.add_row("time to first token", f"p50 {statistics.median(firsts):.2f} s, p95 {late(firsts):.2f} s")
+        table.add_row(
+            "time to first token",
+            f"p50 {statistics.median(firsts):.2f} s, p95 {late(firsts):.2f} s",
+        )
     table.add_row("answers lost", str(sum(answer is None for answer in answers)))
     table.add_row("texts that differ from a single run's", str(wrong))
     if len(sizes) > WARM_RUNS:
         # Medians, since freed memory returns to the system only every ten seconds.
         before, after = statistics.median(sizes[:WARM_RUNS][-25:]), statistics.median(sizes[-50:])
         table.add_row(
-            f"memory after {WARM_RUNS} and {len(sizes)} runs", f"{before:.0f}, {after:.0f} MiB ({after / before - 1:+.1%})"
+            f"memory after {WARM_RUNS} and {len(sizes)} runs",
+            f"{before:.0f}, {after:.0f} MiB ({after / before - 1:+.1%})",
         )
     table.add_row("from SIGTERM to the end, during a run", f"{end_seconds:.1f} s")
     console.print(table)

@@ -1,6 +1,8 @@
-"""What a target with recurrent layers costs: `python -m benchmarks.recurrent`; random weights of about 10 M parameters.
+"""What a target with recurrent layers costs: `python -m benchmarks.recurrent`; random weights of
+about 10 M parameters.
 
-For each family: a forward over 6 tokens, over 9 (3 of them replayed), and the copy of the state, in forwards over one token.
+For each family: a forward over 6 tokens, over 9 (3 of them replayed), and the copy of the state,
+in forwards over one token.
 """
 
 import statistics
@@ -17,19 +19,45 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from naive_speculate.infer.load import wrap
 from naive_speculate.infer.recurrent import copied
 
-SIZE = {"vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 8, "intermediate_size": 768, "pad_token_id": None}
+SIZE = {
+    "vocab_size": 8192,
+    "hidden_size": 256,
+    "num_hidden_layers": 8,
+    "intermediate_size": 768,
+    "pad_token_id": None,
+}
 ATTENTION = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 32}
-MIXED = {"layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 2}
-DELTA = {"linear_num_key_heads": 8, "linear_num_value_heads": 8, "linear_key_head_dim": 32, "linear_value_head_dim": 32}
-MAMBA_2 = {"mamba_n_heads": 16, "mamba_d_head": 32, "mamba_d_state": 64, "mamba_expand": 2, "mamba_n_groups": 1}
+MIXED = {
+    "layer_types": (
+        ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 2
+    )
+}
+DELTA = {
+    "linear_num_key_heads": 8,
+    "linear_num_value_heads": 8,
+    "linear_key_head_dim": 32,
+    "linear_value_head_dim": 32,
+}
+MAMBA_2 = {
+    "mamba_n_heads": 16,
+    "mamba_d_head": 32,
+    "mamba_d_state": 64,
+    "mamba_expand": 2,
+    "mamba_n_groups": 1,
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     "qwen3_5_text": ATTENTION | DELTA | MIXED,
     "olmo_hybrid": ATTENTION | DELTA | MIXED,
     "lfm2": ATTENTION | {"layer_types": ["conv", "conv", "conv", "full_attention"] * 2},
     "falcon_h1": ATTENTION | MAMBA_2 | {"mamba_d_ssm": 512},
-    "granitemoehybrid": ATTENTION
-    | MAMBA_2
-    | {"layer_types": ["mamba", "mamba", "mamba", "attention"] * 2, "num_local_experts": 0},
+    "granitemoehybrid": (
+        ATTENTION
+        | MAMBA_2
+        | {
+            "layer_types": ["mamba", "mamba", "mamba", "attention"] * 2,
+            "num_local_experts": 0,
+        }
+    ),
     "mamba": {"state_size": 16},
     "mamba2": {"state_size": 64, "num_heads": 16, "head_dim": 32, "n_groups": 1},
     "falcon_mamba": {"state_size": 16},
@@ -48,11 +76,16 @@ def seconds(work: Callable[[], Any]) -> float:
 
 def main() -> None:
     """Measure every family and print a table."""
-    print("| family | verify 5 drafts | with 3 replayed tokens | copy the state | state, MB |\n|---|---|---|---|---|")
+    print(
+        "| family | verify 5 drafts | with 3 replayed tokens | copy the state | state, MB"
+        " |\n|---|---|---|---|---|"
+    )
     for family, more in FAMILIES.items():
         torch.manual_seed(0)
         config = CONFIG_MAPPING[family](**(SIZE | more))
-        model: Any = wrap(getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[family])(config).eval())
+        model: Any = wrap(
+            getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[family])(config).eval()
+        )
         cache = model.new_cache(1)
         model.forward(torch.randint(8, 8000, (1, 64)), cache)
         state = cache.caches[0].now
@@ -64,10 +97,18 @@ def main() -> None:
         with torch.no_grad():
             copying = seconds(partial(copied, state))
             one, six, nine = (seconds(forward(count)) - copying for count in (1, 6, 9))
-        kept = [t for layer in state.layers for d in (layer.__dict__.get("conv_states"), layer.__dict__.get("recurrent_states"))
-                for t in (d or {}).values() if t is not None]  # fmt: skip
+        kept = [
+            t
+            for layer in state.layers
+            for d in (layer.__dict__.get("conv_states"), layer.__dict__.get("recurrent_states"))
+            for t in (d or {}).values()
+            if t is not None
+        ]
         size = sum(tensor.nbytes for tensor in kept) / 1e6
-        print(f"| {family} | {six / one:.2f} | {nine / one:.2f} | {copying / one:.2f} | {size:.2f} |", flush=True)
+        print(
+            f"| {family} | {six / one:.2f} | {nine / one:.2f} | {copying / one:.2f} | {size:.2f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

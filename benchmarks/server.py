@@ -29,8 +29,9 @@ class Server:
 
     Args:
         *options: Further options of the command line.
-        **environment: Further environment variables. Without a pair in these or the options it serves the bundled pair alone;
-            with an empty `NAIVE_SPECULATE_PAIRS`, the page's default.
+        **environment: Further environment variables. Without a pair in these or the options it
+            serves the bundled pair alone; with an empty `NAIVE_SPECULATE_PAIRS`, the page's
+            default.
 
     Attributes:
         url: Its address.
@@ -90,7 +91,10 @@ class Server:
             self._changed.wait_for(lambda: self._over or printed(), seconds)
             if not printed():
                 what = "ended" if self._over else f"was given {seconds:.0f} s"
-                raise RuntimeError(f"app.py {what} without printing {text!r}; its last lines:\n{''.join(self._lines[-20:])}")
+                raise RuntimeError(
+                    f"app.py {what} without printing {text!r}; its last"
+                    f" lines:\n{''.join(self._lines[-20:])}"
+                )
 
     def end(self) -> float:
         """Send SIGTERM; returns the seconds until the process ended."""

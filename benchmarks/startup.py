@@ -16,7 +16,8 @@ from benchmarks.server import Server
 
 
 def start() -> tuple[float, float]:
-    """Start and end the page once; returns the seconds until it answered, and the CPU time of the process."""
+    """Start and end the page once; returns the seconds until it answered, and the CPU time of
+    the process."""
     before, began = _cpu_of_children(), time.perf_counter()
     with Server(NAIVE_SPECULATE_PAIRS=""):
         seconds = time.perf_counter() - began
@@ -34,8 +35,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
     clock, cpu = zip(*(start() for _ in range(runs)), strict=True)
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, median of {runs} starts:")
-    print(f"ready after {statistics.median(clock):.1f} s; {statistics.median(cpu):.1f} s of CPU time, shutdown included")
+    print(
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, median of {runs}"
+        " starts:"
+    )
+    print(
+        f"ready after {statistics.median(clock):.1f} s; {statistics.median(cpu):.1f} s of CPU time,"
+        " shutdown included"
+    )
 
 
 if __name__ == "__main__":

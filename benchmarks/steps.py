@@ -2,8 +2,9 @@
 
     python -m benchmarks.steps [--tokens 200] [--runs 9]
 
-Prints median milliseconds per step for the bundled pair in ONNX Runtime: outside ONNX Runtime's calls and inside. The same
-steps with the draft model as target separate the work itself from the cost of cold processor caches after a larger target.
+Prints median milliseconds per step for the bundled pair in ONNX Runtime: outside ONNX Runtime's
+calls and inside. The same steps with the draft model as target separate the work itself from the
+cost of cold processor caches after a larger target.
 """
 
 import argparse
@@ -21,7 +22,14 @@ from naive_speculate.models import BUNDLED_PAIR
 from ui.host.measuring import machine_name
 
 PROMPT = "Once upon a time there was a king"
-KINDS = [("none", 0, 0.0), ("none", 4, 0.0), ("full", 4, 0.0), ("none", 0, 1.0), ("none", 4, 1.0), ("full", 4, 1.0)]
+KINDS = [
+    ("none", 0, 0.0),
+    ("none", 4, 0.0),
+    ("full", 4, 0.0),
+    ("none", 0, 1.0),
+    ("none", 4, 1.0),
+    ("full", 4, 1.0),
+]
 """Detail of the events, draft tokens per step, temperature."""
 
 
@@ -43,12 +51,21 @@ def stopwatch() -> Iterator[list[float]]:
         onnxruntime.InferenceSession.run_with_iobinding = run
 
 
-def step(decoder: SpeculativeDecoder, tokens: int, detail: str, k: int, temperature: float) -> tuple[float, float]:
-    """Milliseconds per step of one run, outside ONNX Runtime and inside, from the first step's end to the last one's."""
+def step(
+    decoder: SpeculativeDecoder, tokens: int, detail: str, k: int, temperature: float
+) -> tuple[float, float]:
+    """Milliseconds per step of one run, outside ONNX Runtime and inside, from the first step's
+    end to the last one's."""
     params = SamplingParams(max_tokens=tokens, temperature=temperature, seed=1, ignore_eos=True)
     ends, inside = [], []
     with stopwatch() as seconds:
-        for event in decoder.stream(PROMPT, params, num_draft_tokens=k, detail=detail, drafter="model"):  # type: ignore[arg-type]
+        for event in decoder.stream(
+            PROMPT,
+            params,
+            num_draft_tokens=k,
+            detail=detail,  # type: ignore[arg-type]
+            drafter="model",
+        ):
             if event.kind == "step":
                 ends.append(time.perf_counter())
                 inside.append(seconds[0])
@@ -64,7 +81,10 @@ def measure(title: str, pair: ModelPair, tokens: int, runs: int) -> None:
     for detail, k, temperature in KINDS:
         found = [step(decoder, tokens, detail, k, temperature) for _ in range(runs + 1)][1:]
         own, called = (statistics.median(values) for values in zip(*found, strict=True))
-        print(f"detail {detail:5} k = {k}  temperature {temperature:.0f}   own {own:.2f} ms   models {called:.2f} ms")
+        print(
+            f"detail {detail:5} k = {k}  temperature {temperature:.0f}   own {own:.2f} ms   models"
+            f" {called:.2f} ms"
+        )
 
 
 def main() -> None:
@@ -73,10 +93,18 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--runs", type=int, default=9)
     options = parser.parse_args()
-    print(f"{machine_name('cpu')}, {num_threads()} threads, medians of {options.runs} runs of {options.tokens} tokens")
+    print(
+        f"{machine_name('cpu')}, {num_threads()} threads, medians of {options.runs} runs of"
+        f" {options.tokens} tokens"
+    )
     measure("the bundled pair", load_pair(device="cpu"), options.tokens, options.runs)
     draft = BUNDLED_PAIR / "draft"
-    measure("its draft model as target and draft", load_pair(draft, draft, device="cpu"), options.tokens, options.runs)
+    measure(
+        "its draft model as target and draft",
+        load_pair(draft, draft, device="cpu"),
+        options.tokens,
+        options.runs,
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Visitors per replica: a queueing model with measured rates, checked with simulated visitors.
 
-    python -m benchmarks.visitors [--replicas 2] [--rows 4] [--tokens 64] [--think 2] [--visitors 8 16 32 48 64]
+    python -m benchmarks.visitors [--replicas 2] [--rows 4] [--tokens 64] [--think 2] [--visitors
+    8 16 32 48 64]
 
-Measures the runs per second of each replica that decodes 1, 2, 4 … together. The model is a closed queue: each of N visitors
-thinks for an exponentially distributed time, then waits for a run. With n runs in the system the replicas end
-`replicas * rate(n / replicas)` per second; the rate is constant once all rows are taken. This birth-death chain is solved
-exactly; then N visitors are simulated.
+Measures the runs per second of each replica that decodes 1, 2, 4 … together. The model is a
+closed queue: each of N visitors thinks for an exponentially distributed time, then waits for a
+run. With n runs in the system the replicas end `replicas * rate(n / replicas)` per second; the
+rate is constant once all rows are taken. This birth-death chain is solved exactly; then N
+visitors are simulated.
 """
 
 import argparse
@@ -50,7 +52,8 @@ def outlook(visitors: int, think: float, rates: Sequence[float], replicas: int) 
     Args:
         visitors: Number of visitors.
         think: Mean seconds between an answer and the next request.
-        rates: Runs per second of one replica that decodes 1, 2, … together, up to its number of rows.
+        rates: Runs per second of one replica that decodes 1, 2, … together, up to its number of
+            rows.
         replicas: Number of replicas.
     """
 
@@ -63,15 +66,17 @@ def outlook(visitors: int, think: float, rates: Sequence[float], replicas: int) 
             weights.append(weights[-1] * (population - running + 1) / think / rate(running))
         return [weight / sum(weights) for weight in weights]
 
-    per_second = sum(chance * rate(running) for running, chance in enumerate(chances(visitors)) if running)
+    per_second = sum(
+        chance * rate(running) for running, chance in enumerate(chances(visitors)) if running
+    )
     # A new request sees the system without its own visitor (the arrival theorem).
     waiting = sum(chances(visitors - 1)[replicas * len(rates) :])
     return Outlook(per_second, visitors / per_second - think, waiting)
 
 
 def measure_rates(engine: Engine, replicas: int, rows: int, tokens: int) -> list[float]:
-    """Runs per second of one replica that decodes 1 … `rows` together while the others do the same, since they may share a
-    machine.
+    """Runs per second of one replica that decodes 1 … `rows` together while the others do the
+    same, since they may share a machine.
 
     Sizes between the measured ones are interpolated.
     """
@@ -81,12 +86,22 @@ def measure_rates(engine: Engine, replicas: int, rows: int, tokens: int) -> list
         with ThreadPoolExecutor(replicas * size) as pool:
             runs = RATE_RUNS * replicas * size
             began = time.perf_counter()
-            list(pool.map(lambda client: [None for _ in engine.submit(request_of(client, tokens))], range(runs)))
+            list(
+                pool.map(
+                    lambda client: [None for _ in engine.submit(request_of(client, tokens))],
+                    range(runs),
+                )
+            )
             found[size] = runs / replicas / (time.perf_counter() - began)
-    return [float(rate) for rate in np.interp(range(1, rows + 1), sizes, [found[size] for size in sizes])]
+    return [
+        float(rate)
+        for rate in np.interp(range(1, rows + 1), sizes, [found[size] for size in sizes])
+    ]
 
 
-def visit(engine: Engine, visitors: int, think: float, tokens: int, seconds: float) -> tuple[Outlook, float]:
+def visit(
+    engine: Engine, visitors: int, think: float, tokens: int, seconds: float
+) -> tuple[Outlook, float]:
     """Simulate visitors; returns their figures and median time to the first token."""
     began = time.perf_counter()
     warm = began + seconds / 4
@@ -115,7 +130,9 @@ def visit(engine: Engine, visitors: int, think: float, tokens: int, seconds: flo
     with ThreadPoolExecutor(visitors) as pool:
         list(pool.map(one, range(visitors)))
     met = Outlook(
-        len(answers) / (seconds * 3 / 4), statistics.mean(response for response, _ in answers), statistics.mean(waited)
+        len(answers) / (seconds * 3 / 4),
+        statistics.mean(response for response, _ in answers),
+        statistics.mean(waited),
     )
     return met, statistics.median(first for _, first in answers)
 
@@ -126,14 +143,33 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=2)
     parser.add_argument("--rows", type=int, default=4, help="rows of a replica")
     parser.add_argument("--tokens", type=int, default=64, help="length of a run")
-    parser.add_argument("--think", type=float, default=2.0, help="mean seconds between an answer and the next request")
+    parser.add_argument(
+        "--think",
+        type=float,
+        default=2.0,
+        help="mean seconds between an answer and the next request",
+    )
     parser.add_argument("--visitors", type=int, nargs="+", default=[8, 16, 32, 48, 64])
     parser.add_argument("--seconds", type=float, default=20.0, help="duration of each simulation")
     options = parser.parse_args()
     console = Console()
-    args = DecoderArgs(max_rows=options.rows, min_replicas=options.replicas, max_replicas=options.replicas)
-    headings = ("visitors", "runs/s", "model", "response", "model", "found no row", "model", "first token p50")
-    title = f"{options.replicas} replicas of {options.rows} rows, {options.tokens} tokens per run, {options.think:g} s between"
+    args = DecoderArgs(
+        max_rows=options.rows, min_replicas=options.replicas, max_replicas=options.replicas
+    )
+    headings = (
+        "visitors",
+        "runs/s",
+        "model",
+        "response",
+        "model",
+        "found no row",
+        "model",
+        "first token p50",
+    )
+    title = (
+        f"{options.replicas} replicas of {options.rows} rows, {options.tokens} tokens per run,"
+        f" {options.think:g} s between"
+    )
     table = Table(*headings, title=title)
     with replicas(args) as engine:
         measure_rates(engine, options.replicas, 2, 8)

@@ -1,4 +1,5 @@
-"""MkDocs hook: includes files of the repository, and the page's lessons as text with the figures recorded for them."""
+"""MkDocs hook: includes files of the repository, and the page's lessons as text with the figures
+recorded for them."""
 
 import html
 import re
@@ -9,18 +10,31 @@ from ui.experiments.learn import LESSONS, content, recorded_lesson, titles
 from ui.experiments.lessons.lesson import Lesson
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)*(?:naive_speculate|ui|benchmarks|deploy|tests)/[^)]*\)")
+OUTSIDE = re.compile(
+    r"\[([^\]]+)\]\((?:\.\./)*(?:naive_speculate|ui|benchmarks|deploy|tests)/[^)]*\)"
+)
 """Links to files that are not part of the site."""
 TERM = re.compile(r'<a\b[^>]*href="(?:#term-|\?lesson=)[^>]*>(.*?)</a>')
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Fill `{{ include FILE }}` and `{{ lessons }}`; links of included files are relative to the repository's root."""
-    markdown = re.sub(r"{{ include (\S+) }}", lambda found: (ROOT / found[1]).read_text(encoding="utf-8"), markdown)
+    """Fill `{{ include FILE }}` and `{{ lessons }}`; links of included files are relative to the
+    repository's root."""
+    markdown = re.sub(
+        r"{{ include (\S+) }}",
+        lambda found: (ROOT / found[1]).read_text(encoding="utf-8"),
+        markdown,
+    )
     if "{{ lessons }}" in markdown:
-        lessons = "\n\n".join(lesson(title, each) for title, each in zip(titles(), LESSONS, strict=True))
+        lessons = "\n\n".join(
+            lesson(title, each) for title, each in zip(titles(), LESSONS, strict=True)
+        )
         markdown = markdown.replace("{{ lessons }}", lessons)
-    return OUTSIDE.sub(r"\1", markdown).replace("](docs/", "](").replace("](CONTRIBUTING.md", "](contributing.md")
+    return (
+        OUTSIDE.sub(r"\1", markdown)
+        .replace("](docs/", "](")
+        .replace("](CONTRIBUTING.md", "](contributing.md")
+    )
 
 
 def lesson(title: str, each: Lesson) -> str:

@@ -1,7 +1,8 @@
-"""Makes the pictures of the documentation: `make .venv/.test chromium && .venv/bin/python -m docs.pictures [NAME …]`.
+"""Makes the pictures of the documentation: `make .venv/.test chromium && .venv/bin/python -m
+docs.pictures [NAME …]`.
 
-Starts the page with its default pairs, asks it a question, and takes screenshots; `run.webp` is an animation of a run, 2 MB at
-most.
+Starts the page with its default pairs, asks it a question, and takes screenshots; `run.webp` is
+an animation of a run, 2 MB at most.
 """
 
 import io
@@ -27,7 +28,9 @@ MOST_BYTES = 2_000_000
 
 def opened(browser: Browser, url: str, width: int, theme: str = "light") -> Page:
     """The page, once it shows the recorded run and SmolLM2 is loaded."""
-    context = browser.new_context(viewport={"width": width, "height": SIZES[width]}, color_scheme=theme)  # type: ignore[arg-type]
+    context = browser.new_context(
+        viewport={"width": width, "height": SIZES[width]}, color_scheme=theme
+    )  # type: ignore[arg-type]
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     page.goto(f"{url}?__theme={theme}")
@@ -40,7 +43,9 @@ def ask(page: Page) -> None:
     before = page.locator(".ns-stage").get_attribute("data-run")
     page.locator("#prompt textarea").fill(QUESTION)
     page.locator("#run").click()
-    page.wait_for_function("run => document.querySelector('.ns-stage').dataset.run !== run", arg=before)
+    page.wait_for_function(
+        "run => document.querySelector('.ns-stage').dataset.run !== run", arg=before
+    )
 
 
 def finish(page: Page) -> None:
@@ -89,7 +94,9 @@ def animation(browser: Browser, url: str) -> None:
     over = page.locator(".ns-stage[data-state=done] .ns-race[data-state=done]")
     last = MOST_FRAMES
     while len(frames) < last:
-        frames.append(Image.open(io.BytesIO(page.screenshot(type="png"))).convert("RGB").resize((768, 576)))
+        frames.append(
+            Image.open(io.BytesIO(page.screenshot(type="png"))).convert("RGB").resize((768, 576))
+        )
         page.wait_for_timeout(SECONDS_PER_FRAME * 1000)
         times.append(time.monotonic())
         if len(frames) > FEWEST_FRAMES and over.count():
@@ -97,12 +104,25 @@ def animation(browser: Browser, url: str) -> None:
     path = FOLDER / "run.webp"
     durations = [round(1000 * (end - begin)) for begin, end in itertools.pairwise(times)]
     durations[-1] = 4000
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0, quality=70, method=4)
+    frames[0].save(
+        path,
+        save_all=True,
+        append_images=frames[1:],
+        duration=durations,
+        loop=0,
+        quality=70,
+        method=4,
+    )
     if path.stat().st_size > MOST_BYTES:
         raise RuntimeError(f"{path} has {path.stat().st_size:,} bytes, {MOST_BYTES:,} at most")
 
 
-PICTURES: dict[str, Callable[[Browser, str], None]] = {"screens": screens, "why": why, "rooms": rooms, "run": animation}
+PICTURES: dict[str, Callable[[Browser, str], None]] = {
+    "screens": screens,
+    "why": why,
+    "rooms": rooms,
+    "run": animation,
+}
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Visible speculative decoding: lossless, readable, and recorded event by event.
 
-Public names are imported on first use, so that a command can be interrupted while its libraries load.
+Public names are imported on first use, so that a command can be interrupted while its libraries
+load.
 """
 
 from importlib import import_module

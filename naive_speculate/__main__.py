@@ -1,4 +1,5 @@
-"""The command line: `python -m naive_speculate generate "PROMPT"`, `… bench`, `… prove`, `… differ` and `… doctor FILE`."""
+"""The command line: `python -m naive_speculate generate "PROMPT"`, `… bench`, `… prove`, `…
+differ` and `… doctor FILE`."""
 
 import argparse
 import contextlib
@@ -13,7 +14,15 @@ from dataclasses import fields
 from importlib import import_module
 from typing import Any, NoReturn
 
-from naive_speculate.arguments import Parser, add_models, as_typed, number, parsed, whole_number, window
+from naive_speculate.arguments import (
+    Parser,
+    add_models,
+    as_typed,
+    number,
+    parsed,
+    whole_number,
+    window,
+)
 
 DEFAULT_MAX_TOKENS = 128
 INTERRUPTED = 130
@@ -28,14 +37,22 @@ _COMMANDS = {
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = Parser(prog="naive_speculate", description="Visible speculative decoding.")
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
-    generate = commands.add_parser("generate", help="decode a prompt and show its draft tokens and verdicts")
+    commands = parser.add_subparsers(
+        dest="command", required=True, parser_class=Parser, metavar="COMMAND"
+    )
+    generate = commands.add_parser(
+        "generate", help="decode a prompt and show its draft tokens and verdicts"
+    )
     generate.add_argument("prompt", metavar="PROMPT")
     if arguments[:1] == ["generate"]:  # these list registered names, which imports torch
         _add_decoding(generate)
         _add_sampling(generate)
         add_models(generate)
-    generate.add_argument("--json", action="store_true", help="print the events, one JSON object per line, and nothing else")
+    generate.add_argument(
+        "--json",
+        action="store_true",
+        help="print the events, one JSON object per line, and nothing else",
+    )
     for name, (_, help) in _COMMANDS.items():
         commands.add_parser(name, help=help)
     return parser
@@ -45,16 +62,25 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     from naive_speculate.speculate.draft import DRAFTERS
     from naive_speculate.speculate.verify import VERIFIERS
 
-    notes = {name: " (lossy)" if v.lossy else " (as at temperature 0)" if v.greedy else "" for name, v in VERIFIERS.items()}
+    notes = {
+        name: " (lossy)" if v.lossy else " (as at temperature 0)" if v.greedy else ""
+        for name, v in VERIFIERS.items()
+    }
     strategies = ", ".join(f"{name}{note}" for name, note in notes.items())
     add = parser.add_argument_group("speculation").add_argument
     help = "draft tokens per step, 0 or auto (default: %(default)s)"
     add("--num-draft-tokens", type=window, default=5, metavar="K", help=help)
     help = "end a window after a token with a lower draft probability (default: none)"
     add("--draft-confidence", type=number, metavar="C", help=help)
-    help = "sampled from the draft model's distribution, or its most probable token, argmax (default: %(default)s)"
+    help = (
+        "sampled from the draft model's distribution, or its most probable token, argmax (default:"
+        " %(default)s)"
+    )
     add("--draft-sampling", default="sampled", metavar="S", help=help)
-    help = "several candidates per position: the children of a node by depth, such as 4x2x1 (default: none)"
+    help = (
+        "several candidates per position: the children of a node by depth, such as 4x2x1 (default:"
+        " none)"
+    )
     add("--tree", metavar="T", help=help)
     help = f"how draft tokens are verified: {strategies} (default: %(default)s)"
     add("--verify-strategy", default="speculative_sampling", metavar="V", help=help)
@@ -64,16 +90,26 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
-    """Add an option for every field of `SamplingParams`, with its docstring's text; options that are not given have no
-    value."""
+    """Add an option for every field of `SamplingParams`, with its docstring's text; options that
+    are not given have no value."""
     from naive_speculate import SamplingParams
 
     meanings = dict(re.findall(r"^ +(\w+): (.+)\.$", SamplingParams.__doc__ or "", re.MULTILINE))
-    defaults = {f.name: f.default for f in fields(SamplingParams)} | {"max_tokens": DEFAULT_MAX_TOKENS, "best_of": "n"}
+    defaults = {f.name: f.default for f in fields(SamplingParams)} | {
+        "max_tokens": DEFAULT_MAX_TOKENS,
+        "best_of": "n",
+    }
     add = parser.add_argument_group("sampling (vLLM's names and meanings)").add_argument
-    max_tokens = parsed(lambda text: None if text.lower() == "none" else int(text), "a whole number or none")
-    token_list = parsed(lambda text: [int(part) for part in text.split(",")], "token ids with commas between them")
-    bias = parsed(lambda text: {int(t): float(b) for t, b in json.loads(text).items()}, 'JSON such as {"42": -5}')
+    max_tokens = parsed(
+        lambda text: None if text.lower() == "none" else int(text), "a whole number or none"
+    )
+    token_list = parsed(
+        lambda text: [int(part) for part in text.split(",")], "token ids with commas between them"
+    )
+    bias = parsed(
+        lambda text: {int(t): float(b) for t, b in json.loads(text).items()},
+        'JSON such as {"42": -5}',
+    )
     own: dict[str, dict[str, Any]] = {  # all others are numbers or flags
         "max_tokens": {"type": max_tokens, "metavar": "N"},
         "stop": {"action": "append", "metavar": "TEXT"},
@@ -83,7 +119,11 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
         "logit_bias": {"type": bias, "metavar": "JSON"},
         "filter_words": {"choices": ["classroom"]},
     }
-    notes = {"stop": "; repeatable", "bad_words": "; repeatable", "logit_bias": '; such as {"42": -5}'}
+    notes = {
+        "stop": "; repeatable",
+        "bad_words": "; repeatable",
+        "logit_bias": '; such as {"42": -5}',
+    }
     for name, default in defaults.items():
         if name in ("logits_processors", "guided_decoding"):
             continue
@@ -94,15 +134,30 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
         else:
             help += f" (default: {'none' if default in (None, ()) else default})"
             number_of = (
-                {"type": number, "metavar": "X"} if isinstance(default, float) else {"type": whole_number, "metavar": "N"}
+                {"type": number, "metavar": "X"}
+                if isinstance(default, float)
+                else {"type": whole_number, "metavar": "N"}
             )
             how = own.get(name, number_of)
-        add(f"--{option}", dest=name, default=argparse.SUPPRESS, help=help.replace("%", "%%"), **how)
-    guided = parser.add_argument_group("guided decoding (at most one; needs the extra 'guided')").add_argument
+        add(
+            f"--{option}", dest=name, default=argparse.SUPPRESS, help=help.replace("%", "%%"), **how
+        )
+    guided = parser.add_argument_group(
+        "guided decoding (at most one; needs the extra 'guided')"
+    ).add_argument
     guided("--guided-json", metavar="SCHEMA", help="the output is JSON of this schema")
     guided("--guided-regex", metavar="REGEX", help="the output matches this regular expression")
-    guided("--guided-choice", action="append", metavar="TEXT", help="the output is this text; repeatable")
-    guided("--guided-grammar", metavar="EBNF", help="the output is derived from the rule root of this grammar")
+    guided(
+        "--guided-choice",
+        action="append",
+        metavar="TEXT",
+        help="the output is this text; repeatable",
+    )
+    guided(
+        "--guided-grammar",
+        metavar="EBNF",
+        help="the output is derived from the rule root of this grammar",
+    )
 
 
 def _params(args: argparse.Namespace) -> Any:
@@ -110,9 +165,13 @@ def _params(args: argparse.Namespace) -> Any:
 
     names = {f.name for f in fields(SamplingParams)}
     given = {name: value for name, value in vars(args).items() if name in names}
-    guided = {kind: getattr(args, f"guided_{kind}") for kind in ("json", "regex", "choice", "grammar")}
+    guided = {
+        kind: getattr(args, f"guided_{kind}") for kind in ("json", "regex", "choice", "grammar")
+    }
     guided = {kind: value for kind, value in guided.items() if value is not None}
-    return SamplingParams(**{"max_tokens": DEFAULT_MAX_TOKENS, "guided_decoding": guided or None} | given)
+    return SamplingParams(
+        **{"max_tokens": DEFAULT_MAX_TOKENS, "guided_decoding": guided or None} | given
+    )
 
 
 def _generate(arguments: Sequence[str]) -> int:
@@ -126,16 +185,33 @@ def _generate(arguments: Sequence[str]) -> int:
     from naive_speculate.terminal import TerminalView
 
     params = _params(args)
-    pair = load_pair(args.target, args.draft, args.head, device=args.device, dtype=args.dtype, executor=args.executor)
+    pair = load_pair(
+        args.target,
+        args.draft,
+        args.head,
+        device=args.device,
+        dtype=args.dtype,
+        executor=args.executor,
+    )
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)
     cancel = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: _leave() if cancel.is_set() else cancel.set())
-    names = ("num_draft_tokens", "draft_confidence", "draft_sampling", "tree", "verify_strategy", "drafter")
+    names = (
+        "num_draft_tokens",
+        "draft_confidence",
+        "draft_sampling",
+        "tree",
+        "verify_strategy",
+        "drafter",
+    )
     options: dict[str, Any] = {name: getattr(args, name) for name in names}
     options |= {"detail": "full" if args.json else "none", "cancel": cancel}
     if params.num_sequences > 1:
-        traces = [output.trace.events for output in decoder.generate(args.prompt, params, **options).outputs]
+        traces = [
+            output.trace.events
+            for output in decoder.generate(args.prompt, params, **options).outputs
+        ]
     else:
         traces = [decoder.stream(args.prompt, params, **options)]
     view = None if args.json else TerminalView()
@@ -175,15 +251,17 @@ def _report(message: str) -> None:
 
 
 def _leave(*_: object) -> NoReturn:
-    """End at once. While libraries load, or on a second Ctrl-C, an exception could be caught or printed elsewhere."""
+    """End at once. While libraries load, or on a second Ctrl-C, an exception could be caught or
+    printed elsewhere."""
     with contextlib.suppress(OSError):
         _report("interrupted")
     os._exit(INTERRUPTED)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; handles Ctrl-C. Returns the exit status: 0; 1 if a run ended in an error or a proof failed; 2 for bad
-    input or if the output cannot be written; 3 if a server's test was not decided; 130 if interrupted."""
+    """Run a command; handles Ctrl-C. Returns the exit status: 0; 1 if a run ended in an error or
+    a proof failed; 2 for bad input or if the output cannot be written; 3 if a server's test was
+    not decided; 130 if interrupted."""
     signal.signal(signal.SIGINT, _leave)
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -200,7 +278,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _report(as_typed(str(error), arguments))
     except OSError as error:  # a full disk, or a closed pipe
         with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's exit does not fail too
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # so that Python's exit does not fail too
         _report(f"{error.filename or 'standard output'}: {error.strerror or error}")
     return 2
 

@@ -17,9 +17,12 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
-def parsed(read: Callable[[str], T], what: str, accepts: Callable[[T], bool] = lambda _: True) -> Callable[[str], T]:
-    """The `type` of an option whose text `read` turns into an accepted value; otherwise the error says that it must be `what`.
-    (argparse itself would print the name of the type function.)"""
+def parsed(
+    read: Callable[[str], T], what: str, accepts: Callable[[T], bool] = lambda _: True
+) -> Callable[[str], T]:
+    """The `type` of an option whose text `read` turns into an accepted value; otherwise the
+    error says that it must be `what`. (argparse itself would print the name of the type
+    function.)"""
 
     def found_in(text: str) -> T:
         try:
@@ -36,12 +39,16 @@ whole_number = parsed(int, "a whole number")
 positive = parsed(int, "a positive whole number", lambda found: found >= 1)
 number = parsed(float, "a number")
 positive_number = parsed(float, "a positive number", lambda found: found > 0)
-window = parsed(lambda text: "auto" if text.lower() == "auto" else int(text), "a whole number or auto")
+window = parsed(
+    lambda text: "auto" if text.lower() == "auto" else int(text), "a whole number or auto"
+)
 
 
 def as_typed(message: str, arguments: Sequence[str]) -> str:
     """A message of the library, with the names of arguments as the options that the user typed."""
-    for option in {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}:
+    for option in {
+        argument.partition("=")[0] for argument in arguments if argument.startswith("--")
+    }:
         name = re.escape(option[2:].replace("-", "_"))
         typed = option.replace("\\", r"\\")
         message = re.sub(rf"^{name}\b|(?<![-\w]){name}(?==)", typed, message) if name else message
@@ -58,7 +65,11 @@ def text_file(name: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", error)
+        why = (
+            "not UTF-8"
+            if isinstance(error, UnicodeDecodeError)
+            else getattr(error, "strerror", error)
+        )
         raise argparse.ArgumentTypeError(f"must be a file of text, got {name:.60}: {why}") from None
 
 
@@ -72,10 +83,31 @@ def lines_of_file(name: str) -> list[str]:
 def add_models(parser: argparse.ArgumentParser) -> None:
     """Add the options of a pair; see `load_pair`."""
     add = parser.add_argument_group("models").add_argument
-    add("--target", metavar="M", help="Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)")
-    add("--draft", metavar="M", help="Hub id, local folder or GGUF file (default: none for a given target)")
-    head = "Hub id or local folder of a draft head or block drafter (default: the bundled target's, if there is one)"
+    add(
+        "--target",
+        metavar="M",
+        help="Hub id, local folder, GGUF file or smollm2 (default: the bundled pair)",
+    )
+    add(
+        "--draft",
+        metavar="M",
+        help="Hub id, local folder or GGUF file (default: none for a given target)",
+    )
+    head = (
+        "Hub id or local folder of a draft head or block drafter (default: the bundled target's, if"
+        " there is one)"
+    )
     add("--head", metavar="M", help=head)
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
-    add("--dtype", default="auto", metavar="T", help="auto, float32, bfloat16 … (default: %(default)s)")
-    add("--executor", default="auto", metavar="E", help="auto, onnx, torch or transformers (default: %(default)s)")
+    add(
+        "--dtype",
+        default="auto",
+        metavar="T",
+        help="auto, float32, bfloat16 … (default: %(default)s)",
+    )
+    add(
+        "--executor",
+        default="auto",
+        metavar="E",
+        help="auto, onnx, torch or transformers (default: %(default)s)",
+    )

@@ -1,4 +1,5 @@
-"""Costs of drafting and verifying, relative to a plain step: from a table, or learned while running."""
+"""Costs of drafting and verifying, relative to a plain step: from a table, or learned while
+running."""
 
 import json
 from collections import Counter
@@ -16,7 +17,9 @@ class CostTable:
     """Costs in units of the target's forward over one token."""
 
     draft: float  # one draft forward
-    verify: tuple[float, ...] = (1.0,)  # a target forward over 1, 2, 3 … tokens; extrapolated with the mean growth from 2 on
+    verify: tuple[float, ...] = (
+        1.0,
+    )  # a target forward over 1, 2, 3 … tokens; extrapolated with the mean growth from 2 on
 
     def verify_cost(self, num_draft_tokens: int) -> float:
         """Cost of verifying that many draft tokens."""
@@ -33,12 +36,13 @@ class CostTable:
 
 
 class LearnedCosts:
-    """The costs of one drafter's steps on this machine, learned while running; a table, measured elsewhere or estimated, is the
-    prior.
+    """The costs of one drafter's steps on this machine, learned while running; a table, measured
+    elsewhere or estimated, is the prior.
 
-    The seconds of a verification are fitted as a + b · (the table's cost - 1) by least squares. Recent steps weigh more, and
-    the prior is b = a. Those of drafting are the table's times a factor, or part of the verification where the table has no
-    cost per draft. Larger batches have fits of their own: before they are learned, a forward over several rows costs what the
+    The seconds of a verification are fitted as a + b · (the table's cost - 1) by least squares.
+    Recent steps weigh more, and the prior is b = a. Those of drafting are the table's times a
+    factor, or part of the verification where the table has no cost per draft. Larger batches
+    have fits of their own: before they are learned, a forward over several rows costs what the
     table says of as many tokens.
     """
 
@@ -53,10 +57,16 @@ class LearnedCosts:
         self._steps[num_rows.bit_length()] += 1
 
     def learn(
-        self, num_rows: int, num_drafts: int, draft_seconds: float, verify_seconds: float, accepted: int = 0, judged: int = 0
+        self,
+        num_rows: int,
+        num_drafts: int,
+        draft_seconds: float,
+        verify_seconds: float,
+        accepted: int = 0,
+        judged: int = 0,
     ) -> None:
-        """Learn from a step of so many rows, the widest of whose windows had so many drafts, and of whose drafts so many were
-        judged and accepted; 0 seconds for copied ones."""
+        """Learn from a step of so many rows, the widest of whose windows had so many drafts, and
+        of whose drafts so many were judged and accepted; 0 seconds for copied ones."""
         self._kept, self._seen = _MEMORY * self._kept + accepted, _MEMORY * self._seen + judged
         fit = self._fits.setdefault(num_rows.bit_length(), _Fit(0.3 if num_rows == 1 else 0.03))
         if num_drafts and draft_seconds and self.prior.draft:
@@ -68,8 +78,9 @@ class LearnedCosts:
     def window(self, num_rows: int, most: int) -> int:
         """How many drafts of each row, at most so many, give a batch most tokens per time.
 
-        All rows draft as many, since a forward is as wide as its widest window. Of `_TURNS` steps one has no drafts, or else
-        their cost and a plain step's could not be separated, and one has two, which show how many are accepted.
+        All rows draft as many, since a forward is as wide as its widest window. Of `_TURNS`
+        steps one has no drafts, or else their cost and a plain step's could not be separated,
+        and one has two, which show how many are accepted.
         """
         turn = self._steps[num_rows.bit_length()] % _TURNS
         if turn in (_PLAIN_TURN, _DRAFT_TURN):
@@ -87,17 +98,22 @@ class LearnedCosts:
         plain, growth, drafting = (1.0, 1.0, 1.0) if fit is None else fit.solved()
         return CostTable(
             self.prior.draft * drafting / plain,
-            tuple(1 + growth / plain * (self._verify_cost(num_rows, count) - 1) for count in range(len(self.prior.verify))),
+            tuple(
+                1 + growth / plain * (self._verify_cost(num_rows, count) - 1)
+                for count in range(len(self.prior.verify))
+            ),
         )
 
     def _verify_cost(self, num_rows: int, num_drafts: int) -> float:
-        """The prior cost of verifying so many drafts of each row, relative to a plain step of the rows."""
+        """The prior cost of verifying so many drafts of each row, relative to a plain step of
+        the rows."""
         cost = self.prior.verify_cost
         return cost(num_rows * (1 + num_drafts) - 1) / cost(num_rows - 1)
 
 
 class _Fit:
-    """Sums for the fit of seconds to costs. A step that took over three times as long as expected counts as three times."""
+    """Sums for the fit of seconds to costs. A step that took over three times as long as
+    expected counts as three times."""
 
     _MEMORY, _MOST = 0.99, 3.0
 
@@ -111,16 +127,24 @@ class _Fit:
             plain, slope, _ = self.solved()
             seconds = min(seconds, self._MOST * (plain + slope * growth))
         old = self._MEMORY
-        self._n, self._x, self._y = old * self._n + 1, old * self._x + growth, old * self._y + seconds
+        self._n, self._x, self._y = (
+            old * self._n + 1,
+            old * self._x + growth,
+            old * self._y + seconds,
+        )
         self._xx, self._xy = old * self._xx + growth**2, old * self._xy + growth * seconds
 
     def add_draft(self, costs: float, seconds: float) -> None:
         if self._costs:
             seconds = min(seconds, self._MOST * costs * self._seconds / self._costs)
-        self._costs, self._seconds = self._MEMORY * self._costs + costs, self._MEMORY * self._seconds + seconds
+        self._costs, self._seconds = (
+            self._MEMORY * self._costs + costs,
+            self._MEMORY * self._seconds + seconds,
+        )
 
     def solved(self) -> tuple[float, float, float]:
-        """Seconds of a plain step, of a verification per unit of growth, and of drafting per unit of the table."""
+        """Seconds of a plain step, of a verification per unit of growth, and of drafting per
+        unit of the table."""
         a, b, c = self._n + self._trust, self._x - self._trust, self._xx + self._trust
         plain = (self._y * c - self._xy * b) / (a * c - b * b)
         growth = (self._xy * a - self._y * b) / (a * c - b * b)
@@ -129,13 +153,17 @@ class _Fit:
 
 
 def read_costs(path: Path, with_head: bool) -> dict[str, Any]:
-    """Measurements of `bench --write-costs`, as fields of a pair; those of the head only with `with_head`."""
+    """Measurements of `bench --write-costs`, as fields of a pair; those of the head only with
+    `with_head`."""
     if not path.is_file():
         return {}
     data = json.loads(path.read_text(encoding="utf-8"))
     found: dict[str, Any] = {"measured_costs": _cost_table(data)}
     if with_head and "head" in data:
-        found |= {"measured_head_costs": _cost_table(data["head"]), "fastest_drafter": data["fastest_drafter"]}
+        found |= {
+            "measured_head_costs": _cost_table(data["head"]),
+            "fastest_drafter": data["fastest_drafter"],
+        }
     return found
 
 

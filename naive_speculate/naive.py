@@ -1,11 +1,14 @@
-"""Speculative decoding in one file: Algorithm 1 of Leviathan et al. 2023 (arXiv 2211.17192), repeated until the text ends.
+"""Speculative decoding in one file: Algorithm 1 of Leviathan et al. 2023 (arXiv 2211.17192),
+repeated until the text ends.
 
-Chen et al. 2023 (arXiv 2302.01318, Algorithm 2) found the same method. A small draft model samples γ tokens, one by one. The
-target model scores all of them in one forward, which takes little longer than a forward over one token. Then the draft tokens
-are accepted or rejected such that the text has exactly the target's distribution.
+Chen et al. 2023 (arXiv 2302.01318, Algorithm 2) found the same method. A small draft model
+samples γ tokens, one by one. The target model scores all of them in one forward, which takes
+little longer than a forward over one token. Then the draft tokens are accepted or rejected such
+that the text has exactly the target's distribution.
 
-Names are Leviathan's: p is the target's distribution, q the draft's, x₁ … x_γ are the draft tokens, n of them are accepted,
-and t is the target's own token after them. `SpeculativeDecoder` does the same for batches, with all parameters and with events.
+Names are Leviathan's: p is the target's distribution, q the draft's, x₁ … x_γ are the draft
+tokens, n of them are accepted, and t is the target's own token after them. `SpeculativeDecoder`
+does the same for batches, with all parameters and with events.
 
     python -m naive_speculate.naive "Once upon a time"
 """
@@ -41,7 +44,8 @@ class Step:
 
     Attributes:
         draft_token_ids: x₁ … x_γ.
-        num_accepted: n, from 0 to γ. The draft token after them was rejected, and those after that were discarded.
+        num_accepted: n, from 0 to γ. The draft token after them was rejected, and those after
+            that were discarded.
         token_ids: The emitted tokens: x₁ … x_n and t; without t where the text ends before it.
     """
 
@@ -59,7 +63,10 @@ class Step:
         n, gamma = self.num_accepted, len(self.draft_token_ids)
         kinds = [EventKind.ACCEPTED] * n + [EventKind.REJECTED] + [EventKind.DISCARDED] * gamma
         own = EventKind.BONUS if n == gamma else EventKind.RESAMPLED
-        return [*zip(kinds, self.draft_token_ids, strict=False), *((own, t) for t in self.token_ids[n:])]
+        return [
+            *zip(kinds, self.draft_token_ids, strict=False),
+            *((own, t) for t in self.token_ids[n:]),
+        ]
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,8 @@ class Sampler:
     vocab_size: int
 
     def probs(self, logits: torch.Tensor) -> torch.Tensor:
-        """softmax(logits / T). At T = 0 that is its limit: probability 1 for the most probable token.
+        """softmax(logits / T). At T = 0 that is its limit: probability 1 for the most probable
+        token.
 
         Args:
             logits: Shape `[..., vocab_size or more]`.
@@ -116,7 +124,8 @@ def speculative_decode(
         pair: A target and a draft model with the same tokenizer.
         prompt_token_ids: The text so far, at least one token.
         num_draft_tokens: γ, positive.
-        max_new_tokens: Limit on emitted tokens, positive. An end-of-sequence token ends the text earlier and is emitted.
+        max_new_tokens: Limit on emitted tokens, positive. An end-of-sequence token ends the text
+            earlier and is emitted.
         temperature: 0 decodes greedily: the emitted tokens are the target's most probable ones.
         random: The source of all draws; None for one with a fresh seed.
 
@@ -136,19 +145,24 @@ def speculative_decode(
 
     done = False
     while not done:
-        # 1. Draft. The draft model samples x₁ … x_γ from q₁ … q_γ. Near the length limit, γ is smaller.
+        # 1. Draft. The draft model samples x₁ … x_γ from q₁ … q_γ. Near the length limit, γ is
+        # smaller.
         gamma = min(num_draft_tokens, max_length - len(tokens))
         draft = drafter.draft(_lacking(tokens, draft_cache, device), draft_cache, gamma, sampler)
         x, q = draft.token_ids[0], sampler.probs(draft.token_logits[0])
 
         # 2. Score. One forward of the target over x₁ … x_γ gives p₁ … p_{γ+1}.
-        logits = pair.target.forward(_lacking(tokens + x.tolist(), target_cache, device), target_cache)
+        logits = pair.target.forward(
+            _lacking(tokens + x.tolist(), target_cache, device), target_cache
+        )
         p = sampler.probs(logits[0, -len(x) - 1 :])
 
-        # 3. Verify. Accept x₁ … x_n. After a rejection t ~ norm(max(0, p_{n+1} − q_{n+1})), otherwise t ~ p_{γ+1}.
+        # 3. Verify. Accept x₁ … x_n. After a rejection t ~ norm(max(0, p_{n+1} − q_{n+1})),
+        # otherwise t ~ p_{γ+1}.
         n, t = greedy_match(p, x) if temperature == 0 else speculative_sampling(p, q, x, random)
 
-        # 4. Roll back. Both caches forget the tokens after x_n. After γ accepted tokens, the draft's cache lacks x_γ.
+        # 4. Roll back. Both caches forget the tokens after x_n. After γ accepted tokens, the
+        # draft's cache lacks x_γ.
         for kv_cache in (draft_cache, target_cache):
             kv_cache.crop(max(0, kv_cache.get_num_tokens() - len(tokens) - int(n)))
 
@@ -164,11 +178,18 @@ def speculative_decode(
 
 
 def _lacking(token_ids: list[int], kv_cache: KVCache, device: torch.device) -> torch.Tensor:
-    """The tokens that a cache lacks, shape `[1, num_lacking]`: the prompt in the first step, later the last one or two."""
+    """The tokens that a cache lacks, shape `[1, num_lacking]`: the prompt in the first step,
+    later the last one or two."""
     return torch.tensor([token_ids[kv_cache.get_num_tokens() :]], device=device)
 
 
-def _check(pair: ModelPair, prompt: Sequence[int], num_draft_tokens: int, max_new_tokens: int, temperature: float) -> None:
+def _check(
+    pair: ModelPair,
+    prompt: Sequence[int],
+    num_draft_tokens: int,
+    max_new_tokens: int,
+    temperature: float,
+) -> None:
     if pair.draft is None:
         raise ValueError("pair has no draft model")
     if pair.translation is not None:
@@ -176,24 +197,39 @@ def _check(pair: ModelPair, prompt: Sequence[int], num_draft_tokens: int, max_ne
     if not prompt:
         raise ValueError("prompt_token_ids is empty")
     if outside := [token for token in prompt if not 0 <= token < pair.vocab_size]:
-        raise ValueError(f"prompt_token_ids holds {outside[0]}, outside the vocabulary of {pair.vocab_size}")
+        raise ValueError(
+            f"prompt_token_ids holds {outside[0]}, outside the vocabulary of {pair.vocab_size}"
+        )
     for name, value in (("num_draft_tokens", num_draft_tokens), ("max_new_tokens", max_new_tokens)):
         if value < 1:
             raise ValueError(f"{name} must be positive, got {value}")
-    if not (temperature == 0 or 0.001 <= temperature < math.inf):  # logits divided by less could overflow
+    if not (
+        temperature == 0 or 0.001 <= temperature < math.inf
+    ):  # logits divided by less could overflow
         raise ValueError(f"temperature must be 0 or at least 0.001, got {temperature}")
     length = len(prompt) + max_new_tokens
     for model in (pair.target, pair.draft):
         positions = getattr(model, "max_positions", None)
         if positions is not None and length > positions:
-            raise ValueError(f"max_new_tokens is {max_new_tokens}: prompt and output may take {positions} tokens, not {length}")
+            raise ValueError(
+                f"max_new_tokens is {max_new_tokens}: prompt and output may take {positions}"
+                f" tokens, not {length}"
+            )
 
 
 def _print_run(vocabulary: Vocabulary, steps: Iterator[Step]) -> None:
     """Print a line per step, then the text and a summary."""
     console = Console(highlight=False, soft_wrap=True)
-    shown = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED, EventKind.RESAMPLED, EventKind.BONUS)
-    legend = Text("  ").join(Text(f"{STYLES[kind].mark} {STYLES[kind].label}", token_style(kind)) for kind in shown)
+    shown = (
+        EventKind.ACCEPTED,
+        EventKind.REJECTED,
+        EventKind.DISCARDED,
+        EventKind.RESAMPLED,
+        EventKind.BONUS,
+    )
+    legend = Text("  ").join(
+        Text(f"{STYLES[kind].mark} {STYLES[kind].label}", token_style(kind)) for kind in shown
+    )
     finished: list[Step] = []
     for step in steps:
         if not finished:
@@ -201,25 +237,48 @@ def _print_run(vocabulary: Vocabulary, steps: Iterator[Step]) -> None:
         finished.append(step)
         line = Text(f"{len(finished):4}")
         for kind, token in step.tokens():
-            line.append(f"  {STYLES[kind].mark} ").append(visible(vocabulary.text_of(token)), token_style(kind))
+            line.append(f"  {STYLES[kind].mark} ").append(
+                visible(vocabulary.text_of(token)), token_style(kind)
+            )
         console.print(line)
     token_ids = [token for step in finished for token in step.token_ids]
     alpha = sum(step.num_accepted for step in finished) / sum(step.num_judged for step in finished)
     console.print(Text("\n" + "".join(vocabulary.texts(token_ids)) + "\n"))
     per_pass = len(token_ids) / len(finished)
-    console.print(f"{len(token_ids)} tokens in {len(finished)} target passes: {per_pass:.2f} tokens per pass, α = {alpha:.2f}")
+    console.print(
+        f"{len(token_ids)} tokens in {len(finished)} target passes: {per_pass:.2f} tokens per pass,"
+        f" α = {alpha:.2f}"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status, and exits with 2 for bad input."""
-    parser = Parser(prog="naive_speculate.naive", description="Speculative decoding, one line per step.")
+    parser = Parser(
+        prog="naive_speculate.naive", description="Speculative decoding, one line per step."
+    )
     parser.add_argument("prompt", metavar="PROMPT")
-    parser.add_argument("--target", metavar="M", help="Hub id, local folder or GGUF file (default: the bundled pair)")
+    parser.add_argument(
+        "--target",
+        metavar="M",
+        help="Hub id, local folder or GGUF file (default: the bundled pair)",
+    )
     parser.add_argument("--draft", metavar="M", help="the same, with the target's tokenizer")
-    parser.add_argument("--num-draft-tokens", type=positive, default=5, metavar="K", help="default: %(default)s")
-    parser.add_argument("--max-new-tokens", type=positive, default=64, metavar="N", help="default: %(default)s")
-    parser.add_argument("--temperature", type=number, default=0.0, metavar="T", help="0 is greedy (default: %(default)s)")
-    parser.add_argument("--seed", type=whole_number, metavar="S", help="repeats a run (default: a fresh one)")
+    parser.add_argument(
+        "--num-draft-tokens", type=positive, default=5, metavar="K", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--max-new-tokens", type=positive, default=64, metavar="N", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--temperature",
+        type=number,
+        default=0.0,
+        metavar="T",
+        help="0 is greedy (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=whole_number, metavar="S", help="repeats a run (default: a fresh one)"
+    )
     args = parser.parse_args(arguments)
     if args.target is not None and args.draft is None:
         parser.error("--target needs --draft")
@@ -231,7 +290,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_unicode("prompt", args.prompt)
         pair = load_pair(args.target, args.draft)
         vocabulary = Vocabulary(pair.tokenizer)
-        random = SeededRandom(fresh_seed() if args.seed is None else args.seed, device=getattr(pair.target, "device", "cpu"))
+        random = SeededRandom(
+            fresh_seed() if args.seed is None else args.seed,
+            device=getattr(pair.target, "device", "cpu"),
+        )
         steps = speculative_decode(
             pair,
             vocabulary.encode(args.prompt),

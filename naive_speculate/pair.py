@@ -35,17 +35,22 @@ class ModelPair:
         target: The model whose output distribution is preserved.
         draft: A smaller model; None for drafting without a model or plain decoding.
         tokenizer: A transformers tokenizer; None if prompts are token ids.
-        draft_tokenizer: The draft's tokenizer if it differs from the target's; then only tokens that both have are drafted.
-        measured_costs: Measured costs of this pair, for `num_draft_tokens="auto"`; otherwise they are estimated.
-        head: A draft head or a block drafter, which drafts from the target's hidden states; optional.
+        draft_tokenizer: The draft's tokenizer if it differs from the target's; then only tokens
+            that both have are drafted.
+        measured_costs: Measured costs of this pair, for `num_draft_tokens="auto"`; otherwise
+            they are estimated.
+        head: A draft head or a block drafter, which drafts from the target's hidden states;
+            optional.
         measured_head_costs: As `measured_costs`, with the head as drafter.
-        fastest_drafter: The measured fastest of "model", "head", "suffix" and "suffix+head"; None if not measured.
+        fastest_drafter: The measured fastest of "model", "head", "suffix" and "suffix+head";
+            None if not measured.
         weights: A description of the target's weights, if its name is not enough.
 
     Raises:
-        ValueError: If target or draft is not a language model, is a transformers model without `wrap`, or has an invalid
-            end-of-sequence token; if the head is for another target, the draft's tokenizer shares fewer than a tenth of the
-            target's tokens, or the pair lacks `fastest_drafter`.
+        ValueError: If target or draft is not a language model, is a transformers model without
+            `wrap`, or has an invalid end-of-sequence token; if the head is for another target,
+            the draft's tokenizer shares fewer than a tenth of the target's tokens, or the pair
+            lacks `fastest_drafter`.
     """
 
     target: LanguageModel
@@ -59,26 +64,46 @@ class ModelPair:
     weights: str | None = None
 
     def __post_init__(self) -> None:
-        for name, model in {"target": self.target, **({} if self.draft is None else {"draft": self.draft})}.items():
+        for name, model in {
+            "target": self.target,
+            **({} if self.draft is None else {"draft": self.draft}),
+        }.items():
             if _is_of_transformers(model):
-                raise ValueError(f"{name} is transformers' {type(model).__name__}, which naive_speculate.models.wrap must wrap")
+                raise ValueError(
+                    f"{name} is transformers' {type(model).__name__}, which"
+                    " naive_speculate.models.wrap must wrap"
+                )
             if not callable(getattr(model, "forward", None)):
-                raise ValueError(f"{name} must be a LanguageModel with forward(query_token_ids, kv_cache), got {model!r:.80}")
+                raise ValueError(
+                    f"{name} must be a LanguageModel with forward(query_token_ids, kv_cache), got"
+                    f" {model!r:.80}"
+                )
             try:
                 eos_token_ids(model)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
         if self.draft_tokenizer is not None and (self.draft is None or self.tokenizer is None):
-            raise ValueError("draft_tokenizer was given without a " + ("draft" if self.draft is None else "tokenizer"))
+            raise ValueError(
+                "draft_tokenizer was given without a "
+                + ("draft" if self.draft is None else "tokenizer")
+            )
         self.translation  # noqa: B018 - raises for too few shared tokens
         if self.head is not None:
             check_head(self.head, self.target)
         role = "head" if self.head is None else self.head.role
         eagle = self.head if role == "head" else None
-        present = {"model": self.draft, role: self.head, "suffix": self.target, "suffix+head": eagle}
+        present = {
+            "model": self.draft,
+            role: self.head,
+            "suffix": self.target,
+            "suffix+head": eagle,
+        }
         if self.fastest_drafter is not None and present.get(self.fastest_drafter) is None:
             allowed = " or ".join(map(repr, present))
-            raise ValueError(f"fastest_drafter must be {allowed} and in the pair, got {self.fastest_drafter!r:.80}")
+            raise ValueError(
+                f"fastest_drafter must be {allowed} and in the pair, got"
+                f" {self.fastest_drafter!r:.80}"
+            )
 
     @cached_property
     def translation(self) -> Translation | None:
@@ -94,26 +119,39 @@ class ModelPair:
     def vocab_size(self) -> int:
         """Number of token ids that can be generated.
 
-        This is the target's vocabulary without padding that the tokenizer does not use, since padding differs within a family.
-        The tokenizer may have tokens that the target lacks, such as Gemma 3's image tokens.
+        This is the target's vocabulary without padding that the tokenizer does not use, since
+        padding differs within a family. The tokenizer may have tokens that the target lacks,
+        such as Gemma 3's image tokens.
         """
         size = _vocab_size(self.target)
         if self.tokenizer is None:
             return size
         used = min(size, max(self.tokenizer.get_vocab().values(), default=-1) + 1)
-        return size if self.draft is None or self.translation is not None else max(used, min(size, _vocab_size(self.draft)))
+        return (
+            size
+            if self.draft is None or self.translation is not None
+            else max(used, min(size, _vocab_size(self.draft)))
+        )
 
     @cached_property
     def drafting(self) -> LanguageModel | None:
-        """The draft model, with logits of -inf for tokens that it lacks, unless it has its own tokenizer."""
-        if self.draft is None or self.translation or (size := _vocab_size(self.draft)) >= self.vocab_size:
+        """The draft model, with logits of -inf for tokens that it lacks, unless it has its own
+        tokenizer."""
+        if (
+            self.draft is None
+            or self.translation
+            or (size := _vocab_size(self.draft)) >= self.vocab_size
+        ):
             return self.draft
         return cast(LanguageModel, _Widened(self.draft, size, self.vocab_size))
 
     @cached_property
     def has_mtp(self) -> bool:
-        """Whether the target's checkpoint has a multi-token prediction layer, for the drafter "mtp"."""
-        if "naive_speculate.infer.transformers_model" not in sys.modules:  # whose import takes seconds
+        """Whether the target's checkpoint has a multi-token prediction layer, for the drafter
+        "mtp"."""
+        if (
+            "naive_speculate.infer.transformers_model" not in sys.modules
+        ):  # whose import takes seconds
             return False
         from naive_speculate.infer.head.mtp import mtp_tensors
 
@@ -135,15 +173,17 @@ class ModelPair:
     @property
     def _models(self) -> dict[str, Any]:
         head = {} if self.head is None else {self.head.role: self.head}
-        return {"target": self.target} | ({} if self.draft is None else {"draft": self.draft}) | head
+        return (
+            {"target": self.target} | ({} if self.draft is None else {"draft": self.draft}) | head
+        )
 
     @property
     def default_drafter(self) -> str:
-        """The drafter of requests that name none: the measured fastest, else the pair's model, else its head, else suffix
-        decoding.
+        """The drafter of requests that name none: the measured fastest, else the pair's model,
+        else its head, else suffix decoding.
 
-        Suffix decoding works for any target. Prompt lookup rarely gives more tokens per forward (`benchmarks/drafters.py`) and
-        mostly needs more draft tokens.
+        Suffix decoding works for any target. Prompt lookup rarely gives more tokens per forward
+        (`benchmarks/drafters.py`) and mostly needs more draft tokens.
         """
         if self.fastest_drafter is not None:
             return self.fastest_drafter
@@ -153,22 +193,30 @@ class ModelPair:
 
     @cached_property
     def num_parameters(self) -> dict[str, int]:
-        """Number of parameters of target, draft and head, if available; the head's without embeddings."""
-        found = {role: getattr(model, "num_parameters", None) for role, model in self._models.items()}
+        """Number of parameters of target, draft and head, if available; the head's without
+        embeddings."""
+        found = {
+            role: getattr(model, "num_parameters", None) for role, model in self._models.items()
+        }
         return {role: int(count) for role, count in found.items() if count is not None}
 
     def costs(self, drafter: str) -> CostTable:
         """Costs of drafting and verifying with a drafter, in target forwards over one token.
 
-        Copying costs nothing, "suffix+head" as much as the head. A block drafter's only forward counts as part of the
-        verification, since its cost does not depend on the number of drafts. Without measurements, a forward costs its share
-        of the weights.
+        Copying costs nothing, "suffix+head" as much as the head. A block drafter's only forward
+        counts as part of the verification, since its cost does not depend on the number of
+        drafts. Without measurements, a forward costs its share of the weights.
         """
-        costs = self.measured_costs or CostTable(self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9)))
+        costs = self.measured_costs or CostTable(
+            self._share(self.draft), tuple(1 + _VERIFY_GROWTH * k for k in range(9))
+        )
         if drafter in ("head", "suffix+head"):
             return self.measured_head_costs or CostTable(self._share(self.head), costs.verify)
         if drafter == "block":
-            return CostTable(0.0, (costs.verify[0], *(cost + self._share(self.head) for cost in costs.verify[1:])))
+            return CostTable(
+                0.0,
+                (costs.verify[0], *(cost + self._share(self.head) for cost in costs.verify[1:])),
+            )
         if drafter == "mtp":
             return CostTable(self._share(self.mtp), costs.verify)
         return costs if drafter == "model" else CostTable(0.0, costs.verify)
@@ -190,16 +238,21 @@ class ModelPair:
 
 
 class _Widened:
-    """A model with a smaller vocabulary than the target: it proposes its own tokens and reads token 0 for others."""
+    """A model with a smaller vocabulary than the target: it proposes its own tokens and reads
+    token 0 for others."""
 
     def __init__(self, model: LanguageModel, own_size: int, vocab_size: int) -> None:
         self._model, self._own_size, self.vocab_size = model, own_size, vocab_size
 
-    def forward(self, query_token_ids: torch.Tensor, kv_cache: KVCache, **options: Any) -> torch.Tensor:
+    def forward(
+        self, query_token_ids: torch.Tensor, kv_cache: KVCache, **options: Any
+    ) -> torch.Tensor:
         """See `LanguageModel.forward`."""
         query = query_token_ids.masked_fill(query_token_ids >= self._own_size, 0)
         logits = self._model.forward(query, kv_cache, **options)
-        return torch.nn.functional.pad(logits, (0, self.vocab_size - self._own_size), value=-torch.inf)
+        return torch.nn.functional.pad(
+            logits, (0, self.vocab_size - self._own_size), value=-torch.inf
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)

@@ -1,9 +1,11 @@
-"""The palette of terminal, page and charts: for every kind of token a colour, a mark and a line of meaning.
+"""The palette of terminal, page and charts: for every kind of token a colour, a mark and a line
+of meaning.
 
-Colours show the source of a token: purple was drafted, green was accepted, red was rejected, amber is from the residual, blue
-from the target. Both sets have WCAG AA contrast (4.5 : 1) as text on their surfaces and on a 14% tint of themselves, and are
-distinct for deuteranopes, protanopes and tritanopes. Every kind also has a mark and a line style, since colour alone must not
-carry meaning. `tests/test_palette.py` measures all of this.
+Colours show the source of a token: purple was drafted, green was accepted, red was rejected,
+amber is from the residual, blue from the target. Both sets have WCAG AA contrast (4.5 : 1) as
+text on their surfaces and on a 14% tint of themselves, and are distinct for deuteranopes,
+protanopes and tritanopes. Every kind also has a mark and a line style, since colour alone must
+not carry meaning. `tests/test_palette.py` measures all of this.
 """
 
 from dataclasses import dataclass
@@ -34,9 +36,21 @@ STYLES: dict[str, Style] = {
         "drafted",
         "Proposed by the drafter; in the text, those not yet verified.",
     ),
-    "accepted": Style("#0d682d", "#97f4a9", "✓", "underline", "accepted", "Proposed by the drafter, accepted by the target."),
+    "accepted": Style(
+        "#0d682d",
+        "#97f4a9",
+        "✓",
+        "underline",
+        "accepted",
+        "Proposed by the drafter, accepted by the target.",
+    ),
     "rejected": Style(
-        "#be1633", "#ff745d", "✗", "line-through", "rejected", "Proposed by the drafter, rejected by the target."
+        "#be1633",
+        "#ff745d",
+        "✗",
+        "line-through",
+        "rejected",
+        "Proposed by the drafter, rejected by the target.",
     ),
     "discarded": Style(
         "#60646a",
@@ -46,7 +60,9 @@ STYLES: dict[str, Style] = {
         "discarded",
         "Dropped: an earlier draft token was rejected, or the text ended before it.",
     ),
-    "resampled": Style("#642f02", "#ffb204", "↻", "underline double", "resampled", "Replaces the rejected token."),
+    "resampled": Style(
+        "#642f02", "#ffb204", "↻", "underline double", "resampled", "Replaces the rejected token."
+    ),
     "bonus": Style(
         "#1f5cbf",
         "#51a3fe",
@@ -62,7 +78,8 @@ PROMPT = Style("#60646a", "#a8acb3", "›", "", "prompt", "What you wrote.")
 
 DRAFT = STYLES["proposed"]
 TARGET = STYLES["bonus"]
-"""Charts draw the draft's and the target's distribution in the colour of the tokens drawn from them."""
+"""Charts draw the draft's and the target's distribution in the colour of the tokens drawn from
+them."""
 
 
 @dataclass(frozen=True, slots=True)

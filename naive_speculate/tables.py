@@ -10,7 +10,8 @@ from rich.table import Column, Table
 
 
 class Output(Console):
-    """Standard output; `width` columns wide if it is a file or a pipe. The error of a closed pipe is raised."""
+    """Standard output; `width` columns wide if it is a file or a pipe. The error of a closed
+    pipe is raised."""
 
     def __init__(self, width: int | None = None, **options: Any) -> None:
         super().__init__(highlight=False, **options)
@@ -22,12 +23,21 @@ class Output(Console):
         raise
 
 
-def table(rows: Sequence[Mapping[str, Any]], left: Collection[str] = (), styles: Iterable[str] = (), **look: Any) -> Table:
-    """A table whose headings are the keys of its rows; columns are aligned to the right, but for those in `left`. `styles` are
-    those of the rows."""
+def table(
+    rows: Sequence[Mapping[str, Any]],
+    left: Collection[str] = (),
+    styles: Iterable[str] = (),
+    **look: Any,
+) -> Table:
+    """A table whose headings are the keys of its rows; columns are aligned to the right, but for
+    those in `left`. `styles` are those of the rows."""
     headings = rows[0] if rows else ()
     made = Table(
-        *(Column(name, justify="left" if name in left else "right", no_wrap=name in left) for name in headings), **look
+        *(
+            Column(name, justify="left" if name in left else "right", no_wrap=name in left)
+            for name in headings
+        ),
+        **look,
     )
     for row, style in zip_longest(rows, styles):
         made.add_row(*row.values(), style=style)
@@ -37,5 +47,10 @@ def table(rows: Sequence[Mapping[str, Any]], left: Collection[str] = (), styles:
 def progress_bar(console: Console, **options: Any) -> Progress:
     """A bar with the counts of what is done and of all, and the remaining time."""
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console, **options
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        **options,
     )

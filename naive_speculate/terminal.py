@@ -1,4 +1,5 @@
-"""Shows a run in the terminal: tokens in the palette's colours as they arrive, with a legend and the figures at the end."""
+"""Shows a run in the terminal: tokens in the palette's colours as they arrive, with a legend and
+the figures at the end."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,8 @@ LEAST_REST = 0.0005  # least total probability of the other tokens that is print
 
 
 class TerminalView:
-    """Prints events; if standard output is not a terminal, only the generated text and requested log-probabilities."""
+    """Prints events; if standard output is not a terminal, only the generated text and requested
+    log-probabilities."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Output(soft_wrap=True)
@@ -33,7 +35,10 @@ class TerminalView:
         if not self.console.is_terminal:
             self._plain(event)
         elif event.kind == EventKind.STARTED:
-            legend = (Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind)) for kind in _SHOWN)
+            legend = (
+                Text(f"{STYLES[kind].mark} {STYLES[kind].label}", style=token_style(kind))
+                for kind in _SHOWN
+            )
             self.console.print(Text("  ").join(legend), end="\n\n")
             if drafter := drafter_lines(event):
                 self.console.print(Text(drafter, style="dim"), end="\n\n")
@@ -71,7 +76,10 @@ class TerminalView:
         }
         for name, value in rows.items():
             if value is not None:
-                table.add_row(Text(name, style="dim"), f"{value:.2f}" if isinstance(value, float) else str(value))
+                table.add_row(
+                    Text(name, style="dim"),
+                    f"{value:.2f}" if isinstance(value, float) else str(value),
+                )
         self.console.print("\n")
         self.console.print(table)
         if event.message:
@@ -79,7 +87,11 @@ class TerminalView:
 
     def _copies(self) -> None:
         """The text, with the sources of accepted copied tokens underlined."""
-        drafted = {(event.step, event.index): event.copied_from for event in self._events if event.kind == EventKind.PROPOSED}
+        drafted = {
+            (event.step, event.index): event.copied_from
+            for event in self._events
+            if event.kind == EventKind.PROPOSED
+        }
         accepted = (event for event in self._events if event.kind == EventKind.ACCEPTED)
         sources = {drafted.get((event.step, event.index)) for event in accepted} - {None}
         if sources:
@@ -90,16 +102,22 @@ class TerminalView:
             self.console.print(Text.assemble(*zip(texts, styles, strict=True)))
 
     def _logprobs(self, event: Event) -> None:
-        output = [one.logprobs for one in self._events if one.kind in OUTPUT_KINDS and one.logprobs is not None]
+        output = [
+            one.logprobs
+            for one in self._events
+            if one.kind in OUTPUT_KINDS and one.logprobs is not None
+        ]
         for title, entries in (("prompt", event.prompt_logprobs), ("output", output)):
             if entries:
                 self.console.print("", logprobs_table(title, entries), sep="\n")
 
 
 def logprobs_table(title: str, entries: Sequence[Mapping[int, Logprob] | None]) -> Table:
-    """A table of log-probabilities: each token's own first, then those of the most probable tokens; None entries are
-    skipped."""
-    table = Table(title=f"Log-probabilities: {title}", title_justify="left", box=None, pad_edge=False)
+    """A table of log-probabilities: each token's own first, then those of the most probable
+    tokens; None entries are skipped."""
+    table = Table(
+        title=f"Log-probabilities: {title}", title_justify="left", box=None, pad_edge=False
+    )
     for name in ("token", "logprob", "rank"):
         table.add_column(name, justify="left" if name == "token" else "right", no_wrap=True)
     table.add_column("most probable", overflow="fold")
@@ -113,12 +131,15 @@ def logprobs_table(title: str, entries: Sequence[Mapping[int, Logprob] | None]) 
             rest = 1 - math.fsum(math.exp(p.logprob) for p in best[:MAX_ALTERNATIVES])
             if best and rest > LEAST_REST:
                 shown.append(f"all others {math.log(rest):.2f}")
-            table.add_row(Text(repr(own.token)), f"{own.logprob:.4f}", str(own.rank), Text("  ".join(shown)))
+            table.add_row(
+                Text(repr(own.token)), f"{own.logprob:.4f}", str(own.rank), Text("  ".join(shown))
+            )
     return table
 
 
 def token_style(kind: EventKind) -> RichStyle:
-    """The palette's dark style, since most terminals are dark; underline and strike distinguish the kinds without colour."""
+    """The palette's dark style, since most terminals are dark; underline and strike distinguish
+    the kinds without colour."""
     style = STYLES[kind]
     double = "double" in style.line
     return RichStyle(
@@ -130,9 +151,12 @@ def token_style(kind: EventKind) -> RichStyle:
 
 
 def drafter_lines(started: Event) -> str:
-    """Lines on a run's models: the drafter, the target's weights, the layers that are read, the number of shared tokens."""
+    """Lines on a run's models: the drafter, the target's weights, the layers that are read, the
+    number of shared tokens."""
     settings = started.settings or {}
-    drafter = DRAFTERS.get(settings.get("drafter", "")) if settings.get("num_draft_tokens") != 0 else None
+    drafter = (
+        DRAFTERS.get(settings.get("drafter", "")) if settings.get("num_draft_tokens") != 0 else None
+    )
     lines = [f"{drafter.title}: {drafter.about}"] if drafter is not None and drafter.title else []
     if started.weights is not None:
         lines.append(f"The target has {started.weights}.")
@@ -144,6 +168,7 @@ def drafter_lines(started: Event) -> str:
     if started.vocabularies is not None:
         shared, total = started.vocabularies.get("shared", 0), started.vocabularies.get("target", 0)
         lines.append(
-            f"The draft has another tokenizer with {shared:,} of the target's {total:,} tokens; the others are shown inverted."
+            f"The draft has another tokenizer with {shared:,} of the target's {total:,} tokens; the"
+            " others are shown inverted."
         )
     return "\n".join(lines)

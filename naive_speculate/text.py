@@ -13,17 +13,28 @@ _CONTEXT_TOKENS = 6
 _REPLACEMENT = "\ufffd"
 MAX_LABEL = 24
 _SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\u00a0": "⍽"}
-_UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction marks, surrogates, private and unassigned
+_UNSEEN = {
+    "Cc",
+    "Cf",
+    "Cs",
+    "Co",
+    "Cn",
+    "Zl",
+    "Zp",
+}  # controls, direction marks, surrogates, private and unassigned
 
 
 def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
     """Length of the common prefix of two texts, in tokens."""
     pairs = zip(first, second, strict=False)
-    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+    return next(
+        (index for index, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second))
+    )
 
 
 class Vocabulary:
-    """The tokenizer interface of the engine, for a transformers tokenizer with a fast backend; without one every text is ""."""
+    """The tokenizer interface of the engine, for a transformers tokenizer with a fast backend;
+    without one every text is ""."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -31,22 +42,30 @@ class Vocabulary:
         added = {} if tokenizer is None else tokenizer.added_tokens_decoder
         # the tokens that decoding skips: those with a role, and those added as special
         special = () if tokenizer is None else tokenizer.all_special_ids
-        self.special_ids = frozenset((*special, *(token for token, entry in added.items() if entry.special)))
+        self.special_ids = frozenset(
+            (*special, *(token for token, entry in added.items() if entry.special))
+        )
         self.piece = lru_cache(maxsize=None)(self._piece)
         self.text_of = lru_cache(maxsize=None)(self._text_of)
 
     def encode(self, text: str, argument: str = "prompt", *, begins: bool = True) -> list[int]:
-        """Token ids of a text, the value of `argument`; `begins` adds the tokens of a beginning. Raises `ValueError` if there
-        is no tokenizer."""
+        """Token ids of a text, the value of `argument`; `begins` adds the tokens of a beginning.
+        Raises `ValueError` if there is no tokenizer."""
         if self.tokenizer is None:
             raise ValueError(f"{argument} must be a list of token ids: this pair has no tokenizer")
         return list(self.tokenizer(text, add_special_tokens=begins).input_ids)
 
     def _piece(self, token_id: int) -> str:
-        return "" if self.tokenizer is None else self.tokenizer.convert_ids_to_tokens(token_id) or ""
+        return (
+            "" if self.tokenizer is None else self.tokenizer.convert_ids_to_tokens(token_id) or ""
+        )
 
     def _text_of(self, token_id: int) -> str:
-        return "" if self.backend is None else self.backend.decode([token_id], skip_special_tokens=False)
+        return (
+            ""
+            if self.backend is None
+            else self.backend.decode([token_id], skip_special_tokens=False)
+        )
 
     def texts(self, token_ids: Sequence[int]) -> list[str]:
         """The text of each token, special tokens included."""
@@ -76,11 +95,12 @@ class Vocabulary:
 
 
 class TextStream:
-    """Incremental detokenization of one sequence: the joined pieces equal the text of all tokens decoded together.
+    """Incremental detokenization of one sequence: the joined pieces equal the text of all tokens
+    decoded together.
 
-    A token inside a multi-byte character gives "", and the token that completes it gives the character, even if it begins in
-    the prompt. The only exception are byte tokens that form no character: decoded together, they also replace preceding letters
-    from byte tokens.
+    A token inside a multi-byte character gives "", and the token that completes it gives the
+    character, even if it begins in the prompt. The only exception are byte tokens that form no
+    character: decoded together, they also replace preceding letters from byte tokens.
     """
 
     def __init__(
@@ -100,10 +120,13 @@ class TextStream:
         for token in self._context(prompt_token_ids):
             self.append(token)
         if self._undecided:
-            self._shown = vocabulary.backend.decode(self._undecided, skip_special_tokens=skip_special_tokens)
+            self._shown = vocabulary.backend.decode(
+                self._undecided, skip_special_tokens=skip_special_tokens
+            )
 
     def _context(self, prompt_token_ids: Sequence[int]) -> Sequence[int]:
-        """The end of the prompt, long enough to decode correctly, as in vLLM's `v1/engine/detokenizer.py`."""
+        """The end of the prompt, long enough to decode correctly, as in vLLM's
+        `v1/engine/detokenizer.py`."""
         backend, count = self._vocabulary.backend, _CONTEXT_TOKENS
         while backend is not None and count < len(prompt_token_ids):
             text = backend.decode(list(prompt_token_ids[-count:]), skip_special_tokens=self._skip)
@@ -140,7 +163,8 @@ class TextStream:
         return text.removeprefix(shown if text.startswith(shown) else shown.rstrip(_REPLACEMENT))
 
     def _begin_again(self, token_id: int) -> str:
-        """The text of a token after bytes of an incomplete character, which become replacement characters."""
+        """The text of a token after bytes of an incomplete character, which become replacement
+        characters."""
         backend = self._vocabulary.backend
         self._stream = DecodeStream(skip_special_tokens=self._skip)
         self._stream.step(backend, token_id)
@@ -163,7 +187,8 @@ class TextStream:
 
 
 class StopStrings:
-    """Finds the first stop string in a growing text; `found` is the one that ends it, and `include` leaves it in the text."""
+    """Finds the first stop string in a growing text; `found` is the one that ends it, and
+    `include` leaves it in the text."""
 
     def __init__(self, stops: Sequence[str], include: bool) -> None:
         self._stops = list(stops)
@@ -173,13 +198,16 @@ class StopStrings:
         self.found: str | None = None
 
     def append(self, piece: str, search: bool = True) -> int | None:
-        """Add text; if it completes a stop string and `search` is set, returns the length at which to cut the text."""
+        """Add text; if it completes a stop string and `search` is set, returns the length at
+        which to cut the text."""
         before = len(self.text)
         self.text += piece
         if not search:
             return None
         # Only matches that end in this piece count: earlier ones were not searched for.
-        matches = [(self.text.find(stop, max(0, before - len(stop) + 1)), stop) for stop in self._stops]
+        matches = [
+            (self.text.find(stop, max(0, before - len(stop) + 1)), stop) for stop in self._stops
+        ]
         found = [(at, stop) for at, stop in matches if at >= 0]
         if not found:
             return None
@@ -191,14 +219,18 @@ class StopStrings:
     def safe_length(self) -> int:
         """Length of the text that no stop string can still remove."""
         begins = range(max(0, len(self.text) - self._longest + 1), len(self.text))
-        return next((at for at in begins if any(stop.startswith(self.text[at:]) for stop in self._stops)), len(self.text))
+        return next(
+            (at for at in begins if any(stop.startswith(self.text[at:]) for stop in self._stops)),
+            len(self.text),
+        )
 
 
 def visible(text: str | None, limit: int = MAX_LABEL) -> str:
     """The text with visible signs for invisible characters, cut to `limit`.
 
-    Spaces at both ends become `␣`. Line breaks and tabs get a sign, other invisible characters their code point. An empty text,
-    such as that of a token inside a multi-byte character, becomes `∅`.
+    Spaces at both ends become `␣`. Line breaks and tabs get a sign, other invisible characters
+    their code point. An empty text, such as that of a token inside a multi-byte character,
+    becomes `∅`.
     """
     if not text:
         return "∅"

@@ -1,8 +1,10 @@
-"""Records transformers' own assisted generation: its loop runs unchanged while its results are observed.
+"""Records transformers' own assisted generation: its loop runs unchanged while its results are
+observed.
 
-The loop is not copied (transformers 5.23, `generation/utils.py`, `_assisted_decoding` and `_speculative_sampling`). Three hooks
-are attached to this model: its candidate generator, whose two methods begin and end a step; a forward hook on the target; and
-from there to the end of the step a torch function mode, which observes the uniform draws and the next token's distribution.
+The loop is not copied (transformers 5.23, `generation/utils.py`, `_assisted_decoding` and
+`_speculative_sampling`). Three hooks are attached to this model: its candidate generator, whose
+two methods begin and end a step; a forward hook on the target; and from there to the end of the
+step a torch function mode, which observes the uniform draws and the next token's distribution.
 """
 
 import time
@@ -27,11 +29,30 @@ from naive_speculate.text import TextStream, Vocabulary
 _OF_DRAWS = ("top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "renormalize_logits")
 _OTHERS = (
     *_OF_DRAWS,
-    *("no_repeat_ngram_size", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "bad_words_ids", "sequence_bias"),
-    *("suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id", "guidance_scale"),
-    *("exponential_decay_length_penalty", "remove_invalid_values", "watermarking_config", "max_time", "token_healing"),
+    *(
+        "no_repeat_ngram_size",
+        "encoder_repetition_penalty",
+        "encoder_no_repeat_ngram_size",
+        "bad_words_ids",
+        "sequence_bias",
+    ),
+    *(
+        "suppress_tokens",
+        "begin_suppress_tokens",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "guidance_scale",
+    ),
+    *(
+        "exponential_decay_length_penalty",
+        "remove_invalid_values",
+        "watermarking_config",
+        "max_time",
+        "token_healing",
+    ),
 )
-"""Options of transformers that change the output and have no name in this library, sampling options first."""
+"""Options of transformers that change the output and have no name in this library, sampling
+options first."""
 
 
 def watch(
@@ -43,15 +64,19 @@ def watch(
     seed: int = 0,
     **options: Any,
 ) -> Trace:
-    """Run transformers' assisted generation and return a trace with its own draws and probabilities.
+    """Run transformers' assisted generation and return a trace with its own draws and
+    probabilities.
 
-    The tokens are those of `torch.manual_seed(seed)` and `model.generate(…)` with the same options; the state of torch's
-    generators is restored. The prompt's prefill is part of the first step's verification, as in transformers.
+    The tokens are those of `torch.manual_seed(seed)` and `model.generate(…)` with the same
+    options; the state of torch's generators is restored. The prompt's prefill is part of the
+    first step's verification, as in transformers.
 
     Args:
         model: A transformers model that generates.
-        assistant_model: The draft model; None with `prompt_lookup_num_tokens`, or with `use_mtp` for the model's own layers.
-        inputs: One prompt: a text, token ids, a tensor of them of shape `[length]` or `[1, length]`, or a tokenizer's output.
+        assistant_model: The draft model; None with `prompt_lookup_num_tokens`, or with `use_mtp`
+            for the model's own layers.
+        inputs: One prompt: a text, token ids, a tensor of them of shape `[length]` or `[1,
+            length]`, or a tokenizer's output.
         tokenizer: For texts; without it the trace has only token ids.
         seed: For torch's generators.
         options: As for `generate`, such as `do_sample`, `temperature` and `max_new_tokens`.
@@ -60,12 +85,15 @@ def watch(
         Trace: One row, in the form of this library's decoder.
 
     Raises:
-        ValueError: If there is not exactly one prompt, there is no drafter, or an option is not supported.
+        ValueError: If there is not exactly one prompt, there is no drafter, or an option is not
+            supported.
         RuntimeError: If this version of transformers behaves differently from the supported one.
     """
     encoded = _encoded(inputs, tokenizer, model.device)
     prompt = encoded["input_ids"][0].tolist()
-    if wrong := [token for token in prompt if not 0 <= token < model.get_input_embeddings().num_embeddings]:
+    if wrong := [
+        token for token in prompt if not 0 <= token < model.get_input_embeddings().num_embeddings
+    ]:
         raise ValueError(f"inputs has the token id {wrong[0]}, which the model does not have")
     _check_options(model, options)
     vocabulary = Vocabulary(tokenizer)
@@ -73,11 +101,22 @@ def watch(
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices), recorder:
         torch.manual_seed(seed)
-        output = model.generate(**encoded, assistant_model=assistant_model, tokenizer=tokenizer, **options)
+        output = model.generate(
+            **encoded, assistant_model=assistant_model, tokenizer=tokenizer, **options
+        )
     if recorder.config is None:
-        raise ValueError("nothing was drafted: give assistant_model, prompt_lookup_num_tokens or use_mtp, with num_beams=1")
-    names = {"target": _name(model)} | ({} if assistant_model is None else {"draft": _name(assistant_model)})
-    ended_at, tokens, config = recorder.seconds(), getattr(output, "sequences", output)[0], recorder.config
+        raise ValueError(
+            "nothing was drafted: give assistant_model, prompt_lookup_num_tokens or use_mtp, with"
+            " num_beams=1"
+        )
+    names = {"target": _name(model)} | (
+        {} if assistant_model is None else {"draft": _name(assistant_model)}
+    )
+    ended_at, tokens, config = (
+        recorder.seconds(),
+        getattr(output, "sequences", output)[0],
+        recorder.config,
+    )
     started = Event(
         EventKind.STARTED,
         prompt=inputs if isinstance(inputs, str) else None,
@@ -88,22 +127,36 @@ def watch(
         models=names,
         device=str(model.device),
     )
-    stopped = config._eos_token_tensor is not None and bool((tokens[-1] == config._eos_token_tensor).any())
-    reason = FinishReason.LENGTH if not stopped and len(tokens) >= config.max_length else FinishReason.STOP
+    stopped = config._eos_token_tensor is not None and bool(
+        (tokens[-1] == config._eos_token_tensor).any()
+    )
+    reason = (
+        FinishReason.LENGTH
+        if not stopped and len(tokens) >= config.max_length
+        else FinishReason.STOP
+    )
     return recorder.trace(Emitter(vocabulary, started), reason, ended_at)
 
 
 def _check_options(model: Any, options: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for options that are not supported."""
-    if options.get("use_mtp") and not getattr(model.config.get_text_config(), "num_mtp_layers", None):
-        own = f"transformers {transformers.__version__} has no MTP layers for {type(model).__name__}"
+    if options.get("use_mtp") and not getattr(
+        model.config.get_text_config(), "num_mtp_layers", None
+    ):
+        own = (
+            f"transformers {transformers.__version__} has no MTP layers for {type(model).__name__}"
+        )
         raise ValueError(f"use_mtp=True: {own}; drafter='mtp' of this library may")
     if options.get("assistant_ensemble_weight") is not None:
-        raise ValueError(f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy and not supported")
+        raise ValueError(
+            f"assistant_ensemble_weight={options['assistant_ensemble_weight']} is lossy and not"
+            " supported"
+        )
 
 
 class _Draws(TorchFunctionMode):
-    """Observes draws: uniforms and their thresholds (`ratios`), a token and the distribution that it was drawn from."""
+    """Observes draws: uniforms and their thresholds (`ratios`), a token and the distribution
+    that it was drawn from."""
 
     ratios: torch.Tensor | None = None
     uniforms: torch.Tensor | None = None
@@ -133,7 +186,10 @@ class _Recorder:
         self._own_seconds = 0.0  # excluded from reported times
 
     def __enter__(self) -> "_Recorder":
-        self._make, self._model._get_candidate_generator = self._model._get_candidate_generator, self._generator
+        self._make, self._model._get_candidate_generator = (
+            self._model._get_candidate_generator,
+            self._generator,
+        )
         self._hook = self._model.register_forward_hook(self._verified)
         self._began = time.perf_counter()
         return self
@@ -153,7 +209,9 @@ class _Recorder:
         """transformers' candidate generator, with its two methods observed."""
         generator = self._make(*args, **kwargs)
         self.config = kwargs["generation_config"]
-        self.window = getattr(generator, "num_assistant_tokens", None) or getattr(generator, "num_output_tokens", None)
+        self.window = getattr(generator, "num_assistant_tokens", None) or getattr(
+            generator, "num_output_tokens", None
+        )
         self.confidence = getattr(generator, "assistant_confidence_threshold", None) or None
         propose, update = generator.get_candidates, generator.update_candidate_strategy
         generator.get_candidates = lambda input_ids, **more: self._propose(propose, input_ids, more)
@@ -181,20 +239,30 @@ class _Recorder:
             draws.__exit__(None, None, None)
         return draws or _Draws()
 
-    def _update(self, update: Any, input_ids: torch.Tensor, scores: torch.Tensor, num_matches: int) -> None:
+    def _update(
+        self, update: Any, input_ids: torch.Tensor, scores: torch.Tensor, num_matches: int
+    ) -> None:
         draws, decided_at = self._end_draws(), self.seconds()
         update(input_ids, scores, num_matches)
         ended_at = self.seconds()
         outcome = _outcome(self._draft, self._q, scores[0], draws, self._vocabulary.text_of)
-        outcome.draft_seconds, outcome.verify_seconds = self._drafted_at - self._step_began, decided_at - self._drafted_at
+        outcome.draft_seconds, outcome.verify_seconds = (
+            self._drafted_at - self._step_began,
+            decided_at - self._drafted_at,
+        )
         outcome.total_seconds = ended_at - self._step_began
         token_ids = input_ids[0, self._length :].tolist()
         if outcome.token_ids[: len(token_ids)] != token_ids:
             version = transformers.__version__
-            raise RuntimeError(f"transformers {version} returned {token_ids}, but the observed draws give {outcome.token_ids}")
+            raise RuntimeError(
+                f"transformers {version} returned {token_ids}, but the observed draws give"
+                f" {outcome.token_ids}"
+            )
         ahead = self._stream.fork()
         draft_texts, texts = map(ahead.append, self._draft), map(self._stream.append, token_ids)
-        record = StepRecord(len(self.records), ended_at, outcome, list(texts), list(draft_texts), None, None, None)
+        record = StepRecord(
+            len(self.records), ended_at, outcome, list(texts), list(draft_texts), None, None, None
+        )
         self.records.append(record)
         self._own_seconds += self.seconds() - ended_at
 
@@ -212,11 +280,17 @@ class _Recorder:
 
 
 def _outcome(
-    draft: list[int], q_logits: torch.Tensor | None, scores: torch.Tensor, draws: _Draws, text_of: Callable[[int], str]
+    draft: list[int],
+    q_logits: torch.Tensor | None,
+    scores: torch.Tensor,
+    draws: _Draws,
+    text_of: Callable[[int], str],
 ) -> Outcome:
     """The verdict of transformers on k draft tokens, from its draws."""
     k, p = len(draft), scores.softmax(dim=-1)
-    if draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None:  # Algorithm 1, u ≤ p/q
+    if (
+        draws.uniforms is not None and draws.ratios is not None and draws.drawn is not None
+    ):  # Algorithm 1, u ≤ p/q
         accepted = _leading((draws.uniforms <= draws.ratios).flatten().tolist())
         next_token = int(draws.drawn.flatten()[0])
         accept = draws.ratios.flatten().nan_to_num(0.0, 1.0).clamp_max(1.0).tolist()
@@ -224,13 +298,19 @@ def _outcome(
         chosen = (scores.argmax(dim=-1) if draws.drawn is None else draws.drawn.flatten()).tolist()
         same = [mine == theirs for mine, theirs in zip(draft, chosen, strict=False)]
         accepted, next_token = _leading(same), chosen[_leading(same)]
-        accept = [float(equal) for equal in same] if draws.drawn is None else [float(p[i, x]) for i, x in enumerate(draft)]
+        accept = (
+            [float(equal) for equal in same]
+            if draws.drawn is None
+            else [float(p[i, x]) for i, x in enumerate(draft)]
+        )
     outcome = Outcome(draft, accepted, next_token, None, judges_all=False)
     indices, tokens = [*range(k), accepted], [*draft, next_token]
     outcome.values = values = {
         "accept_prob": accept,
         "expected_accept": accept,  # copied tokens, and tokens compared with a choice, are certain
-        "target_prob": [float(p[index, token]) for index, token in zip(indices, tokens, strict=True)],
+        "target_prob": [
+            float(p[index, token]) for index, token in zip(indices, tokens, strict=True)
+        ],
         "target_entropy": torch.special.entr(p[indices]).sum(dim=-1).tolist(),
         "target_top": (tops := _tops(p[indices], text_of)),
     }
@@ -240,8 +320,13 @@ def _outcome(
             "draft_prob": [float(q[index, token]) for index, token in enumerate(draft)],
             "draft_entropy": torch.special.entr(q).sum(dim=-1).tolist(),
             "draft_top": (draft_tops := _tops(q, text_of)),
-            "draft_top_target": [[float(at[one.token_id]) for one in top] for at, top in zip(p, draft_tops, strict=False)],
-            "target_top_draft": [[float(at[one.token_id]) for one in top] for at, top in zip(q, tops, strict=False)],
+            "draft_top_target": [
+                [float(at[one.token_id]) for one in top]
+                for at, top in zip(p, draft_tops, strict=False)
+            ],
+            "target_top_draft": [
+                [float(at[one.token_id]) for one in top] for at, top in zip(q, tops, strict=False)
+            ],
         }
         if draws.ratios is not None:
             values["expected_accept"] = overlap(p[:k], q).tolist()
@@ -260,17 +345,29 @@ def _tops(probs: torch.Tensor, text_of: Callable[[int], str]) -> list[TopTokens]
     """The most probable tokens of each row."""
     top = probs.topk(min(TOP_TOKENS, probs.shape[-1]), dim=-1)
     rows = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    return [TopTokens(tokens[: sum(v > 0 for v in values)], [v for v in values if v > 0], text_of) for tokens, values in rows]
+    return [
+        TopTokens(tokens[: sum(v > 0 for v in values)], [v for v in values if v > 0], text_of)
+        for tokens, values in rows
+    ]
 
 
-def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(
+    recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str, Any]
+) -> dict[str, Any]:
     """The settings of transformers under this library's names; others under `generation_config`."""
     config = recorder.config
-    sampled, judged = bool(config.do_sample), any(record.outcome.values.get("uniform") for record in recorder.records)
+    sampled, judged = (
+        bool(config.do_sample),
+        any(record.outcome.values.get("uniform") for record in recorder.records),
+    )
     max_tokens = config.max_length - num_prompt_tokens
     min_tokens = max(config.min_new_tokens or 0, (config.min_length or 0) - num_prompt_tokens)
     end = config._eos_token_tensor
-    stop = [config.stop_strings] if isinstance(config.stop_strings, str) else list(config.stop_strings or ())
+    stop = (
+        [config.stop_strings]
+        if isinstance(config.stop_strings, str)
+        else list(config.stop_strings or ())
+    )
     used = {
         "max_tokens": max_tokens,
         "min_tokens": min(min_tokens, max_tokens),
@@ -283,13 +380,16 @@ def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str,
         "include_stop_str_in_output": bool(stop),
         "stop_token_ids": [] if end is None else end.flatten().tolist(),
         "ignore_eos": end is None,
-        "logits_processors": len(options.get("logits_processor") or ()) + bool(options.get("prefix_allowed_tokens_fn")),
+        "logits_processors": (
+            len(options.get("logits_processor") or ())
+            + bool(options.get("prefix_allowed_tokens_fn"))
+        ),
     }
     drafter = "model" if config.prompt_lookup_num_tokens is None else "prompt_lookup"
     return (
-        SamplingParams().to_dict()  # unchecked, since transformers accepts other ranges
+        SamplingParams().to_dict()
         | used
-        | {
+        | {  # unchecked, since transformers accepts other ranges
             "generation_config": _without_our_names(config),
             "num_draft_tokens": None if recorder.window is None else int(recorder.window),
             "draft_confidence": recorder.confidence,
@@ -303,12 +403,19 @@ def _settings(recorder: _Recorder, num_prompt_tokens: int, options: Mapping[str,
 
 
 def _without_our_names(config: Any) -> dict[str, Any]:
-    """Options of transformers that change the output, differ from the defaults, and have no name here."""
+    """Options of transformers that change the output, differ from the defaults, and have no name
+    here."""
     defaults = config._get_default_generation_params()
     names = [name for name in _OTHERS if config.do_sample or name not in _OF_DRAWS]
     given = {name: getattr(config, name, None) for name in names}
-    changed = {name: value for name, value in given.items() if value is not None and value != defaults.get(name)}
-    return to_jsonable_python(changed, fallback=lambda value: value.to_dict() if hasattr(value, "to_dict") else str(value))
+    changed = {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != defaults.get(name)
+    }
+    return to_jsonable_python(
+        changed, fallback=lambda value: value.to_dict() if hasattr(value, "to_dict") else str(value)
+    )
 
 
 def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any]:
@@ -318,15 +425,26 @@ def _encoded(inputs: Any, tokenizer: Any, device: torch.device) -> dict[str, Any
             raise ValueError("inputs is a text, which needs a tokenizer")
         inputs = tokenizer(inputs, return_tensors="pt")
     if not hasattr(inputs, "__iter__"):
-        raise ValueError(f"inputs must be a text, token ids or a tokenizer's output, got {inputs!r:.40}")
+        raise ValueError(
+            f"inputs must be a text, token ids or a tokenizer's output, got {inputs!r:.40}"
+        )
     if not isinstance(inputs, Mapping):
-        given = torch.atleast_2d(inputs if isinstance(inputs, torch.Tensor) else torch.tensor(list(inputs), dtype=torch.long))
+        given = torch.atleast_2d(
+            inputs
+            if isinstance(inputs, torch.Tensor)
+            else torch.tensor(list(inputs), dtype=torch.long)
+        )
         inputs = {"input_ids": given, "attention_mask": torch.ones_like(given)}
-    encoded = {name: value.to(device) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+    encoded = {
+        name: value.to(device) if isinstance(value, torch.Tensor) else value
+        for name, value in inputs.items()
+    }
     ids = encoded.get("input_ids")
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.shape[0] != 1 or not ids.shape[1]:
         shape = list(ids.shape) if isinstance(ids, torch.Tensor) else type(ids).__name__
-        raise ValueError(f"inputs must be one prompt with at least one token, got input_ids of shape {shape}")
+        raise ValueError(
+            f"inputs must be one prompt with at least one token, got input_ids of shape {shape}"
+        )
     return encoded
 
 

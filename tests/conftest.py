@@ -1,4 +1,5 @@
-"""The models here are tiny: one thread computes them fastest, above all where several test processes share the cores."""
+"""The models here are tiny: one thread computes them fastest, above all where several test
+processes share the cores."""
 
 import gc
 import os
@@ -10,13 +11,16 @@ os.environ.setdefault("NAIVE_SPECULATE_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start, too
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched in tests
 
-import pytest  # and nothing that takes seconds: the process that hands out the tests has no need of it
+# and nothing that takes seconds: the process that hands out the tests has no need of it
+import pytest
 from hypothesis import HealthCheck, settings
 
 import naive_speculate
 from ui.gradio_gaps import quick_imports
 
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be
+settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # a machine may be
 settings.load_profile("busy")
 PROGRAMS = (
     "tests/hosting/",
@@ -30,14 +34,25 @@ PARTS = {
     "install": "tests/test_lowest_versions.py::test_the_wheel",
     "server": "tests/hosting/",
 }
-"""Where the tests are that `make check` leaves out, by the marker that they get; of those in hosting, the users of `server`."""
+"""Where the tests are that `make check` leaves out, by the marker that they get; of those in
+hosting, the users of `server`."""
 COLLECTED = pytest.StashKey[list[pytest.Item]]()
-TAKE_LONG = ("tests/serving/test_replicas.py", *PROGRAMS, "tests/browser/", "tests/train/", "tests/speculate/")
+TAKE_LONG = (
+    "tests/serving/test_replicas.py",
+    *PROGRAMS,
+    "tests/browser/",
+    "tests/train/",
+    "tests/speculate/",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--cpu-throttling", type=float, default=1.0, metavar="RATE", help="browser tests: Chromium computes RATE times slower"
+        "--cpu-throttling",
+        type=float,
+        default=1.0,
+        metavar="RATE",
+        help="browser tests: Chromium computes RATE times slower",
     )
 
 
@@ -45,7 +60,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection() -> Iterator[None]:
     gc.disable()  # what is imported stays
     try:
-        with quick_imports(mcp=False):  # which takes a second; the tests that call a server over it import it themselves
+        with quick_imports(
+            mcp=False
+        ):  # which takes a second; the tests that call a server over it import it themselves
             return (yield)
     finally:
         gc.freeze()
@@ -55,7 +72,8 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)  # before any test is deselected by its markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks every test with its part. What takes long begins first, so that at the end no process has to wait for another."""
+    """Marks every test with its part. What takes long begins first, so that at the end no
+    process has to wait for another."""
     for item in items:
         uses = getattr(item, "fixturenames", ())
         for name, place in PARTS.items():
@@ -67,7 +85,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One process runs the tests of a file, and one those of the programs, which share a server and what is loaded already."""
+    """One process runs the tests of a file, and one those of the programs, which share a server
+    and what is loaded already."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
@@ -95,8 +114,9 @@ def bundled_decoder(bundled_pair) -> "naive_speculate.SpeculativeDecoder":
 
 @pytest.fixture(scope="session")
 def small_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The folders of the bundled draft model as a target, and of itself with a little noise as its draft: real text, some
-    drafts kept and some not, at a fraction of the bundled target's cost."""
+    """The folders of the bundled draft model as a target, and of itself with a little noise as
+    its draft: real text, some drafts kept and some not, at a fraction of the bundled target's
+    cost."""
     from naive_speculate.models import BUNDLED_PAIR
     from tests.tiny import save_noisy
 

@@ -9,17 +9,20 @@ acceptance rate: 0.757, 0.622, 0.432, 0.324, 0.189, 0.108, 0.054, Avg Draft acce
 (APIServer pid=347228) INFO 08-04 20:51:18 [loggers.py:310] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation \
 throughput: 6.2 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%
 """
-"""vLLM 0.2x, vllm/v1/spec_decode/metrics.py at ee4ceaae5953, `SpecDecodingLogging.log`; 37 steps of 7 drafts (DFlash)."""
+"""vLLM 0.2x, vllm/v1/spec_decode/metrics.py at ee4ceaae5953, `SpecDecodingLogging.log`; 37 steps
+of 7 drafts (DFlash)."""
 
 VLLM_LOG_WITHOUT_THROUGHPUT = (
-    "INFO 06-17 11:02:03 [metrics.py:86] SpecDecoding metrics: Draft acceptance rate: 58.9%, Mean acceptance length: 2.77, "
-    "Accepted: 626 tokens, Drafted: 1062 tokens, Per-position acceptance rate: 0.802, 0.551, 0.415\n"
+    "INFO 06-17 11:02:03 [metrics.py:86] SpecDecoding metrics: Draft acceptance rate: 58.9%, Mean"
+    " acceptance length: 2.77, Accepted: 626 tokens, Drafted: 1062 tokens, Per-position acceptance"
+    " rate: 0.802, 0.551, 0.415\n"
 )
-"""vLLM 0.9, vllm/v1/spec_decode/metrics.py: the fields in another order; the numbers are of a run of EAGLE-3 with k = 3."""
+"""vLLM 0.9, vllm/v1/spec_decode/metrics.py: the fields in another order; the numbers are of a
+run of EAGLE-3 with k = 3."""
 
 VLLM_LOG_FIRST = (
-    "INFO 04-02 09:00:00 [metrics.py:53] SpecDecoding metrics: Draft acceptance rate: 62.5%, Accepted: 250 tokens, "
-    "Drafted: 400 tokens\n"
+    "INFO 04-02 09:00:00 [metrics.py:53] SpecDecoding metrics: Draft acceptance rate: 62.5%,"
+    " Accepted: 250 tokens, Drafted: 400 tokens\n"
 )
 """vLLM 0.8, vllm/v1/spec_decode/metrics.py as it first was: neither steps nor places."""
 
@@ -44,7 +47,8 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",pos
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 380.0
 vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="m",position="0"} 1.781341706e+09
 """
-"""vLLM, vllm/v1/spec_decode/metrics.py at ee4ceaae5953, `SpecDecodingProm`, as prometheus_client writes it at GET /metrics."""
+"""vLLM, vllm/v1/spec_decode/metrics.py at ee4ceaae5953, `SpecDecodingProm`, as prometheus_client
+writes it at GET /metrics."""
 
 LLAMACPP_PROMETHEUS = """\
 # HELP llamacpp:spec_decode_num_draft_tokens_total Speculative: Total draft tokens generated
@@ -75,7 +79,8 @@ statistics mtp: #calls(b,g,a) = 1 861 690, #gen drafts = 690, #acc drafts = 690,
 dur(b,g,a) = 0.006, 3112.317, 0.287 ms
 slot      release: id  3 | task 0 | stop processing: n_tokens = 2180, truncated = 0
 """
-"""llama.cpp of May 2026: tools/server/server-context.cpp, `print_timings`, and common/speculative.cpp, `print_stats`."""
+"""llama.cpp of May 2026: tools/server/server-context.cpp, `print_timings`, and
+common/speculative.cpp, `print_stats`."""
 
 LLAMACPP_SERVER_TRACE = """\
 slot print_timing: id  0 | task 0 | draft acceptance = 0.61667 (   37 accepted /    60 generated), mean len =  2.85
@@ -84,9 +89,9 @@ slot print_timing: id  0 | task 0 |      acc per pos = (0.850, 0.600, 0.400)
 """llama.cpp of mid-2026, tools/server/server-context.cpp, `print_timings` at log level trace."""
 
 LLAMACPP_STATISTICS = (
-    "spec common_specu: statistics        draft-mtp: #calls(b,g,a) =    2    200    200, #gen drafts =    200, "
-    "#acc drafts =   160, #gen tokens =    600, #acc tokens =   360, #mean acc len = 2.80, "
-    "#acc rate/pos = (0.800, 0.600, 0.400), dur(b,g,a) = 0.006, 812.317, 0.287 ms\n"
+    "spec common_specu: statistics        draft-mtp: #calls(b,g,a) =    2    200    200, #gen"
+    " drafts =    200, #acc drafts =   160, #gen tokens =    600, #acc tokens =   360, #mean acc"
+    " len = 2.80, #acc rate/pos = (0.800, 0.600, 0.400), dur(b,g,a) = 0.006, 812.317, 0.287 ms\n"
 )
 """llama.cpp, common/speculative.cpp at 001d906a6d86, `common_speculative_print_stats`."""
 
@@ -95,7 +100,8 @@ LLAMACPP_TIMINGS = """\
 "prompt_n":9,"prompt_ms":33.361,"prompt_per_token_ms":3.7067,"prompt_per_second":269.77,"predicted_n":128,"predicted_ms":940.2,\
 "predicted_per_token_ms":7.345,"predicted_per_second":136.14,"draft_n":108,"draft_n_accepted":81}}
 """
-"""llama.cpp, tools/server/server-task.cpp at 00efb3e18426, `result_timings::to_json` within POST /completion's answer."""
+"""llama.cpp, tools/server/server-task.cpp at 00efb3e18426, `result_timings::to_json` within POST
+/completion's answer."""
 
 LLAMACPP_EXAMPLE = """\
 encoded    9 tokens in    0.033 seconds, speed:  269.770 t/s
@@ -107,7 +113,8 @@ n_drafted = 192
 n_accept  = 80
 accept    = 41.667%
 """
-"""llama.cpp, examples/speculative-simple/speculative-simple.cpp at 08d0baaca674 (as examples/speculative/speculative.cpp)."""
+"""llama.cpp, examples/speculative-simple/speculative-simple.cpp at 08d0baaca674 (as
+examples/speculative/speculative.cpp)."""
 
 SGLANG_META_INFO = """\
 {"text": " Paris.", "meta_info": {"id": "5f1c", "finish_reason": {"type": "length", "length": 64}, "prompt_tokens": 6,
@@ -115,17 +122,21 @@ SGLANG_META_INFO = """\
  "spec_num_correct_drafts": 42, "spec_num_proposed_drafts": 80, "spec_verify_ct": 20, "spec_accepted_drafts": 42,
  "spec_proposed_drafts": 80, "spec_correct_drafts_histogram": [3, 4, 4, 6, 3], "spec_accept_histogram": [3, 4, 4, 6, 3]}}
 """
-"""SGLang, tokenizer_manager_components/spec_decoding_meta.py, main in May 2026: the counters' third names, with the second."""
+"""SGLang, tokenizer_manager_components/spec_decoding_meta.py, main in May 2026: the counters'
+third names, with the second."""
 
 SGLANG_META_INFO_FIRST = (
-    "{'text': ' Paris.', 'meta_info': {'id': '5f1c', 'completion_tokens': 64, 'spec_accept_rate': 0.525, "
-    "'spec_accept_length': 3.2, 'spec_accept_token_num': 42, 'spec_draft_token_num': 80, 'spec_verify_ct': 20}}\n"
+    "{'text': ' Paris.', 'meta_info': {'id': '5f1c', 'completion_tokens': 64, 'spec_accept_rate':"
+    " 0.525, 'spec_accept_length': 3.2, 'spec_accept_token_num': 42, 'spec_draft_token_num': 80,"
+    " 'spec_verify_ct': 20}}\n"
 )
-"""SGLang 0.5, python/sglang/srt/managers/tokenizer_manager.py, as Python prints what `Engine.generate` returns."""
+"""SGLang 0.5, python/sglang/srt/managers/tokenizer_manager.py, as Python prints what
+`Engine.generate` returns."""
 
 SGLANG_LOG = (
-    "[2026-09-29 00:00:00 TP0] Decode batch, #running-req: 64, #full token: 5632, full token usage: 0.12, mamba num: 4, mamba "
-    "usage: 0.03, accept len: 3.10, accept rate: 0.30, cuda graph: True, gen throughput (token/s): 95.33, #queue-req: 1\n"
+    "[2026-09-29 00:00:00 TP0] Decode batch, #running-req: 64, #full token: 5632, full token usage:"
+    " 0.12, mamba num: 4, mamba usage: 0.03, accept len: 3.10, accept rate: 0.30, cuda graph: True,"
+    " gen throughput (token/s): 95.33, #queue-req: 1\n"
 )
 """SGLang 0.5.20, python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)."""
 
@@ -176,23 +187,26 @@ acceptance length =  2.92, acceptance rate per position = (0.805, 0.632, 0.483)
 """llama.cpp of June 2026 (llama.cpp#24536): `print_timings` in full words, on one line."""
 
 MLX_VLM_TIMINGS = (
-    '{"id": "c1", "timings": {"prompt_n": 9, "prompt_ms": 80.0, "predicted_n": 111, "draft_kind": "mtp", '
-    '"draft_rounds": 30, "draft_n": 90, "draft_n_accepted": 81}}\n'
+    '{"id": "c1", "timings": {"prompt_n": 9, "prompt_ms": 80.0, "predicted_n": 111, "draft_kind":'
+    ' "mtp", "draft_rounds": 30, "draft_n": 90, "draft_n_accepted": 81}}\n'
 )
 """mlx-vlm of August 2026 (mlx-vlm#1788), the server's timings."""
 
 SGLANG_FINISH = (
-    "[2025-10-02 23:42:16] Finish: obj=GenerateReqInput(rid='57', sampling_params={'max_new_tokens': 64, 'stop': '}'}, "
-    "stream=True), out={'meta_info': {'id': '57', 'finish_reason': {'type': 'stop'}, 'completion_tokens': 64, "
-    "'spec_accept_token_num': 42, 'spec_draft_token_num': 80, 'spec_verify_ct': 20}}\n"
+    "[2025-10-02 23:42:16] Finish: obj=GenerateReqInput(rid='57',"
+    " sampling_params={'max_new_tokens': 64, 'stop': '}'}, stream=True), out={'meta_info': {'id':"
+    " '57', 'finish_reason': {'type': 'stop'}, 'completion_tokens': 64, 'spec_accept_token_num':"
+    " 42, 'spec_draft_token_num': 80, 'spec_verify_ct': 20}}\n"
 )
 """SGLang 0.5, `--log-requests`: what Python prints, after another object."""
 
 SGLANG_LOG_BEFORE = (
-    "[2026-02-10 09:00:13 TP0] Decode batch, #running-req: 4, #token: 12000, token usage: 0.06, accept len: 2.50, "
-    "accept rate: 0.62, cuda graph: True, gen throughput (token/s): 410.00, #queue-req: 0\n"
+    "[2026-02-10 09:00:13 TP0] Decode batch, #running-req: 4, #token: 12000, token usage: 0.06,"
+    " accept len: 2.50, accept rate: 0.62, cuda graph: True, gen throughput (token/s): 410.00,"
+    " #queue-req: 0\n"
 )
-"""SGLang 0.5.9, scheduler_metrics_mixin.py before sglang#23530: the rate counts the target's own token."""
+"""SGLang 0.5.9, scheduler_metrics_mixin.py before sglang#23530: the rate counts the target's own
+token."""
 
 LLAMACPP_STEPS = """\
 0.01.100.001 I slot print_timing: id  3 | task 0 | prompt processing, n_tokens = 650, progress = 1.00
@@ -208,7 +222,8 @@ LLAMACPP_STEPS = """\
 0.01.500.100 I slot update_slots: id  3 | task 0 | accepted  2/ 3 draft tokens
 0.01.500.101 D slot update_slots: id  3 | task 0 | add accepted tokens: sampled=2, ids.size=3, n_draft=3
 """
-"""llama.cpp of October 2026 (001d906a6d86), LLAMA_TRACE and debug: one line or three a step, the last step's third missing."""
+"""llama.cpp of October 2026 (001d906a6d86), LLAMA_TRACE and debug: one line or three a step, the
+last step's third missing."""
 
 SGLANG_GAUGES = """\
 # HELP sglang:num_running_reqs The number of running requests.
@@ -228,7 +243,8 @@ sglang:spec_num_steps{engine_type="unified",model_name="m",pp_rank="0",tp_rank="
 # TYPE sglang:spec_num_draft_tokens gauge
 sglang:spec_num_draft_tokens{engine_type="unified",model_name="m",pp_rank="0",tp_rank="0"} 4.0
 """
-"""SGLang, python/sglang/srt/observability/metrics_collector.py at 44cedc2b9c7d, GET /metrics with two tensor-parallel ranks."""
+"""SGLang, python/sglang/srt/observability/metrics_collector.py at 44cedc2b9c7d, GET /metrics
+with two tensor-parallel ranks."""
 
 VLLM_REQUEST_DETAILED = """\
 {"id": "chatcmpl-9", "choices": [], "category": "code", "usage": {"prompt_tokens": 12, "completion_tokens": 20},
@@ -237,7 +253,8 @@ VLLM_REQUEST_DETAILED = """\
  {"1": [0, 2], "3": [2, 1, 0, 3]}, "num_spec_steps": 8, "num_accepted_draft_tokens": 12, "num_draft_tokens": 20,
  "num_spec_tokens": 3, "per_step_accepted": [0, 1, 3, 3, 1, 0, 3, 1], "per_step_drafted": [3, 1, 3, 3, 1, 3, 3, 3]}}}
 """
-"""vLLM of August 2026 (02cf515f0b62), `--per-request-spec-decode-metrics detailed`; the category is a benchmark's."""
+"""vLLM of August 2026 (02cf515f0b62), `--per-request-spec-decode-metrics detailed`; the category
+is a benchmark's."""
 
 SGLANG_BENCH = """\
 ============ Serving Benchmark Result ============
@@ -267,7 +284,8 @@ trtllm_spec_decode_accepted_tokens_total{engine_type="trtllm",model_name="m",tok
 # TYPE trtllm_speculative_config_info gauge
 trtllm_speculative_config_info{spec_enabled="True",spec_method="MTP",spec_num_tokens="3"} 1.0
 """
-"""TensorRT-LLM, tensorrt_llm/metrics/collector.py at 050f80def8df, GET /prometheus/metrics: no request accepted index 2."""
+"""TensorRT-LLM, tensorrt_llm/metrics/collector.py at 050f80def8df, GET /prometheus/metrics: no
+request accepted index 2."""
 
 TRTLLM_ITERATIONS = """\
 [{"iter": 7, "iterLatencyMS": 9.1, "numActiveRequests": 2, "specDecodingStats": {"numDraftTokens": 6, "numAcceptedTokens": 3,
@@ -277,11 +295,12 @@ TRTLLM_ITERATIONS = """\
  {"iter": 9, "iterLatencyMS": 4.0, "numActiveRequests": 0, "specDecodingStats": {"numDraftTokens": 0, "numAcceptedTokens": 0,
   "numRequestsWithDraftTokens": 0, "acceptanceLength": 1.0, "iterLatencyMS": 0.0, "draftOverhead": 0.0}}]
 """
-"""TensorRT-LLM, GET /metrics with enable_iter_perf_stats: the last iteration was without a request."""
+"""TensorRT-LLM, GET /metrics with enable_iter_perf_stats: the last iteration was without a
+request."""
 
 TRTLLM_REQUESTS = (
-    '[{"request_id": 1, "perf_metrics": {"first_iter": 1, "last_iter": 50, "speculative_decoding": {"acceptance_rate": 0.57, '
-    '"total_accepted_draft_tokens": 57, "total_draft_tokens": 100}}}]\n'
+    '[{"request_id": 1, "perf_metrics": {"first_iter": 1, "last_iter": 50, "speculative_decoding":'
+    ' {"acceptance_rate": 0.57, "total_accepted_draft_tokens": 57, "total_draft_tokens": 100}}}]\n'
 )
 """TensorRT-LLM, GET /perf_metrics with return_perf_metrics."""
 
@@ -301,7 +320,8 @@ TRTLLM_BENCH = """\
 [AL] AVERAGE: 2.73
 [AL] P99    : 3.10
 """
-"""TensorRT-LLM, tensorrt_llm/bench/dataclasses/reporting.py at 024997657505, `trtllm-bench throughput`, shortened."""
+"""TensorRT-LLM, tensorrt_llm/bench/dataclasses/reporting.py at 024997657505, `trtllm-bench
+throughput`, shortened."""
 
 LM_STUDIO_LOG = """\
 [2026-09-10 00:35:56][INFO][qwen3.8-27b] Generated prediction: {
@@ -321,8 +341,9 @@ LM_STUDIO_LOG = """\
 """LM Studio 0.4.24 of September 2026, the server's log; earlier the counts are in `stats`."""
 
 TABBY_LINE = (
-    "INFO:     Metrics (ID: 5f1c): 211 tokens generated in 9.3 seconds (Queue: 0.0 s, Process: 0 cached tokens and 20 new "
-    "tokens at 100 T/s, Generate: 21 T/s, Context: 20 tokens, Draft: 120 / 270 tokens accepted (44.44%))\n"
+    "INFO:     Metrics (ID: 5f1c): 211 tokens generated in 9.3 seconds (Queue: 0.0 s, Process: 0"
+    " cached tokens and 20 new tokens at 100 T/s, Generate: 21 T/s, Context: 20 tokens, Draft: 120"
+    " / 270 tokens accepted (44.44%))\n"
 )
 """tabbyAPI of August 2026, common/gen_logging.py."""
 

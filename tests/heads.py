@@ -1,5 +1,5 @@
-"""Random draft heads as checkpoints in both layouts, block drafters in that of z-lab/dflash, and what they compute, once more
-without cache or batch.
+"""Random draft heads as checkpoints in both layouts, block drafters in that of z-lab/dflash, and
+what they compute, once more without cache or batch.
 
 Tensors have their layouts' names, but for `layer.` before those of the first layer."""
 
@@ -48,9 +48,10 @@ def head_tensors(
     normed_layers: bool = False,
     biased: bool = False,
 ) -> Tensors:
-    """Random weights by their bare names; `known` of the target's tokens, all for None. `adds`: states are added to
-    embeddings, not read in addition. `normed_input`: the target's states are normed before they are fused, `normed_layers`:
-    those of each layer. `biased`: the projections to queries, keys and values have biases."""
+    """Random weights by their bare names; `known` of the target's tokens, all for None. `adds`:
+    states are added to embeddings, not read in addition. `normed_input`: the target's states are
+    normed before they are fused, `normed_layers`: those of each layer. `biased`: the projections
+    to queries, keys and values have biases."""
     random, generator = randomly(seed)
     d, vocab = config["hidden_size"], config["vocab_size"]
     tensors = {
@@ -62,8 +63,14 @@ def head_tensors(
     for index in range(config["num_hidden_layers"]):
         tensors |= layer_tensors(config, _layer(index), d if adds or index else 2 * d, random)
     if biased:
-        projections = [name for name in tensors if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))]
-        tensors |= {name.replace("weight", "bias"): random(len(tensors[name])) for name in projections}
+        projections = [
+            name
+            for name in tensors
+            if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
+        ]
+        tensors |= {
+            name.replace("weight", "bias"): random(len(tensors[name])) for name in projections
+        }
     if adds:
         tensors["state_proj.weight"] = random(d, d)
     if normed_input:
@@ -84,13 +91,18 @@ def randomly(seed: int) -> tuple[Callable[..., torch.Tensor], torch.Generator]:
     generator = torch.Generator().manual_seed(seed)
 
     def random(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator) * (0.3 if len(shape) == 2 else 0.2) + (1 if len(shape) == 1 else 0)
+        return torch.randn(shape, generator=generator) * (0.3 if len(shape) == 2 else 0.2) + (
+            1 if len(shape) == 1 else 0
+        )
 
     return random, generator
 
 
-def layer_tensors(config: dict[str, Any], at: str, read: int, random: Callable[..., torch.Tensor]) -> Tensors:
-    """The weights of a Llama's layer by their names after `at`; its attention reads states of width `read`."""
+def layer_tensors(
+    config: dict[str, Any], at: str, read: int, random: Callable[..., torch.Tensor]
+) -> Tensors:
+    """The weights of a Llama's layer by their names after `at`; its attention reads states of
+    width `read`."""
     d, inner = config["hidden_size"], config["intermediate_size"]
     head_dim = config.get("head_dim", d // config["num_attention_heads"])
     heads, kv = config["num_attention_heads"] * head_dim, config["num_key_value_heads"] * head_dim
@@ -111,10 +123,15 @@ def _layer(index: int) -> str:
     return f"layers.{index}." if index else "layer."
 
 
-def save_head(folder: Path, layout: str, config: dict[str, Any], tensors: Tensors, **more: Any) -> Path:
+def save_head(
+    folder: Path, layout: str, config: dict[str, Any], tensors: Tensors, **more: Any
+) -> Path:
     """As the EAGLE authors have it, or vLLM's speculators."""
     layer = "midlayer." if layout == "eagle" else "layers.0."
-    named = {name.replace("layer.", layer, 1) if name.startswith("layer.") else name: t for name, t in tensors.items()}
+    named = {
+        name.replace("layer.", layer, 1) if name.startswith("layer.") else name: t
+        for name, t in tensors.items()
+    }
     sizes = {"draft_vocab_size": len(tensors["lm_head.weight"])}
     if layout == "eagle":
         whole = {"architectures": ["LlamaForCausalLMEagle3"], **config, **sizes, **more}
@@ -128,7 +145,10 @@ def save_tensors(folder: Path, tensors: Tensors, config: dict[str, Any]) -> Path
     """A checkpoint of these tensors."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "model.safetensors")
+    save_file(
+        {name: tensor.contiguous() for name, tensor in tensors.items()},
+        folder / "model.safetensors",
+    )
     return folder
 
 
@@ -140,27 +160,46 @@ def turned(x: torch.Tensor, theta: float) -> torch.Tensor:
     """Rotary embedding of positions 0, 1, 2 …; x `[heads, tokens, head_dim]`."""
     half = x.shape[-1] // 2
     angles = torch.arange(x.shape[1])[:, None] * theta ** (-torch.arange(half) / half)
-    cos, sin = (torch.cat([table, table], dim=-1).to(x.dtype) for table in (angles.cos(), angles.sin()))
+    cos, sin = (
+        torch.cat([table, table], dim=-1).to(x.dtype) for table in (angles.cos(), angles.sin())
+    )
     return x * cos + torch.cat([-x[..., half:], x[..., :half]], dim=-1) * sin
 
 
 def eager_fused(tensors: Tensors, config: dict[str, Any], features: torch.Tensor) -> torch.Tensor:
     """The target's states as one of the head's width."""
     if "input_norm.weight" in tensors:
-        features = rms(features, tensors["input_norm.weight"].to(features.dtype), config["rms_norm_eps"])
+        features = rms(
+            features, tensors["input_norm.weight"].to(features.dtype), config["rms_norm_eps"]
+        )
     if "fc_norm.0.weight" in tensors:
-        parts = zip(features.chunk(3, dim=-1), (tensors[f"fc_norm.{index}.weight"] for index in range(3)), strict=True)
-        features = torch.cat([rms(part, norm.to(part.dtype), config["rms_norm_eps"]) for part, norm in parts], dim=-1)
+        parts = zip(
+            features.chunk(3, dim=-1),
+            (tensors[f"fc_norm.{index}.weight"] for index in range(3)),
+            strict=True,
+        )
+        features = torch.cat(
+            [rms(part, norm.to(part.dtype), config["rms_norm_eps"]) for part, norm in parts], dim=-1
+        )
     return features @ tensors["fc.weight"].to(features.dtype).T
 
 
 def eager_layers(
-    tensors: Tensors, config: dict[str, Any], embedding: torch.Tensor, tokens: list[int], states: torch.Tensor, **options: Any
+    tensors: Tensors,
+    config: dict[str, Any],
+    embedding: torch.Tensor,
+    tokens: list[int],
+    states: torch.Tensor,
+    **options: Any,
 ) -> torch.Tensor:
     """The last layer's output at every position, from tokens and states `[len(tokens), d]`."""
     epsilon = config["rms_norm_eps"]
     adds = "state_proj.weight" in tensors
-    normed = rms(states, tensors["hidden_norm.weight" if adds else "layer.hidden_norm.weight"].to(states.dtype), epsilon)
+    normed = rms(
+        states,
+        tensors["hidden_norm.weight" if adds else "layer.hidden_norm.weight"].to(states.dtype),
+        epsilon,
+    )
     if adds:
         stream = embedding[tokens] + normed @ tensors["state_proj.weight"].to(states.dtype).T
         beside = normed[:, :0]
@@ -173,7 +212,12 @@ def eager_layers(
         window = config["sliding_window"] if kind == "sliding_attention" else len(tokens)
         seen = torch.cat([read, beside], dim=-1)
         stream = eager_layer(
-            tensors, config, _layer(index), stream, seen, lambda back, window=window: (back < 0) | (back >= window)
+            tensors,
+            config,
+            _layer(index),
+            stream,
+            seen,
+            lambda back, window=window: (back < 0) | (back >= window),
         )
         beside = beside[:, :0]
     return stream
@@ -187,8 +231,9 @@ def eager_layer(
     seen: torch.Tensor,
     hidden: Callable[[torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """The residual stream `[tokens, d]` after a layer. Its attention reads `seen`, of which the last are the stream's tokens;
-    `hidden`: whether a token at a distance before another is hidden from it."""
+    """The residual stream `[tokens, d]` after a layer. Its attention reads `seen`, of which the
+    last are the stream's tokens; `hidden`: whether a token at a distance before another is
+    hidden from it."""
     epsilon, count = config["rms_norm_eps"], len(stream)
     head_dim = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
 
@@ -197,18 +242,28 @@ def eager_layer(
 
     def projected(part: str) -> torch.Tensor:
         bias = tensors.get(f"{at}self_attn.{part}_proj.bias", torch.zeros(1)).to(stream.dtype)
-        return (seen @ w(f"self_attn.{part}_proj").T + bias).unflatten(-1, (-1, head_dim)).transpose(0, 1)
+        return (
+            (seen @ w(f"self_attn.{part}_proj").T + bias)
+            .unflatten(-1, (-1, head_dim))
+            .transpose(0, 1)
+        )
 
     q, k, v = map(projected, "qkv")
     if f"{at}self_attn.q_norm.weight" in tensors:
         q, k = rms(q, w("self_attn.q_norm"), epsilon), rms(k, w("self_attn.k_norm"), epsilon)
     q, k = turned(q, config["rope_theta"])[:, -count:], turned(k, config["rope_theta"])
-    k, v = (x.repeat_interleave(config["num_attention_heads"] // config["num_key_value_heads"], dim=0) for x in (k, v))
+    k, v = (
+        x.repeat_interleave(config["num_attention_heads"] // config["num_key_value_heads"], dim=0)
+        for x in (k, v)
+    )
     scores, place = q @ k.transpose(1, 2) / head_dim**0.5, torch.arange(len(seen))
     attended = scores.masked_fill(hidden(place[-count:, None] - place), -torch.inf).softmax(-1) @ v
     stream = stream + attended.transpose(0, 1).flatten(1) @ w("self_attn.o_proj").T
     x = rms(stream, w("post_attention_layernorm"), epsilon)
-    return stream + (F.silu(x @ w("mlp.gate_proj").T) * (x @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
+    return (
+        stream
+        + (F.silu(x @ w("mlp.gate_proj").T) * (x @ w("mlp.up_proj").T)) @ w("mlp.down_proj").T
+    )
 
 
 def eager_logits(tensors: Tensors, config: dict[str, Any], hidden: torch.Tensor) -> torch.Tensor:
@@ -226,11 +281,15 @@ def save_bundled_head(folder: Path) -> Path:
     """A random head for the bundled target: narrower, and with few of its tokens."""
     target = AutoConfig.from_pretrained(BUNDLED_PAIR / "target")
     config = head_config(hidden_size=64, head_dim=16, vocab_size=target.vocab_size)
-    tensors = head_tensors(config, known=1000) | {"fc.weight": torch.randn(64, 3 * target.hidden_size) * 0.3}
+    tensors = head_tensors(config, known=1000) | {
+        "fc.weight": torch.randn(64, 3 * target.hidden_size) * 0.3
+    }
     return save_head(folder, "speculators", config, tensors)
 
 
-def eager_fed_back(tensors: Tensors, config: dict[str, Any], hidden: torch.Tensor, **options: Any) -> torch.Tensor:
+def eager_fed_back(
+    tensors: Tensors, config: dict[str, Any], hidden: torch.Tensor, **options: Any
+) -> torch.Tensor:
     """The state that the next draft token reads, of the last layer's output."""
     nested = options.get("eagle_config", {})
     if not (options.get("norm_output") or nested.get("norm_output")):
@@ -259,7 +318,10 @@ def eager_window(
     for draft in drafts:
         out = eager_layers(tensors, config, embedding, read, states, **options)[-1:]
         found.append(eager_logits(tensors, config, out[0]))
-        states, read = torch.cat([states, eager_fed_back(tensors, config, out, **options)]), [*read, draft]
+        states, read = (
+            torch.cat([states, eager_fed_back(tensors, config, out, **options)]),
+            [*read, draft],
+        )
     return torch.stack(found)
 
 
@@ -285,11 +347,18 @@ BLOCK_CONFIG = CONFIG | {
 }
 
 
-def block_tensors(config: dict[str, Any] = BLOCK_CONFIG, known: int | None = None, num_layers: int = 3) -> Tensors:
-    """Random weights that read `num_layers` layers; with `known`, an output matrix for so many of the target's tokens."""
+def block_tensors(
+    config: dict[str, Any] = BLOCK_CONFIG, known: int | None = None, num_layers: int = 3
+) -> Tensors:
+    """Random weights that read `num_layers` layers; with `known`, an output matrix for so many
+    of the target's tokens."""
     random, generator = randomly(7)
     d, head_dim = config["hidden_size"], config["head_dim"]
-    tensors = {"fc.weight": random(d, num_layers * TARGET_WIDTH), "hidden_norm.weight": random(d), "norm.weight": random(d)}
+    tensors = {
+        "fc.weight": random(d, num_layers * TARGET_WIDTH),
+        "hidden_norm.weight": random(d),
+        "norm.weight": random(d),
+    }
     for index in range(config["num_hidden_layers"]):
         at = f"layers.{index}."
         tensors |= layer_tensors(config, at, d, random)
@@ -301,15 +370,28 @@ def block_tensors(config: dict[str, Any] = BLOCK_CONFIG, known: int | None = Non
 
 
 def eager_block(
-    tensors: Tensors, config: dict[str, Any], embedding: torch.Tensor, output: torch.Tensor, token: int, features: torch.Tensor
+    tensors: Tensors,
+    config: dict[str, Any],
+    embedding: torch.Tensor,
+    output: torch.Tensor,
+    token: int,
+    features: torch.Tensor,
 ) -> torch.Tensor:
-    """Logits of the draft tokens after `token`, `[block_size - 1, vocab_size]`; `features` are the target's before it."""
+    """Logits of the draft tokens after `token`, `[block_size - 1, vocab_size]`; `features` are
+    the target's before it."""
     masks = [config["dflash_config"]["mask_token_id"]] * (config["block_size"] - 1)
     stream = embedding[[token, *masks]]
-    context = rms(features @ tensors["fc.weight"].T, tensors["hidden_norm.weight"], config["rms_norm_eps"])
+    context = rms(
+        features @ tensors["fc.weight"].T, tensors["hidden_norm.weight"], config["rms_norm_eps"]
+    )
     for index, kind in enumerate(config["layer_types"]):
-        at, window = f"layers.{index}.", config["sliding_window"] if kind == "sliding_attention" else torch.inf
+        at, window = (
+            f"layers.{index}.",
+            config["sliding_window"] if kind == "sliding_attention" else torch.inf,
+        )
         read = rms(stream, tensors[f"{at}input_layernorm.weight"], config["rms_norm_eps"])
         seen = torch.cat([context, read])
-        stream = eager_layer(tensors, config, at, stream, seen, lambda back, window=window: back.abs() >= window)
+        stream = eager_layer(
+            tensors, config, at, stream, seen, lambda back, window=window: back.abs() >= window
+        )
     return eager_logits({"lm_head.weight": output} | tensors, config, stream[1:])

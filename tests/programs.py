@@ -1,6 +1,7 @@
 """The project's programs, run by their `main` in this process: what they print, and their status.
 
-What only a process of its own can show (signals, imports, all that a shell gets) is tested with `subprocess`."""
+What only a process of its own can show (signals, imports, all that a shell gets) is tested with
+`subprocess`."""
 
 import io
 import signal
@@ -18,14 +19,20 @@ from transformers.utils import logging
 
 
 def run_program(
-    module: str, arguments: Sequence[str], folder: Path | None = None, stdout: Path | None = None, stdin: bytes = b""
+    module: str,
+    arguments: Sequence[str],
+    folder: Path | None = None,
+    stdout: Path | None = None,
+    stdin: bytes = b"",
 ) -> subprocess.CompletedProcess[str]:
-    """What the `main` of a module prints, and its status, as if the module had been started from a shell.
+    """What the `main` of a module prints, and its status, as if the module had been started from
+    a shell.
 
     Args:
         module: Its name.
         arguments: Of the command line.
-        folder: Where it is started; None for where this process is. What it imports from there is forgotten afterwards.
+        folder: Where it is started; None for where this process is. What it imports from there
+            is forgotten afterwards.
         stdout: Where its output goes, which is not read then.
         stdin: What it reads.
     """
@@ -47,7 +54,9 @@ def run_program(
         logging.set_verbosity(verbosity)
         logging.enable_progress_bar()
         for name in set(sys.modules) - before:
-            if folder is not None and Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(folder):
+            if folder is not None and Path(
+                getattr(sys.modules[name], "__file__", None) or "/"
+            ).is_relative_to(folder):
                 del sys.modules[name]
     printed = written.getvalue() if isinstance(written, io.StringIO) else ""
     written.close()
@@ -55,7 +64,8 @@ def run_program(
 
 
 def refusal(module: str, arguments: Sequence[str], **how: Any) -> str:
-    """The one line with which a program refuses its input, with status 2; `how` as for `run_program`."""
+    """The one line with which a program refuses its input, with status 2; `how` as for
+    `run_program`."""
     done = run_program(module, arguments, **how)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()

@@ -42,25 +42,44 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run_program("naive_speculate.__main__", arguments)
 
 
-ASKED = ("--max-tokens", "9", "--seed", "3", "--temperature", "0.7", "--logprobs", "2", "--prompt-logprobs", "1")
+ASKED = (
+    "--max-tokens",
+    "9",
+    "--seed",
+    "3",
+    "--temperature",
+    "0.7",
+    "--logprobs",
+    "2",
+    "--prompt-logprobs",
+    "1",
+)
 
 
 @pytest.fixture(scope="module")
 def expected(small_decoder):
-    return small_decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=3, temperature=0.7, logprobs=2, prompt_logprobs=1))
+    return small_decoder.generate(
+        PROMPT, SamplingParams(max_tokens=9, seed=3, temperature=0.7, logprobs=2, prompt_logprobs=1)
+    )
 
 
 def test_json_prints_the_events_with_the_requested_logprobs_and_nothing_else(small, expected):
     done = run("generate", PROMPT, *small, *ASKED, "--json")
     assert done.returncode == 0
     trace = Trace.from_jsonl(done.stdout)
-    assert (trace.text, trace.token_ids, trace.finished.finish_reason) == (expected.text, expected.token_ids, "length")
+    assert (trace.text, trace.token_ids, trace.finished.finish_reason) == (
+        expected.text,
+        expected.token_ids,
+        "length",
+    )
     found = [list(event.logprobs) for event in trace if event.kind in OUTPUT_KINDS]
     assert found == [list(entry) for entry in expected.logprobs]
     assert [entry[0] for entry in found] == trace.token_ids
     prompt = trace.finished.prompt_logprobs
     assert prompt[0] is None
-    assert [list(entry) for entry in prompt[1:]] == [list(entry) for entry in expected.prompt_logprobs[1:]]
+    assert [list(entry) for entry in prompt[1:]] == [
+        list(entry) for entry in expected.prompt_logprobs[1:]
+    ]
 
 
 def test_into_a_pipe_goes_the_generated_text_with_logprobs_after_it(small, expected, monkeypatch):
@@ -71,7 +90,9 @@ def test_into_a_pipe_goes_the_generated_text_with_logprobs_after_it(small, expec
     assert text == expected.text + "\n"
     prompt, output = prompt.splitlines(), output.splitlines()
     assert (prompt[0].strip(), output[0].strip()) == ("prompt", "output")
-    assert prompt[1].split() == output[1].split() == ["token", "logprob", "rank", "most", "probable"]
+    assert (
+        prompt[1].split() == output[1].split() == ["token", "logprob", "rank", "most", "probable"]
+    )
     for line, entry in zip(output[2:], expected.logprobs, strict=True):
         own, *_ = entry.values()
         assert line.startswith(repr(own.token))
@@ -90,7 +111,12 @@ def test_it_takes_every_sampling_parameter(small):
         "num-draft-tokens": "auto", "verify-strategy": "block_verification", "drafter": "prompt_lookup",
         "filter-words": "classroom",
     }  # fmt: skip
-    flags = ["--include-stop-str-in-output", "--ignore-eos", "--no-skip-special-tokens", "--no-spaces-between-special-tokens"]
+    flags = [
+        "--include-stop-str-in-output",
+        "--ignore-eos",
+        "--no-skip-special-tokens",
+        "--no-spaces-between-special-tokens",
+    ]
     given = [part for name, value in options.items() for part in (f"--{name}", value)]
     done = run("generate", PROMPT, *small, "--json", *flags, *given)
     assert done.returncode == 0, done.stderr
@@ -146,15 +172,36 @@ def test_help_names_strategies_drafters_and_defaults():
     [
         (["generate", ""], "prompt is empty"),
         (["generate", "x", "--max-tokens", "few"], "must be a whole number or none, got 'few'"),
-        (["generate", "x", "--top-p", "1.5"], "--top-p must be a number, above 0 and at most 1, got 1.5"),
-        (["generate", "x", "--num-draft-tokens", "-1"], "--num-draft-tokens must be 'auto' or from 0 to 64, got -1"),
-        (["generate", "x", "--num-draft-tokens", "few"], "must be a whole number or auto, got 'few'"),
-        (["generate", "x", "--tree", "4x"], "--tree must be numbers of children by depth, such as '4x2x1', got '4x'"),
+        (
+            ["generate", "x", "--top-p", "1.5"],
+            "--top-p must be a number, above 0 and at most 1, got 1.5",
+        ),
+        (
+            ["generate", "x", "--num-draft-tokens", "-1"],
+            "--num-draft-tokens must be 'auto' or from 0 to 64, got -1",
+        ),
+        (
+            ["generate", "x", "--num-draft-tokens", "few"],
+            "must be a whole number or auto, got 'few'",
+        ),
+        (
+            ["generate", "x", "--tree", "4x"],
+            "--tree must be numbers of children by depth, such as '4x2x1', got '4x'",
+        ),
         (["generate", "x", "--verify-strategy", "luck"], "--verify-strategy must be one of"),
-        (["generate", "x", "--target", "/no/such/folder"], "--target='/no/such/folder': there is no such folder"),
+        (
+            ["generate", "x", "--target", "/no/such/folder"],
+            "--target='/no/such/folder': there is no such folder",
+        ),
         (["generate", "x", "--target", "./docs"], "is not a model: the folder has no config.json"),
-        (["generate", "x", "--n=2", "--best-of=1"], "--best-of must be at least n, got --best-of=1 and --n=2"),
-        (["generate", "--top-p=1.5", "--", r"--a\d"], "--top-p must be a number, above 0 and at most 1, got 1.5"),
+        (
+            ["generate", "x", "--n=2", "--best-of=1"],
+            "--best-of must be at least n, got --best-of=1 and --n=2",
+        ),
+        (
+            ["generate", "--top-p=1.5", "--", r"--a\d"],
+            "--top-p must be a number, above 0 and at most 1, got 1.5",
+        ),
         (["generate", "x", "--device", "toaster"], "--device='toaster' is not available"),
         (["generate", "x", "--guided-regex", "("], "guided_decoding regex does not parse"),
         (["generate", "x", "--logit-bias", "7"], "must be JSON"),
@@ -163,7 +210,11 @@ def test_help_names_strategies_drafters_and_defaults():
     ],
 )
 def test_bad_input_is_one_line_on_standard_error_and_status_2(small, arguments, message):
-    models = small if arguments[:2] in (["generate", "x"], ["generate", ""]) and "--target" not in arguments else []
+    models = (
+        small
+        if arguments[:2] in (["generate", "x"], ["generate", ""]) and "--target" not in arguments
+        else []
+    )
     assert message in refusal("naive_speculate.__main__", [*arguments, *models])
 
 
@@ -174,15 +225,28 @@ def test_a_run_that_ends_in_an_error_says_why_and_is_not_called_a_success(small)
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-PARSERS = {"generate": lambda: command_line._parser(["generate"]), "bench": bench._parser, "doctor": doctor._parser}
+PARSERS = {
+    "generate": lambda: command_line._parser(["generate"]),
+    "bench": bench._parser,
+    "doctor": doctor._parser,
+}
 PARSERS = {name: cache(made) for name, made in PARSERS.items()}
 MANY = ["9" * 5000, "[" * 5000, '{"1": 1' + "0" * 400 + "}"]
-ODD = st.text(max_size=40) | st.sampled_from(["--5", "-", "-5", "1e5", "²", "٣", "nan", "None", "1,,2", "{}", *MANY])
+ODD = st.text(max_size=40) | st.sampled_from(
+    ["--5", "-", "-5", "1e5", "²", "٣", "nan", "None", "1,,2", "{}", *MANY]
+)
 
 
 def options_of(command: str) -> list[argparse.Action]:
     parser = PARSERS[command]()
-    own = next((a.choices["generate"] for a in parser._actions if isinstance(a, argparse._SubParsersAction)), parser)
+    own = next(
+        (
+            a.choices["generate"]
+            for a in parser._actions
+            if isinstance(a, argparse._SubParsersAction)
+        ),
+        parser,
+    )
     return [action for action in own._actions if action.option_strings and action.type is not None]
 
 
@@ -190,10 +254,16 @@ def options_of(command: str) -> list[argparse.Action]:
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_no_option_names_what_is_inside(command, data):
-    """Whatever an option is given, it is taken or refused in one line that names the option and no function of ours."""
-    assert not [action.option_strings for action in options_of(command) if action.type in (int, float)]
+    """Whatever an option is given, it is taken or refused in one line that names the option and
+    no function of ours."""
+    assert not [
+        action.option_strings for action in options_of(command) if action.type in (int, float)
+    ]
     action, text = data.draw(st.sampled_from(options_of(command))), data.draw(ODD)
-    arguments = [*(["generate", PROMPT] if command == "generate" else []), f"{action.option_strings[0]}={text}"]
+    arguments = [
+        *(["generate", PROMPT] if command == "generate" else []),
+        f"{action.option_strings[0]}={text}",
+    ]
     said, status = io.StringIO(), 0
     with contextlib.redirect_stderr(said):
         try:
@@ -207,17 +277,31 @@ def test_no_option_names_what_is_inside(command, data):
         assert len(said.getvalue()) < 250
 
 
-GENERATE = ["generate", "Once upon a time", "--ignore-eos", "--target", str(BUNDLED_PAIR / "draft")]  # the smaller model
+GENERATE = [
+    "generate",
+    "Once upon a time",
+    "--ignore-eos",
+    "--target",
+    str(BUNDLED_PAIR / "draft"),
+]  # the smaller model
 
 
 @pytest.mark.parametrize(
-    "forget", [("torch", "transformers", "naive_speculate"), ("naive_speculate.infer.llama.onnx_session",), ()]
+    "forget",
+    [
+        ("torch", "transformers", "naive_speculate"),
+        ("naive_speculate.infer.llama.onnx_session",),
+        (),
+    ],
 )
 def test_ctrl_c_while_it_loads_and_while_it_decodes_is_one_line_and_status_130(tmp_path, forget):
-    """In a copy of this process: Ctrl-C comes when it imports the first module that it forgot, or after its first line."""
+    """In a copy of this process: Ctrl-C comes when it imports the first module that it forgot,
+    or after its first line."""
     read, write = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):
-        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)  # it prints more, so that it waits for its reader
+        fcntl.fcntl(
+            write, fcntl.F_SETPIPE_SZ, 4096
+        )  # it prints more, so that it waits for its reader
 
     def interrupt(name: str, *_: object) -> None:
         if name in forget[:1]:
@@ -226,10 +310,16 @@ def test_ctrl_c_while_it_loads_and_while_it_decodes_is_one_line_and_status_130(t
     def run() -> None:
         os.dup2(write, 1)
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), (tmp_path / "said").open("w")
-        for name in [name for name in sys.modules if name in forget or name.partition(".")[0] in forget]:
+        for name in [
+            name for name in sys.modules if name in forget or name.partition(".")[0] in forget
+        ]:
             del sys.modules[name]
         sys.meta_path.insert(0, SimpleNamespace(find_spec=interrupt))
-        sys.exit(import_module("naive_speculate.__main__").main([*GENERATE, "--json", "--max-tokens", "none"]))
+        sys.exit(
+            import_module("naive_speculate.__main__").main(
+                [*GENERATE, "--json", "--max-tokens", "none"]
+            )
+        )
 
     process = get_context("fork").Process(target=run)
     process.start()
@@ -240,8 +330,15 @@ def test_ctrl_c_while_it_loads_and_while_it_decodes_is_one_line_and_status_130(t
             os.kill(process.pid, signal.SIGINT)
         printed += output.read()
     process.join()
-    assert (process.exitcode, (tmp_path / "said").read_text()) == (130, "naive_speculate: interrupted\n")
-    assert (Trace.from_jsonl(printed).finished.finish_reason == "cancelled") if not forget else (printed == "")
+    assert (process.exitcode, (tmp_path / "said").read_text()) == (
+        130,
+        "naive_speculate: interrupted\n",
+    )
+    assert (
+        (Trace.from_jsonl(printed).finished.finish_reason == "cancelled")
+        if not forget
+        else (printed == "")
+    )
 
 
 FULL = "naive_speculate: standard output: No space left on device\n"
@@ -249,7 +346,11 @@ FULL = "naive_speculate: standard output: No space left on device\n"
 
 @pytest.mark.parametrize("arguments", [["--json"], ["--logprobs", "1"], ["--help"]])
 def test_a_full_disk_is_one_line_and_status_2_whatever_is_written(arguments):
-    done = run_program("naive_speculate.__main__", [*GENERATE, "--max-tokens", "3", *arguments], stdout=Path("/dev/full"))
+    done = run_program(
+        "naive_speculate.__main__",
+        [*GENERATE, "--max-tokens", "3", *arguments],
+        stdout=Path("/dev/full"),
+    )
     assert (done.returncode, done.stderr) == (2, FULL)
 
 
@@ -264,6 +365,10 @@ def test_a_closed_reader_is_one_line_and_status_2(monkeypatch):
     done = subprocess.run(command, input=VLLM_LOG, stdout=write, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (2, GONE)
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    done = run_program("naive_speculate.__main__", [*GENERATE, "--max-tokens", "3"], stdout=Path(f"/dev/fd/{write}"))
+    done = run_program(
+        "naive_speculate.__main__",
+        [*GENERATE, "--max-tokens", "3"],
+        stdout=Path(f"/dev/fd/{write}"),
+    )
     os.close(write)
     assert (done.returncode, done.stderr) == (2, GONE)

@@ -47,7 +47,9 @@ def test_a_greedy_step_passes_through_the_listed_files_which_are_15_at_most():
 
     sys.setprofile(note)
     try:
-        decoder.generate([1, 2], SamplingParams(max_tokens=8, temperature=0), num_draft_tokens=3, detail="none")
+        decoder.generate(
+            [1, 2], SamplingParams(max_tokens=8, temperature=0), num_draft_tokens=3, detail="none"
+        )
     finally:
         sys.setprofile(None)
     package = Path(naive_speculate.__file__).parent

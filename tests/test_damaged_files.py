@@ -32,7 +32,8 @@ def loaded(whole, role, folder):
 
 
 def spoiled(whole, role, folder, changes):
-    """A copy with files that hold other bytes, or what a function makes of their own, or that are missing (None)."""
+    """A copy with files that hold other bytes, or what a function makes of their own, or that
+    are missing (None)."""
     shutil.copytree(whole / ("head" if role == "head" else "model"), folder)
     for file, content in changes.items():
         path = folder / file
@@ -63,32 +64,63 @@ OF_ALL = [  # files of a model or a head, and the message
     ({WEIGHTS: lambda own: own[:1000]}, f"{WEIGHTS} is damaged.*\\)"),
     ({WEIGHTS: lambda own: own[:5]}, f"{WEIGHTS} is damaged.*\\)"),
     ({WEIGHTS: lambda own: own[:-100]}, f"{WEIGHTS} is damaged.*\\)"),
-    *(({WEIGHTS: content}, f"{WEIGHTS} is damaged.*\\)") for content in (b"", POINTER, bytes(range(256)) * 50)),
-    *(({WEIGHTS: None, INDEX: content}, f"{INDEX} is damaged \\(.*\\)") for content in (b"[", b"[]", b"{}")),
-    *((shards(names), f"{INDEX} is damaged \\(.*\\)") for names in ([], {}, {"fc.weight": 3}, {"a": "/x"})),
+    *(
+        ({WEIGHTS: content}, f"{WEIGHTS} is damaged.*\\)")
+        for content in (b"", POINTER, bytes(range(256)) * 50)
+    ),
+    *(
+        ({WEIGHTS: None, INDEX: content}, f"{INDEX} is damaged \\(.*\\)")
+        for content in (b"[", b"[]", b"{}")
+    ),
+    *(
+        (shards(names), f"{INDEX} is damaged \\(.*\\)")
+        for names in ([], {}, {"fc.weight": 3}, {"a": "/x"})
+    ),
     ({WEIGHTS: None}, f"it has no {WEIGHTS}"),
-    ({WEIGHTS: None, "pytorch_model.bin": b""}, f"it has no {WEIGHTS} \\(pytorch_model.bin is not read, .*\\)"),
+    (
+        {WEIGHTS: None, "pytorch_model.bin": b""},
+        f"it has no {WEIGHTS} \\(pytorch_model.bin is not read, .*\\)",
+    ),
     ({CONFIG: changed(num_attention_heads=0)}, VALUE),
     ({CONFIG: changed(rms_norm_eps=[1])}, VALUE),
     ({CONFIG: changed(head_dim={"a": 1})}, VALUE),
     ({CONFIG: changed(hidden_size="x")}, VALUE),
 ]
 OF_MODELS = [
-    *(({TOKENIZER: content}, f"{TOKENIZER} is damaged \\(.*\\)") for content in (b"", b"{}", b"[]", b"\0\xff" * 9)),
+    *(
+        ({TOKENIZER: content}, f"{TOKENIZER} is damaged \\(.*\\)")
+        for content in (b"", b"{}", b"[]", b"\0\xff" * 9)
+    ),
     ({TOKENIZER: b'{"added_tokens": null, "model": 3}'}, f"{TOKENIZER} is damaged \\(.*\\)"),
     ({TOKENIZER: lambda own: own[:200]}, f"{TOKENIZER} is damaged \\(.*\\)"),
-    ({TOKENIZER: b'{"version":"1.0","added_tokens":[],"model":{"type":"Nope"}}'}, f"{TOKENIZER} is damaged \\(.*\\)"),
-    *(({"tokenizer_config.json": content}, r"tokenizer_config.json is damaged \(.*\)") for content in (b"{", b"[]")),
-    *(({CONFIG: content}, r"config.json is damaged \(.*\)") for content in (b"{", b"[]", b"\xff\xfe\0", b"[" * 100_000)),
+    (
+        {TOKENIZER: b'{"version":"1.0","added_tokens":[],"model":{"type":"Nope"}}'},
+        f"{TOKENIZER} is damaged \\(.*\\)",
+    ),
+    *(
+        ({"tokenizer_config.json": content}, r"tokenizer_config.json is damaged \(.*\)")
+        for content in (b"{", b"[]")
+    ),
+    *(
+        ({CONFIG: content}, r"config.json is damaged \(.*\)")
+        for content in (b"{", b"[]", b"\xff\xfe\0", b"[" * 100_000)
+    ),
     ({"generation_config.json": b"[]"}, r"generation_config.json is damaged \(.*\)"),
     ({"chat_template.jinja": b"\xff\xfe\0"}, r"chat_template.jinja is damaged \(.*\)"),
     *(
-        ({"tokenizer_config.json": changed(**values)}, r"a value in its .*tokenizer_config.json is wrong \(.*")
+        (
+            {"tokenizer_config.json": changed(**values)},
+            r"a value in its .*tokenizer_config.json is wrong \(.*",
+        )
         for values in ({"model_max_length": "x"}, {"tokenizer_class": 3}, {"eos_token": 3})
     ),
     ({CONFIG: changed(**ROPE)}, VALUE),
     (  # transformers makes up what is missing
-        {WEIGHTS: tensors(lambda own: {name: each for name, each in own.items() if "layers.3.mlp" not in name})},
+        {
+            WEIGHTS: tensors(
+                lambda own: {name: each for name, each in own.items() if "layers.3.mlp" not in name}
+            )
+        },
         "its safetensors files lack model.layers.3.mlp.down_proj.weight and 2 more",
     ),
     (
@@ -96,12 +128,20 @@ OF_MODELS = [
         r"lm_head.weight is \[97, 8\], its configuration requires \[97, 32\]",
     ),
     (  # for some classes transformers makes a tokenizer of the special tokens alone
-        {CONFIG: lambda own: own.replace(b'"llama"', b'"qwen2"'), TOKENIZER: None, "tokenizer_config.json": None},
+        {
+            CONFIG: lambda own: own.replace(b'"llama"', b'"qwen2"'),
+            TOKENIZER: None,
+            "tokenizer_config.json": None,
+        },
         f"it has no {TOKENIZER}.*",
     ),
 ]
 OTHERS = [
-    ("target", {CONFIG: changed(hidden_act="nope")}, r"a value in its config.json is wrong \(KeyError\('nope'\)\)"),
+    (
+        "target",
+        {CONFIG: changed(hidden_act="nope")},
+        r"a value in its config.json is wrong \(KeyError\('nope'\)\)",
+    ),
     (
         "target",
         {CONFIG: changed(tie_word_embeddings="false")},
@@ -118,7 +158,11 @@ OTHERS = [
         "it needs code of its own, which is not run",
     ),
     ("target", shards({"a": "model-1.safetensors"}), ".*model-1.safetensors.*"),
-    ("head", shards({"fc.weight": "model-1.safetensors"}), "it has no model-1.safetensors, which model.saf.* names"),
+    (
+        "head",
+        shards({"fc.weight": "model-1.safetensors"}),
+        "it has no model-1.safetensors, which model.saf.* names",
+    ),
     ("head", {CONFIG: b"{"}, r"config.json is damaged.*"),
     ("head", {CONFIG: None}, "it has no config.json"),
     ("head", {CONFIG: changed(rope_theta="x")}, VALUE),
@@ -131,14 +175,23 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(
-    ("role", "changes", "message"),  # targets and drafts are loaded by the same lines, heads by others
+    (
+        "role",
+        "changes",
+        "message",
+    ),  # targets and drafts are loaded by the same lines, heads by others
     [
         *(("head", *case) for case in OF_ALL),
-        *((role, *case) for role, case in zip(cycle(["target", "draft"]), [*OF_ALL, *OF_MODELS], strict=False)),
+        *(
+            (role, *case)
+            for role, case in zip(cycle(["target", "draft"]), [*OF_ALL, *OF_MODELS], strict=False)
+        ),
         *OTHERS,
     ],
 )
-def test_what_cannot_be_loaded_is_answered_in_one_line_that_names_the_file(tmp_path, whole, role, changes, message):
+def test_what_cannot_be_loaded_is_answered_in_one_line_that_names_the_file(
+    tmp_path, whole, role, changes, message
+):
     folder = spoiled(whole, role, tmp_path / "x", changes)
     with pytest.raises(ValueError, match=rf"^{role}='.*' cannot be loaded: {message}$") as caught:
         loaded(whole, role, folder)
@@ -147,17 +200,33 @@ def test_what_cannot_be_loaded_is_answered_in_one_line_that_names_the_file(tmp_p
 
 @pytest.mark.parametrize("known", [True, False])
 def test_weights_in_fp8_are_computed_with_their_scales_or_refused(tmp_path, whole, known):
-    """transformers dequantises them to the files' dtype, whatever is requested; scales of methods that it lacks it ignores."""
-    method = {"quant_method": "fp8", "weight_block_size": [128, 128]} if known else {"quant_method": "modelopt"}
+    """transformers dequantises them to the files' dtype, whatever is requested; scales of
+    methods that it lacks it ignores."""
+    method = (
+        {"quant_method": "fp8", "weight_block_size": [128, 128]}
+        if known
+        else {"quant_method": "modelopt"}
+    )
     folder = spoiled(whole, "target", tmp_path / "x", {CONFIG: changed(quantization_config=method)})
     plain = shutil.copytree(whole / "model", tmp_path / "plain")
     tensors = {name: tensor.bfloat16() for name, tensor in load_file(folder / WEIGHTS).items()}
-    numbers = {name: tensor.to(torch.float8_e4m3fn) for name, tensor in tensors.items() if "proj" in name}
-    save_file(tensors | {name: 0.5 * tensor.bfloat16() for name, tensor in numbers.items()}, plain / WEIGHTS)
+    numbers = {
+        name: tensor.to(torch.float8_e4m3fn) for name, tensor in tensors.items() if "proj" in name
+    }
+    save_file(
+        tensors | {name: 0.5 * tensor.bfloat16() for name, tensor in numbers.items()},
+        plain / WEIGHTS,
+    )
     end = "_scale_inv" if known else "_scale"
-    save_file(tensors | numbers | {name + end: torch.full((1, 1), 0.5) for name in numbers}, folder / WEIGHTS)
+    save_file(
+        tensors | numbers | {name + end: torch.full((1, 1), 0.5) for name in numbers},
+        folder / WEIGHTS,
+    )
     if not known:
-        with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: its weights are quantised .* ignores .*_scale$"):
+        with pytest.raises(
+            ValueError,
+            match=r"^target='.*' cannot be loaded: its weights are quantised .* ignores .*_scale$",
+        ):
             loaded(whole, "target", folder)
         return
     found, expected = (
@@ -168,7 +237,9 @@ def test_weights_in_fp8_are_computed_with_their_scales_or_refused(tmp_path, whol
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError(), OSError(12, "Cannot allocate memory"), RuntimeError("std::bad_alloc")], ids=repr
+    "error",
+    [MemoryError(), OSError(12, "Cannot allocate memory"), RuntimeError("std::bad_alloc")],
+    ids=repr,
 )
 def test_where_memory_is_short_no_file_is_blamed(whole, error):
     assert "does not fit in memory" in str(load_error("target", str(whole / "model"), error))

@@ -13,8 +13,17 @@ from naive_speculate.pair import BUNDLED_PAIR
 from tests.programs import refusal
 
 TARGET = BUNDLED_PAIR / "draft"
-PROMPTS = ["A fox and a crow", "Once upon a time", "The old king opened", "It was raining when", "My dear friend,"]
-TEMPLATE = "{% for m in messages %}A tale about {{ m.content }}:\n\n{% endfor %}{% if add_generation_prompt %}Once{% endif %}"
+PROMPTS = [
+    "A fox and a crow",
+    "Once upon a time",
+    "The old king opened",
+    "It was raining when",
+    "My dear friend,",
+]
+TEMPLATE = (
+    "{% for m in messages %}A tale about {{ m.content }}:\n\n{% endfor %}{% if"
+    " add_generation_prompt %}Once{% endif %}"
+)
 
 
 @cache
@@ -30,7 +39,9 @@ def written(dtype: str, prompt: str, **params: float) -> str:
 @pytest.fixture(scope="module")
 def parted():
     """A prompt whose greedy text in bfloat16 is not that in float32, and both texts."""
-    found = ((prompt, written("float32", prompt), written("bfloat16", prompt)) for prompt in PROMPTS)
+    found = (
+        (prompt, written("float32", prompt), written("bfloat16", prompt)) for prompt in PROMPTS
+    )
     return next(texts for texts in found if texts[1] != texts[2])
 
 
@@ -47,7 +58,12 @@ def test_texts_that_part_in_bfloat16_are_a_near_tie_and_both_right(parted):
     found = differ(TARGET, prompt, a, b, greedy=True)
     assert found.verdict == Verdict.NEAR_TIE
     assert a.startswith(b[: len(b) - len(b.lstrip())])
-    assert [(m.dtype, m.num_rows) for m in found.margins] == [("float32", 1), ("float32", 6), ("bfloat16", 1), ("bfloat16", 6)]
+    assert [(m.dtype, m.num_rows) for m in found.margins] == [
+        ("float32", 1),
+        ("float32", 6),
+        ("bfloat16", 1),
+        ("bfloat16", 6),
+    ]
     assert found.token_a in found.margins[0].top
     assert found.margins[0].margin == pytest.approx(found.margins[1].margin, abs=1e-3)
     assert 0 < found.rounding < 1
@@ -64,8 +80,13 @@ def test_a_sampled_text_is_distinguished_from_a_greedy_one_with_the_temperature_
 
 def test_what_rounding_cannot_explain_is_said_to_be_unexplained(parted, small_decoder):
     prompt, a, _ = parted
-    assert differ(TARGET, prompt, a, " 4711 §§ def main(): return None; HTTP/1.1 404 zzqx").verdict == Verdict.UNEXPLAINED
-    noisy = SpeculativeDecoder(ModelPair(small_decoder.pair.draft, tokenizer=small_decoder.pair.tokenizer))
+    assert (
+        differ(TARGET, prompt, a, " 4711 §§ def main(): return None; HTTP/1.1 404 zzqx").verdict
+        == Verdict.UNEXPLAINED
+    )
+    noisy = SpeculativeDecoder(
+        ModelPair(small_decoder.pair.draft, tokenizer=small_decoder.pair.tokenizer)
+    )
     other = noisy.generate(prompt, SamplingParams(max_tokens=40, temperature=0), num_draft_tokens=0)
     assert differ(TARGET, prompt, a, other.text, greedy=True).verdict == Verdict.UNEXPLAINED
 

@@ -1,4 +1,5 @@
-"""What is optional and what is installed: without an extra there is one line that names it, and every package is declared."""
+"""What is optional and what is installed: without an extra there is one line that names it, and
+every package is declared."""
 
 import json
 import os
@@ -76,12 +77,24 @@ def bare(tmp_path_factory):
     (folder / "some.gguf").write_bytes(FILE)  # its pre-tokenizer has no name
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "HOME": str(folder)}
     command = [sys.executable, "-c", PROGRAM, str(folder / "some.gguf")]
-    found = json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    found = json.loads(
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    )
     return found | {"at_home": [path.name for path in folder.glob(".*/*")]}
 
 
 HEAVY = {"transformers.modeling_utils", "transformers.core_model_loading", "torch._dynamo"}
-OPTIONAL = {"gradio", "plotly", "pandas", "ray", "xgrammar", "llama_cpp", "scipy", "rich", "playwright"}
+OPTIONAL = {
+    "gradio",
+    "plotly",
+    "pandas",
+    "ray",
+    "xgrammar",
+    "llama_cpp",
+    "scipy",
+    "rich",
+    "playwright",
+}
 
 
 def test_the_library_decodes_without_anything_optional_and_imports_nothing_heavy(bare):
@@ -94,9 +107,9 @@ def test_the_library_decodes_without_anything_optional_and_imports_nothing_heavy
 
 def test_what_needs_an_extra_names_it_in_one_line(bare):
     assert bare["library"].startswith(NEEDED)
-    (status, (line,)) = bare["guided"]
+    status, (line,) = bare["guided"]
     assert (status, line.startswith(f"naive_speculate: {NEEDED}")) == (2, True)
-    (status, (line,)) = bare["gguf"]
+    status, (line,) = bare["gguf"]
     assert (status, "its pre-tokenizer None is supported by llama.cpp only" in line) == (2, True)
     assert "pip install 'naive-speculate[gguf]'" in line
 
@@ -117,7 +130,9 @@ def test_every_package_of_the_library_is_installed():
 
 def test_the_version_is_written_once_and_types_are_shipped():
     assert "version" not in PROJECT["project"]
-    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "naive_speculate.__version__"}
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {
+        "attr": "naive_speculate.__version__"
+    }
     assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["naive_speculate"]
     assert (ROOT / "naive_speculate" / "py.typed").is_file()
@@ -125,7 +140,9 @@ def test_the_version_is_written_once_and_types_are_shipped():
 
 def test_requirements_are_exact_pins_within_the_packages_ranges_but_for_torch():
     ranges = {}
-    for line in chain(PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()):
+    for line in chain(
+        PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()
+    ):
         needed = Requirement(line)
         ranges[canonicalize_name(needed.name)] = needed.specifier
     pinned = {}
@@ -136,11 +153,15 @@ def test_requirements_are_exact_pins_within_the_packages_ranges_but_for_torch():
             needed = Requirement(line)
             name = canonicalize_name(needed.name)
             assert name not in pinned, f"{path.name}: {name} is named twice"
-            (*_, part) = needed.specifier
+            *_, part = needed.specifier
             pinned[name] = part.version
-            assert name == "torch" or (len(needed.specifier) == 1 and part.operator == "=="), f"{path.name}: {line}"
+            assert name == "torch" or (len(needed.specifier) == 1 and part.operator == "=="), (
+                f"{path.name}: {line}"
+            )
             if name == "torch":
                 assert needed.specifier == ranges[name]
             elif name in ranges:
                 assert ranges[name].contains(part.version), f"{path.name}: {line}"
-    assert {canonicalize_name(Requirement(line).name) for line in PROJECT["project"]["dependencies"]} <= pinned.keys()
+    assert {
+        canonicalize_name(Requirement(line).name) for line in PROJECT["project"]["dependencies"]
+    } <= pinned.keys()

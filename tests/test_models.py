@@ -1,4 +1,5 @@
-"""Loading pairs: local folders, other tokenizers, padded vocabularies, draft heads and those that do not fit."""
+"""Loading pairs: local folders, other tokenizers, padded vocabularies, draft heads and those
+that do not fit."""
 
 import json
 import re
@@ -28,13 +29,23 @@ def test_the_bundled_pair_has_names_and_one_vocabulary(bundled_pair):
 
 
 @pytest.mark.parametrize(
-    "how", [{"executor": name} for name in ("transformers", "torch", "onnx")] + [{"device_map": "cpu"}], ids=str
+    "how",
+    [{"executor": name} for name in ("transformers", "torch", "onnx")] + [{"device_map": "cpu"}],
+    ids=str,
 )
-def test_every_executor_and_layers_that_are_spread_over_devices_give_the_greedy_text_of_transformers(pair_folder, how):
+def test_every_executor_and_layers_that_are_spread_over_devices_give_the_greedy_text_of_transformers(
+    pair_folder, how
+):
     pair = load_pair(pair_folder / "target", pair_folder / "draft", device="cpu", **how)
     assert "device_map" not in how or isinstance(pair.target, TransformersLanguageModel)
-    found = SpeculativeDecoder(pair).generate([3, 5, 8], SamplingParams(max_tokens=16, temperature=0)).token_ids
-    expected = tiny_llama(6, seed=0).generate(torch.tensor([[3, 5, 8]]), max_new_tokens=16, do_sample=False, pad_token_id=0)
+    found = (
+        SpeculativeDecoder(pair)
+        .generate([3, 5, 8], SamplingParams(max_tokens=16, temperature=0))
+        .token_ids
+    )
+    expected = tiny_llama(6, seed=0).generate(
+        torch.tensor([[3, 5, 8]]), max_new_tokens=16, do_sample=False, pad_token_id=0
+    )
     assert found == expected[0, 3:].tolist()
 
 
@@ -49,8 +60,13 @@ def test_a_draft_with_another_tokenizer_is_translated(tmp_path):
 
 
 def test_a_draft_with_too_few_common_tokens_is_refused(tmp_path, bundled_pair):
-    few, (target, draft, tokenizer) = letters("a", "b", "ab"), (bundled_pair.target, bundled_pair.draft, bundled_pair.tokenizer)
-    with pytest.raises(ValueError, match=r"^draft='.*' shares \d of the target's \d+ tokens, fewer than a tenth$"):
+    few, (target, draft, tokenizer) = (
+        letters("a", "b", "ab"),
+        (bundled_pair.target, bundled_pair.draft, bundled_pair.tokenizer),
+    )
+    with pytest.raises(
+        ValueError, match=r"^draft='.*' shares \d of the target's \d+ tokens, fewer than a tenth$"
+    ):
         load_pair(BUNDLED_PAIR / "target", save(llama(few, 0), few, tmp_path / "draft"))
     for parts, said in (
         ((target, draft, tokenizer), "shares . of the target's"),
@@ -68,7 +84,10 @@ def test_a_draft_with_too_few_common_tokens_is_refused(tmp_path, bundled_pair):
         ({"target": "/no/such"}, "target='/no/such': there is no such folder"),
         ({"device": "toaster"}, "device='toaster' is not available"),
         ({"dtype": "int8"}, "dtype must be 'auto' or a floating-point type"),
-        ({"executor": "abacus"}, "executor must be one of auto, onnx, torch, transformers, got 'abacus'"),
+        (
+            {"executor": "abacus"},
+            "executor must be one of auto, onnx, torch, transformers, got 'abacus'",
+        ),
     ],
 )
 def test_bad_arguments_are_named(options, message):
@@ -77,18 +96,37 @@ def test_bad_arguments_are_named(options, message):
 
 
 def saved(folder, architecture, **config):
-    save_model(AutoModelForCausalLM.from_config(CONFIG_MAPPING[architecture](vocab_size=97, **config)), folder)
+    save_model(
+        AutoModelForCausalLM.from_config(CONFIG_MAPPING[architecture](vocab_size=97, **config)),
+        folder,
+    )
     return folder
 
 
-GEMMA2 = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+GEMMA2 = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+}
 
 
 @pytest.mark.parametrize(
     ("architecture", "config"),
     [
         ("gemma2", {**GEMMA2, "intermediate_size": 64}),
-        ("gptj", {"n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 8, "bos_token_id": 0, "eos_token_id": 0}),
+        (
+            "gptj",
+            {
+                "n_embd": 32,
+                "n_layer": 2,
+                "n_head": 4,
+                "rotary_dim": 8,
+                "bos_token_id": 0,
+                "eos_token_id": 0,
+            },
+        ),
         ("mpt", {"d_model": 32, "n_layers": 2, "n_heads": 4}),
     ],
 )
@@ -107,15 +145,23 @@ def test_a_model_that_cannot_be_decoded_is_refused_when_it_is_loaded(tmp_path):
 
 @pytest.mark.parametrize("role", ["target", "draft"])
 def test_a_transformers_model_that_is_not_wrapped_is_named(bundled_pair, role):
-    raw = LlamaForCausalLM(LlamaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=1, num_attention_heads=2))
+    raw = LlamaForCausalLM(
+        LlamaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    )
     models = {"target": bundled_pair.target, role: raw}
-    with pytest.raises(ValueError, match=rf"^{role} is transformers' LlamaForCausalLM, which naive_speculate.models.wrap"):
+    with pytest.raises(
+        ValueError,
+        match=rf"^{role} is transformers' LlamaForCausalLM, which naive_speculate.models.wrap",
+    ):
         ModelPair(**models)
 
 
 @pytest.mark.parametrize("drafter", ["nonsense", "head", "suffix+head", 3])
 def test_a_fastest_drafter_that_the_pair_has_not_is_refused(bundled_pair, drafter):
-    said = f"fastest_drafter must be 'model' or 'head' or 'suffix' or 'suffix+head' and in the pair, got {drafter!r}"
+    said = (
+        "fastest_drafter must be 'model' or 'head' or 'suffix' or 'suffix+head' and in the pair,"
+        f" got {drafter!r}"
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         ModelPair(bundled_pair.target, bundled_pair.draft, fastest_drafter=drafter)
     with pytest.raises(ValueError, match=r"got 'model'$"):
@@ -142,7 +188,9 @@ def test_a_draft_that_is_a_head_is_taken_as_one(pair_folder, layout):
     assert pair.head.layers == (2, 3, 3)
     assert pair.names == {"target": "target", "head": layout}
     assert pair.default_drafter == "head"
-    both = load_pair(pair_folder / "target", pair_folder / "draft", pair_folder / layout, device="cpu")
+    both = load_pair(
+        pair_folder / "target", pair_folder / "draft", pair_folder / layout, device="cpu"
+    )
     assert both.default_drafter == "model"  # nothing was measured
     assert both.names == {"target": "target", "draft": "draft", "head": layout}
     greedy = SamplingParams(max_tokens=12, temperature=0)
@@ -150,7 +198,9 @@ def test_a_draft_that_is_a_head_is_taken_as_one(pair_folder, layout):
     plain = decoder.generate("w3 w5 w8", greedy, num_draft_tokens=0)
     for drafter in ("model", "head"):
         assert decoder.generate("w3 w5 w8", greedy, drafter=drafter).token_ids == plain.token_ids
-    with pytest.raises(ValueError, match=r"^draft='.*' is a draft head, and head='x' was given too$"):
+    with pytest.raises(
+        ValueError, match=r"^draft='.*' is a draft head, and head='x' was given too$"
+    ):
         load_pair(pair_folder / "target", pair_folder / layout, "x")
 
 
@@ -165,13 +215,27 @@ def test_a_head_that_ships_with_the_bundled_target_is_in_the_pair_and_the_fastes
     if fastest is None:  # nothing was measured of this pair
         monkeypatch.setattr(pairs, "BUNDLED_PAIR", tmp_path)
         pair = load_pair(device="cpu")
-        assert pair.names == {"target": "bundled target", "draft": "bundled draft", "head": "bundled head"}
+        assert pair.names == {
+            "target": "bundled target",
+            "draft": "bundled draft",
+            "head": "bundled head",
+        }
         assert pair.default_drafter == "model"
         assert pair.costs("head").draft < 1
         assert pair.costs("head").verify == pair.costs("model").verify
-        same_as_plain(SpeculativeDecoder(pair), "w3", SamplingParams(max_tokens=6, temperature=0), drafter="head")
+        same_as_plain(
+            SpeculativeDecoder(pair),
+            "w3",
+            SamplingParams(max_tokens=6, temperature=0),
+            drafter="head",
+        )
         return
-    measured = {"draft": 0.1, "verify": [1.0, 1.2], "head": {"draft": 0.04, "verify": [1.0, 1.3]}, "fastest_drafter": fastest}
+    measured = {
+        "draft": 0.1,
+        "verify": [1.0, 1.2],
+        "head": {"draft": 0.04, "verify": [1.0, 1.3]},
+        "fastest_drafter": fastest,
+    }
     (tmp_path / "costs.json").write_text(json.dumps(measured), encoding="utf-8")
     pair = load_pair(device="cpu")
     assert pair.default_drafter == fastest
@@ -182,10 +246,18 @@ def test_a_head_that_ships_with_the_bundled_target_is_in_the_pair_and_the_fastes
 def test_a_head_for_another_target_and_one_of_eagle_1_are_named_in_one_line(pair_folder, tmp_path):
     wide = head_tensors(head_config(), own_embeddings=True) | {"fc.weight": torch.zeros(32, 3 * 48)}
     other = save_head(tmp_path / "other", "eagle", head_config(), wide)
-    tensors = {"fc.weight": torch.zeros(32, 64), "layers.0.self_attn.q_proj.weight": torch.zeros(32, 32)}
+    tensors = {
+        "fc.weight": torch.zeros(32, 64),
+        "layers.0.self_attn.q_proj.weight": torch.zeros(32, 32),
+    }
     save_file(tensors, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **head_config()}))
-    none = r"^head='.*' cannot be loaded: it is no EAGLE-3 head and none of `python -m train`: it has no "
+    (tmp_path / "config.json").write_text(
+        json.dumps({"architectures": ["LlamaForCausalLM"], **head_config()})
+    )
+    none = (
+        r"^head='.*' cannot be loaded: it is no EAGLE-3 head and none of `python -m train`: it"
+        r" has no "
+    )
     for parts, said in (
         ({"head": other}, r"^head '.*' is for a target with hidden_size \d+, this one's is 32$"),
         ({"head": pair_folder / "draft"}, f"{none}fc.weight$"),
@@ -196,7 +268,14 @@ def test_a_head_for_another_target_and_one_of_eagle_1_are_named_in_one_line(pair
 
 
 def test_the_command_line_drafts_with_a_head(pair_folder, capsys):
-    options = ["--target", str(pair_folder / "target"), "--head", str(pair_folder / "eagle"), "--device", "cpu"]
+    options = [
+        "--target",
+        str(pair_folder / "target"),
+        "--head",
+        str(pair_folder / "eagle"),
+        "--device",
+        "cpu",
+    ]
     more = ["--max-tokens", "6", "--temperature", "0", "--drafter", "head", "--json"]
     assert main(["generate", "w3 w5 w8", *options, *more]) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -209,7 +288,9 @@ def test_the_command_line_drafts_with_a_head(pair_folder, capsys):
 
 
 def test_half_precision_is_the_target_s(pair_folder):
-    pair = load_pair(pair_folder / "target", head=pair_folder / "speculators", device="cpu", dtype="bfloat16")
+    pair = load_pair(
+        pair_folder / "target", head=pair_folder / "speculators", device="cpu", dtype="bfloat16"
+    )
     assert pair.head is not None
     assert pair.head.dtype == torch.bfloat16
     params = SamplingParams(max_tokens=8, seed=1)

@@ -1,4 +1,5 @@
-"""`naive.py`, the method in one file: it agrees with transformers, with the engine and with the target's exact distribution."""
+"""`naive.py`, the method in one file: it agrees with transformers, with the engine and with the
+target's exact distribution."""
 
 import math
 from collections.abc import Sequence
@@ -15,21 +16,40 @@ from naive_speculate.models import wrap
 from naive_speculate.naive import Step, speculative_decode
 from naive_speculate.palette import STYLES
 from naive_speculate.sampling.random_source import SeededRandom
-from naive_speculate.testing import EOS, ToyModel, enumerate_outputs, exact_outputs, largest_difference
+from naive_speculate.testing import (
+    EOS,
+    ToyModel,
+    enumerate_outputs,
+    exact_outputs,
+    largest_difference,
+)
 from naive_speculate.testing.paths import ALMOST_ONE, Branches
 from tests.infer.llamas import random_model
 from tests.programs import refusal, run_program
 from tests.tiny import noised, save_model, shape, tiny_llama
 
 WINDOWS = {"layer_types": ["sliding_attention", "full_attention"]}
-SHAPE = shape(num_hidden_layers=2, head_dim=8, max_position_embeddings=80, bos_token_id=None, eos_token_id=None)
+SHAPE = shape(
+    num_hidden_layers=2,
+    head_dim=8,
+    max_position_embeddings=80,
+    bos_token_id=None,
+    eos_token_id=None,
+)
 CONFIGS = {
     "Llama": transformers.LlamaConfig(**SHAPE),
     "Gemma 3": transformers.Gemma3TextConfig(
         **SHAPE | WINDOWS, sliding_window=8, query_pre_attn_scalar=8, tie_word_embeddings=False
     ),
     "GPT-2": transformers.GPT2Config(
-        vocab_size=97, n_embd=32, n_layer=2, n_head=4, n_positions=80, bos_token_id=None, eos_token_id=None, pad_token_id=0
+        vocab_size=97,
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        n_positions=80,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=0,
     ),
 }
 PROMPT = [5, 17, 3, 60, 8]
@@ -41,9 +61,14 @@ NEAR = 1e-12
 
 @cache
 def transformers_pair(name: str) -> tuple[transformers.PreTrainedModel, ModelPair]:
-    """A random target in float64, where rounding decides nothing, and a draft that is the target with some noise."""
-    target, draft = (random_model(CONFIGS[name], attention=None, dtype=torch.float64) for _ in range(2))
-    return target, ModelPair(wrap(target, "transformers"), wrap(noised(draft, 0.01), "transformers"))
+    """A random target in float64, where rounding decides nothing, and a draft that is the target
+    with some noise."""
+    target, draft = (
+        random_model(CONFIGS[name], attention=None, dtype=torch.float64) for _ in range(2)
+    )
+    return target, ModelPair(
+        wrap(target, "transformers"), wrap(noised(draft, 0.01), "transformers")
+    )
 
 
 def tokens_of(steps: Sequence[Step]) -> list[int]:
@@ -55,11 +80,19 @@ def test_greedy_tokens_are_those_of_transformers_and_of_the_engine(family):
     model, pair = transformers_pair(family)
     k = 1 if family == "Llama" else 4
     steps = list(speculative_decode(pair, PROMPT, num_draft_tokens=k, max_new_tokens=LENGTH))
-    expected = model.generate(torch.tensor([PROMPT]), max_new_tokens=LENGTH, do_sample=False)[0, len(PROMPT) :].tolist()
-    engine = SpeculativeDecoder(pair).generate(PROMPT, SamplingParams(max_tokens=LENGTH, temperature=0), num_draft_tokens=k)
+    expected = model.generate(torch.tensor([PROMPT]), max_new_tokens=LENGTH, do_sample=False)[
+        0, len(PROMPT) :
+    ].tolist()
+    engine = SpeculativeDecoder(pair).generate(
+        PROMPT, SamplingParams(max_tokens=LENGTH, temperature=0), num_draft_tokens=k
+    )
     assert tokens_of(steps) == expected == engine.token_ids
-    assert any(step.num_accepted == k for step in steps), "a step must accept the whole window, so that a cache lags"
-    assert any(step.num_accepted < len(step.draft_token_ids) for step in steps), "a step must reject, so that caches roll back"
+    assert any(step.num_accepted == k for step in steps), (
+        "a step must accept the whole window, so that a cache lags"
+    )
+    assert any(step.num_accepted < len(step.draft_token_ids) for step in steps), (
+        "a step must reject, so that caches roll back"
+    )
 
 
 def test_an_end_token_ends_the_text_wherever_in_a_window_it_stands(monkeypatch):
@@ -71,26 +104,42 @@ def test_an_end_token_ends_the_text_wherever_in_a_window_it_stands(monkeypatch):
             monkeypatch.setattr(wrapped.generation_config, "eos_token_id", end)
         steps = list(speculative_decode(pair, PROMPT, num_draft_tokens=4, max_new_tokens=LENGTH))
         assert tokens_of(steps) == plain[: plain.index(end) + 1]
-        found.add(next(kind for kind, token in reversed(steps[-1].tokens()) if kind not in ("rejected", "discarded")))
+        found.add(
+            next(
+                kind
+                for kind, token in reversed(steps[-1].tokens())
+                if kind not in ("rejected", "discarded")
+            )
+        )
         params = SamplingParams(max_tokens=LENGTH, temperature=0)
-        assert tokens_of(steps) == SpeculativeDecoder(pair).generate(PROMPT, params, num_draft_tokens=4).token_ids
+        assert (
+            tokens_of(steps)
+            == SpeculativeDecoder(pair).generate(PROMPT, params, num_draft_tokens=4).token_ids
+        )
     assert {EventKind.ACCEPTED, EventKind.RESAMPLED} <= found
 
 
 @pytest.mark.parametrize(("k", "temperature"), [(2, 1.0), (5, 0.6)])
 def test_a_seed_samples_the_same_tokens_as_the_engine(k, temperature):
-    """Up to where the engine cuts its window for the limit, which changes the order of its draws."""
+    """Up to where the engine cuts its window for the limit, which changes the order of its
+    draws."""
     _, pair = transformers_pair("Llama")
     options = {"max_new_tokens": LENGTH, "temperature": temperature, "random": SeededRandom(7)}
     steps = list(speculative_decode(pair, PROMPT, num_draft_tokens=k, **options))
     params = SamplingParams(max_tokens=LENGTH, temperature=temperature, seed=7)
-    engine = SpeculativeDecoder(pair).generate(PROMPT, params, num_draft_tokens=k, verify_strategy="speculative_sampling")
+    engine = SpeculativeDecoder(pair).generate(
+        PROMPT, params, num_draft_tokens=k, verify_strategy="speculative_sampling"
+    )
     assert tokens_of(steps)[: LENGTH - k] == engine.token_ids[: LENGTH - k]
 
 
 def test_it_emits_as_many_tokens_as_requested(tiny_pair):
     for length in range(1, 9):
-        options = {"num_draft_tokens": 3, "max_new_tokens": length, "temperature": float(length % 2)}
+        options = {
+            "num_draft_tokens": 3,
+            "max_new_tokens": length,
+            "temperature": float(length % 2),
+        }
         steps = list(speculative_decode(tiny_pair, PROMPT, **options))
         assert len(tokens_of(steps)) == length
         assert len(steps[0].draft_token_ids) == min(3, length)
@@ -98,21 +147,42 @@ def test_it_emits_as_many_tokens_as_requested(tiny_pair):
 
 @pytest.mark.parametrize("shorter", ["target", "draft"])
 def test_a_text_may_take_every_position_of_both_models_and_no_more(shorter):
-    models = {role: wrap(tiny_llama(1, seed=0, positions=24 if role == shorter else 30)) for role in ("target", "draft")}
+    models = {
+        role: wrap(tiny_llama(1, seed=0, positions=24 if role == shorter else 30))
+        for role in ("target", "draft")
+    }
     pair, room = ModelPair(**models), 24 - len(PROMPT)
-    assert len(tokens_of(list(speculative_decode(pair, PROMPT, num_draft_tokens=7, max_new_tokens=room)))) == room
-    with pytest.raises(ValueError, match="max_new_tokens is 20: prompt and output may take 24 tokens, not 25"):
+    assert (
+        len(
+            tokens_of(
+                list(speculative_decode(pair, PROMPT, num_draft_tokens=7, max_new_tokens=room))
+            )
+        )
+        == room
+    )
+    with pytest.raises(
+        ValueError, match="max_new_tokens is 20: prompt and output may take 24 tokens, not 25"
+    ):
         next(speculative_decode(pair, PROMPT, max_new_tokens=room + 1))
 
 
 def test_a_step_says_what_happened_to_each_token():
     rejected = Step([4, 5, 6, 7], 1, [4, 9])
-    assert rejected.tokens() == [("accepted", 4), ("rejected", 5), ("discarded", 6), ("discarded", 7), ("resampled", 9)]
+    assert rejected.tokens() == [
+        ("accepted", 4),
+        ("rejected", 5),
+        ("discarded", 6),
+        ("discarded", 7),
+        ("resampled", 9),
+    ]
     assert rejected.num_judged == 2
     whole = Step([4, 5], 2, [4, 5, 9])
     assert whole.tokens() == [("accepted", 4), ("accepted", 5), ("bonus", 9)]
     assert whole.num_judged == 2
-    assert Step([4, 5], 2, [4, 5]).tokens() == [("accepted", 4), ("accepted", 5)]  # the text ends with the window
+    assert Step([4, 5], 2, [4, 5]).tokens() == [
+        ("accepted", 4),
+        ("accepted", 5),
+    ]  # the text ends with the window
 
 
 def probs_after(model: ToyModel, tokens: Sequence[int], temperature: float) -> torch.Tensor:
@@ -120,29 +190,39 @@ def probs_after(model: ToyModel, tokens: Sequence[int], temperature: float) -> t
 
 
 def accept_probs(pair: ModelPair, steps: Sequence[Step], temperature: float) -> list[float | None]:
-    """min(1, p(x) / q(x)) for every uniform draw of a run, computed from the models themselves; None after a rejection."""
+    """min(1, p(x) / q(x)) for every uniform draw of a run, computed from the models themselves;
+    None after a rejection."""
     found: list[float | None] = []
     text: list[int] = []
     for step in steps:
         for i, x in enumerate(step.draft_token_ids):
             before = [*text, *step.draft_token_ids[:i]]
-            p, q = (probs_after(model, before, temperature)[x].item() for model in (pair.target, pair.draft))
+            p, q = (
+                probs_after(model, before, temperature)[x].item()
+                for model in (pair.target, pair.draft)
+            )
             found.append(min(1.0, p / q) if i <= step.num_accepted else None)
         text += step.token_ids
     return found
 
 
-def enumerate_naive(pair: ModelPair, temperature: float = 1.0, **options: int) -> dict[tuple[int, ...], float]:
-    """The exact output distribution of the real `speculative_decode`: every path through its draws, with its probability.
+def enumerate_naive(
+    pair: ModelPair, temperature: float = 1.0, **options: int
+) -> dict[tuple[int, ...], float]:
+    """The exact output distribution of the real `speculative_decode`: every path through its
+    draws, with its probability.
 
-    Each path is run twice: with uniform draws far from the acceptance probabilities, and with draws next to them. Both runs
-    must take the same steps, so a token is accepted with exactly min(1, p / q).
+    Each path is run twice: with uniform draws far from the acceptance probabilities, and with
+    draws next to them. Both runs must take the same steps, so a token is accepted with exactly
+    min(1, p / q).
     """
 
     def run(choices: Sequence[float]) -> tuple[Branches, list[float], list[Step]]:
         """The branches of each choice, the choices, and the steps."""
         walk = Branches(choices)
-        steps = list(speculative_decode(pair, TOY_PROMPT, temperature=temperature, random=walk, **options))
+        steps = list(
+            speculative_decode(pair, TOY_PROMPT, temperature=temperature, random=walk, **options)
+        )
         assert not walk.coarse
         return walk, [*choices, *[0.0] * len(walk.asked)][: len(walk.asked)], steps
 
@@ -187,18 +267,24 @@ TOYS = [  # vocab_size, seeds of target and draft, γ, max_new_tokens, temperatu
 
 
 @pytest.mark.parametrize(("vocab_size", "seeds", "k", "length", "temperature"), TOYS)
-def test_its_output_distribution_is_exactly_the_targets_and_the_engines(vocab_size, seeds, k, length, temperature):
+def test_its_output_distribution_is_exactly_the_targets_and_the_engines(
+    vocab_size, seeds, k, length, temperature
+):
     target, draft = (ToyModel(vocab_size, seed) for seed in seeds)
     pair = ModelPair(target, draft)
     state = torch.get_rng_state()
     found = enumerate_naive(pair, temperature, num_draft_tokens=k, max_new_tokens=length)
     assert torch.equal(torch.get_rng_state(), state), "all draws come from the given source"
     assert sum(found.values()) == pytest.approx(1, abs=1e-10)
-    assert any(tokens[-1] == EOS and len(tokens) < length for tokens in found), "some texts end inside a window"
+    assert any(tokens[-1] == EOS and len(tokens) < length for tokens in found), (
+        "some texts end inside a window"
+    )
     exact = exact_outputs(lambda tokens: probs_after(target, tokens, temperature), length)
     assert largest_difference(found, exact) < 1e-10
     params = SamplingParams(max_tokens=length, temperature=temperature)
-    engine = enumerate_outputs(pair, TOY_PROMPT, params, num_draft_tokens=k, drafter="model", detail="probs")
+    engine = enumerate_outputs(
+        pair, TOY_PROMPT, params, num_draft_tokens=k, drafter="model", detail="probs"
+    )
     assert largest_difference(found, engine) < 1e-10
 
 
@@ -211,15 +297,25 @@ def test_the_enumeration_finds_a_token_that_is_resampled_from_the_target(monkeyp
     monkeypatch.setattr(naive, "speculative_sampling", from_target)
     pair = ModelPair(ToyModel(3, 1), ToyModel(3, 2))
     found = enumerate_naive(pair, num_draft_tokens=1, max_new_tokens=2)
-    assert largest_difference(found, exact_outputs(lambda tokens: probs_after(pair.target, tokens, 1.0), 2)) > 0.01
+    assert (
+        largest_difference(
+            found, exact_outputs(lambda tokens: probs_after(pair.target, tokens, 1.0), 2)
+        )
+        > 0.01
+    )
 
 
 def test_the_targets_padding_is_never_emitted(small_pair):
-    """Models of one family pad their vocabularies differently; the draft's logits are narrower here."""
+    """Models of one family pad their vocabularies differently; the draft's logits are narrower
+    here."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(small_pair[0])
     used = max(tokenizer.get_vocab().values()) + 1
     pair = ModelPair(ToyModel(2 * used, 1), ToyModel(used, 2), tokenizer)
-    steps = list(speculative_decode(pair, TOY_PROMPT, max_new_tokens=20, temperature=1.0, random=SeededRandom(0)))
+    steps = list(
+        speculative_decode(
+            pair, TOY_PROMPT, max_new_tokens=20, temperature=1.0, random=SeededRandom(0)
+        )
+    )
     assert len(tokens_of(steps)) == 20
     assert max(tokens_of(steps)) < used
 
@@ -242,15 +338,23 @@ def test_a_bad_argument_is_named(tiny_pair, message):
         next(speculative_decode(**given))
 
 
-def test_the_command_prints_every_step_with_marks_and_ends_with_a_summary(small_pair, small_decoder):
+def test_the_command_prints_every_step_with_marks_and_ends_with_a_summary(
+    small_pair, small_decoder
+):
     target, draft = map(str, small_pair)
     done = run_program(
-        "naive_speculate.naive", ["Once upon a time", "--target", target, "--draft", draft, "--max-new-tokens", "24"]
+        "naive_speculate.naive",
+        ["Once upon a time", "--target", target, "--draft", draft, "--max-new-tokens", "24"],
     )
     assert (done.returncode, done.stderr) == (0, "")
-    engine = small_decoder.generate("Once upon a time", SamplingParams(max_tokens=24, temperature=0))
+    engine = small_decoder.generate(
+        "Once upon a time", SamplingParams(max_tokens=24, temperature=0)
+    )
     assert engine.text in done.stdout
-    marks = {kind: STYLES[kind].mark for kind in ("accepted", "rejected", "discarded", "resampled", "bonus")}
+    marks = {
+        kind: STYLES[kind].mark
+        for kind in ("accepted", "rejected", "discarded", "resampled", "bonus")
+    }
     legend, *lines = done.stdout.splitlines()
     for kind, mark in marks.items():
         assert f"{mark} {kind}" in legend
@@ -258,15 +362,23 @@ def test_the_command_prints_every_step_with_marks_and_ends_with_a_summary(small_
     accepted = sum(line.count(marks["accepted"]) for line in steps)
     rejected = sum(line.count(marks["rejected"]) for line in steps)
     alpha, per_pass = accepted / (accepted + rejected), 24 / len(steps)
-    assert lines[-1] == f"24 tokens in {len(steps)} target passes: {per_pass:.2f} tokens per pass, α = {alpha:.2f}"
-    assert engine.metrics.alpha == pytest.approx(alpha, abs=0.05)  # the engine's last window is a token shorter
+    assert (
+        lines[-1] == f"24 tokens in {len(steps)} target passes: {per_pass:.2f} tokens per pass, α ="
+        f" {alpha:.2f}"
+    )
+    assert engine.metrics.alpha == pytest.approx(
+        alpha, abs=0.05
+    )  # the engine's last window is a token shorter
 
 
 def test_a_seed_repeats_the_command(tmp_path):
     save_model(tiny_llama(1, seed=0), tmp_path)
     arguments = ["w5", "--target", str(tmp_path), "--draft", str(tmp_path), "--temperature", "1"]
     first, again, other = (
-        run_program("naive_speculate.naive", [*arguments, "--seed", seed, "--max-new-tokens", "12"]).stdout for seed in "112"
+        run_program(
+            "naive_speculate.naive", [*arguments, "--seed", seed, "--max-new-tokens", "12"]
+        ).stdout
+        for seed in "112"
     )
     assert first == again != other
 
@@ -280,13 +392,18 @@ def test_a_seed_repeats_the_command(tmp_path):
         (["Hi", "--temperature", "-1"], "--temperature must be 0 or at least 0.001, got -1.0"),
         (["Hi", "--seed", "-1"], "--seed must not be negative, got -1"),
         (["Hi", "--target", "nowhere"], "--target needs --draft"),
-        (["Hi", "--target", "./nowhere", "--draft", "./nowhere"], "--target='./nowhere': there is no such folder"),
+        (
+            ["Hi", "--target", "./nowhere", "--draft", "./nowhere"],
+            "--target='./nowhere': there is no such folder",
+        ),
         (["\udcff"], "prompt"),
     ],
 )
 def test_bad_input_is_refused_in_one_line_with_status_2(tmp_path, arguments, said):
     save_model(tiny_llama(1, seed=0), tmp_path)
-    models = [] if "--target" in arguments else ["--target", str(tmp_path), "--draft", str(tmp_path)]
+    models = (
+        [] if "--target" in arguments else ["--target", str(tmp_path), "--draft", str(tmp_path)]
+    )
     assert said in refusal("naive_speculate.naive", [*arguments, *models])
 
 

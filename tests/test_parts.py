@@ -1,4 +1,5 @@
-"""`make check` and the parts that it leaves out are together what `make test` runs; the tests that documents name exist."""
+"""`make check` and the parts that it leaves out are together what `make test` runs; the tests
+that documents name exist."""
 
 import re
 import shlex
@@ -16,24 +17,38 @@ def markers(command: list[str]) -> str:
 
 def command_of(target: str) -> list[str]:
     """What `make` would run pytest with."""
-    shown = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     return shlex.split(re.search(r"-m pytest (.*)", shown)[1])
 
 
-def test_every_test_is_of_check_or_of_one_other_part_and_all_of_them_are_run_by_test(collected, request):
+def test_every_test_is_of_check_or_of_one_other_part_and_all_of_them_are_run_by_test(
+    collected, request
+):
     names = [line.split(":")[0] for line in request.config.getini("markers")]
-    marks = [{name: item.get_closest_marker(name) is not None for name in names} for item in collected]
+    marks = [
+        {name: item.get_closest_marker(name) is not None for name in names} for item in collected
+    ]
 
     def chosen(expression: str) -> list[str]:
-        return [item.nodeid for item, has in zip(collected, marks, strict=True) if eval(expression, {}, has)]
+        return [
+            item.nodeid
+            for item, has in zip(collected, marks, strict=True)
+            if eval(expression, {}, has)
+        ]
 
-    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "pytest"
+    ]["ini_options"]
     of_pytest = markers(shlex.split(options["addopts"]))  # without a selection, as in `make test`
     check = command_of("check")
     parts = (markers(check), *PARTS)
     assert sorted(test for part in parts for test in chosen(part)) == sorted(chosen(of_pytest))
     assert "-m" not in command_of("test")
-    assert {word.removeprefix("--ignore=") for word in check if word.startswith("--ignore=")} <= {*PARTS.values()}
+    assert {word.removeprefix("--ignore=") for word in check if word.startswith("--ignore=")} <= {
+        *PARTS.values()
+    }
 
 
 def test_the_tests_that_documents_name_are_there():

@@ -21,7 +21,16 @@ from naive_speculate.text import Vocabulary
 from tests.programs import refusal
 
 DRAFT = BUNDLED_PAIR / "draft"
-QUICK = ["--samples", "100", "--greedy-tokens", "4", "--concurrency", "2", "--temperatures", "1,0.6"]
+QUICK = [
+    "--samples",
+    "100",
+    "--greedy-tokens",
+    "4",
+    "--concurrency",
+    "2",
+    "--temperatures",
+    "1,0.6",
+]
 
 
 class Tales:
@@ -36,7 +45,11 @@ class Tales:
         """Of all tokens, the tokens from the most probable one, and the texts of the first ten."""
         log_probs = torch.log_softmax(self.scores.whole(ids)[-1].double(), -1).numpy()
         order = np.argsort(-log_probs)
-        return log_probs, order, {self.vocabulary.text_of(int(i)): float(round(log_probs[i], 4)) for i in order[:10]}
+        return (
+            log_probs,
+            order,
+            {self.vocabulary.text_of(int(i)): float(round(log_probs[i], 4)) for i in order[:10]},
+        )
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +60,10 @@ def tales():
 class CompletionsServer(ThreadingHTTPServer):
     """Serves a model.
 
-    `fault`: "" for none, "biased" for a sampler that prefers the second token, "greedy" for a wrong greedy token, "silent" for
-    no logprobs, "seldom" for some without, "one" if it refuses several completions per request, "none" if it answers that
-    with none, "slow" if it never ends its answers after the first few.
+    `fault`: "" for none, "biased" for a sampler that prefers the second token, "greedy" for a
+    wrong greedy token, "silent" for no logprobs, "seldom" for some without, "one" if it refuses
+    several completions per request, "none" if it answers that with none, "slow" if it never ends
+    its answers after the first few.
     """
 
     def __init__(self, model: Tales, fault: str) -> None:
@@ -71,14 +85,22 @@ class CompletionsServer(ThreadingHTTPServer):
             token = int(order[3 if self.fault == "greedy" else 0])
             if body["temperature"]:
                 noisy = log_probs / body["temperature"] + self.random.gumbel(size=len(log_probs))
-                noisy[order[1]] += np.log(5) if self.fault == "biased" and tokens else 0  # the first token has no drafts
+                noisy[order[1]] += (
+                    np.log(5) if self.fault == "biased" and tokens else 0
+                )  # the first token has no drafts
                 token = int(noisy.argmax())
             tokens.append(self.model.vocabulary.text_of(token))
             top.append(likeliest)
             ids = (*ids, token)
         seldom = self.fault == "seldom" and self.num_requests % 3 == 0
-        logprobs = None if seldom or self.fault == "silent" else {"tokens": tokens, "top_logprobs": top}
-        return {"text": "".join(tokens), "logprobs": logprobs, "finish_reason": "stop" if seldom else "length"}
+        logprobs = (
+            None if seldom or self.fault == "silent" else {"tokens": tokens, "top_logprobs": top}
+        )
+        return {
+            "text": "".join(tokens),
+            "logprobs": logprobs,
+            "finish_reason": "stop" if seldom else "length",
+        }
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -86,7 +108,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         one = self.server.fault == "one" and body.get("n", 1) > 1
         refused = one or "repetition_penalty" in body  # as strict servers refuse fields
-        said = json.dumps({"error": "unexpected field"} if refused else self.server.answer(body)).encode()
+        said = json.dumps(
+            {"error": "unexpected field"} if refused else self.server.answer(body)
+        ).encode()
         if self.server.fault == "slow" and self.server.num_requests > 20:
             self.server.slow.set()
             self.send_response(200)
@@ -128,13 +152,18 @@ def prompts(tmp_path):
 
 @pytest.fixture
 def prove(prompts, capsys):
-    """Proves a server: the exit status, and the result if it is printed as JSON, else what is printed."""
+    """Proves a server: the exit status, and the result if it is printed as JSON, else what is
+    printed."""
 
     def run(server, *arguments):
         url = f"http://127.0.0.1:{server.server_port}/v1"
-        status = main(["prove", "--endpoint", url, "--model", "tales", *QUICK, *prompts, *arguments])
+        status = main(
+            ["prove", "--endpoint", url, "--model", "tales", *QUICK, *prompts, *arguments]
+        )
         said = capsys.readouterr()
-        return status, json.loads(said.out) if "--json" in arguments and said.out else said.out + said.err
+        return status, (
+            json.loads(said.out) if "--json" in arguments and said.out else said.out + said.err
+        )
 
     return run
 
@@ -151,14 +180,21 @@ def test_a_correct_server_passes_with_the_bias_that_would_have_been_found(servin
 
 @pytest.mark.parametrize("reference", [[], ["--reference", str(DRAFT)]])
 def test_a_biased_server_is_found_at_the_tokens_after_the_first(serving, prove, reference):
-    status, found = prove(serving("biased"), *reference, "--samples", "150", "--temperatures", "1", "--json")
+    status, found = prove(
+        serving("biased"), *reference, "--samples", "150", "--temperatures", "1", "--json"
+    )
     assert status == 1
     differing = {test["name"] for test in found["tests"] if test["differs"]}
-    assert differing & {"prompt 1, temperature 1, position 2", "prompt 1, temperature 1, position 3"}
+    assert differing & {
+        "prompt 1, temperature 1, position 2",
+        "prompt 1, temperature 1, position 3",
+    }
     assert not [name for name in differing if name.endswith("position 1")]
 
 
-def test_a_wrong_greedy_token_is_found_and_a_server_that_refuses_several_completions_is_tested_with_one(serving, prove):
+def test_a_wrong_greedy_token_is_found_and_a_server_that_refuses_several_completions_is_tested_with_one(
+    serving, prove
+):
     status, found = prove(serving("greedy"), "--samples", "12", "--json")
     assert status == 1
     assert 0 < found["greedy"]["num_differing"] <= found["greedy"]["num_tokens"]
@@ -176,7 +212,9 @@ def test_a_server_that_gives_no_completions_is_refused_and_one_that_never_ends_a
     status, said = prove(serving("none"), "--samples", "12")
     assert (status, "does not answer as a completions server" in said) == (2, True)
     server = serving("slow")
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 60 * server.slow.is_set())  # the minute is over at once
+    clock = SimpleNamespace(
+        monotonic=lambda: time.monotonic() + 60 * server.slow.is_set()
+    )  # the minute is over at once
     for module in ("plan", "server"):
         monkeypatch.setattr(f"naive_speculate.proving.{module}.time", clock)
     status, said = prove(server, "--max-seconds", "60")
@@ -202,14 +240,20 @@ def test_a_stopped_run_is_undecided_and_continues_from_its_file(serving, prove, 
 def test_a_server_without_logprobs_needs_a_reference(serving, prove):
     server = serving("silent")
     status, said = prove(server)
-    assert (status, "reports no logprobs: give a local copy of the model with --reference" in said) == (2, True)
+    assert (
+        status,
+        "reports no logprobs: give a local copy of the model with --reference" in said,
+    ) == (2, True)
     assert prove(server, "--samples", "30", "--reference", str(DRAFT))[0] == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--endpoint", "http://127.0.0.1:9/v1", "--model", "m"], "http://127.0.0.1:9/v1/completions cannot be reached"),
+        (
+            ["--endpoint", "http://127.0.0.1:9/v1", "--model", "m"],
+            "http://127.0.0.1:9/v1/completions cannot be reached",
+        ),
         (["--endpoint", "nowhere", "--model", "m"], "endpoint must begin with http"),
         (["--endpoint", "http://127.0.0.1:9/v1"], "--endpoint needs --model"),
         (["mine:X", "--endpoint", "http://127.0.0.1:9/v1"], "give MODULE:NAME, or --endpoint"),

@@ -1,4 +1,5 @@
-"""Tokens to text and back: joined pieces are the text that all tokens give decoded together; stops are exact."""
+"""Tokens to text and back: joined pieces are the text that all tokens give decoded together;
+stops are exact."""
 
 import random
 from dataclasses import replace
@@ -21,7 +22,9 @@ RUNS = 60
 def word_pieces():
     more = "##a ##b ##c ##ing the fox do n't ##' 日 ##本"
     pieces = ["[UNK]", "[CLS]", "[SEP]", *"abcdefgh.,'", *more.split()]
-    tokenizer = Tokenizer(models.WordPiece({piece: place for place, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordPiece({piece: place for place, piece in enumerate(pieces)}, unk_token="[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
     return wrapped(tokenizer, "[CLS]", "[SEP]", "[UNK]")
@@ -30,7 +33,9 @@ def word_pieces():
 @cache
 def whole_words():
     words = ["<unk>", "</s>", *"abcdefgh", "the", "fox", "日本", "🎉"]
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     return wrapped(tokenizer, None, "</s>", "<unk>")
 
@@ -67,12 +72,17 @@ def random_ids(tokenizer, rng):
             ids += found[start : start + rng.randrange(12)]
         else:
             ids += [rng.randrange(len(tokenizer)) for _ in range(rng.randrange(5))]
-            ids += rng.sample(tokenizer.all_special_ids, 1) * rng.randrange(8) if rng.random() < 0.3 else []
+            ids += (
+                rng.sample(tokenizer.all_special_ids, 1) * rng.randrange(8)
+                if rng.random() < 0.3
+                else []
+            )
     return ids
 
 
 def spells(vocabulary, ids, skip):
-    """Whether every run of byte tokens makes characters; else decoding together replaces letters that were emitted."""
+    """Whether every run of byte tokens makes characters; else decoding together replaces letters
+    that were emitted."""
     run, runs = b"", []
     for token in [*ids, None]:
         piece = "" if token is None else vocabulary.piece(token)
@@ -95,7 +105,10 @@ def test_prompt_and_pieces_are_what_is_decoded_together(kind, skip):
         cut, checked = rng.randrange(len(ids) + 1), checked + 1
         stream = TextStream(vocabulary, ids[:cut], skip)
         text = "".join([stream.append(token) for token in ids[cut:]]) + stream.flush()
-        prompt, whole = (tokenizer.backend_tokenizer.decode(part, skip_special_tokens=skip) for part in (ids[:cut], ids))
+        prompt, whole = (
+            tokenizer.backend_tokenizer.decode(part, skip_special_tokens=skip)
+            for part in (ids[:cut], ids)
+        )
         if whole.startswith(prompt):
             assert prompt + text == whole, (ids[:cut], ids[cut:])
         else:  # the output completes a character that the prompt begins
@@ -105,7 +118,15 @@ def test_prompt_and_pieces_are_what_is_decoded_together(kind, skip):
 
 
 @pytest.mark.parametrize(
-    "prompt", ["Once 🎉", "Once 🎉🎉", "Once 🎉🎉🎉", "🎉🎉🎉🎉", "日本語の文章", "Once </s></s></s></s></s></s></s></s>"]
+    "prompt",
+    [
+        "Once 🎉",
+        "Once 🎉🎉",
+        "Once 🎉🎉🎉",
+        "🎉🎉🎉🎉",
+        "日本語の文章",
+        "Once </s></s></s></s></s></s></s></s>",
+    ],
 )
 def test_a_stop_string_that_begins_with_the_space_after_the_prompt_is_found(prompt):
     tokenizer = legacy("prose")
@@ -113,17 +134,24 @@ def test_a_stop_string_that_begins_with_the_space_after_the_prompt_is_found(prom
     decoder = SpeculativeDecoder(ModelPair(wrap(llama(tokenizer, 0)), None, tokenizer))
     params = SamplingParams(temperature=0, max_tokens=3, allowed_token_ids=[word])
     assert decoder.generate(prompt, params).text == " the the the"
-    stopped = decoder.generate(prompt, replace(params, stop=[" the"], include_stop_str_in_output=True))
+    stopped = decoder.generate(
+        prompt, replace(params, stop=[" the"], include_stop_str_in_output=True)
+    )
     assert (stopped.text, stopped.finish_reason, len(stopped.token_ids)) == (" the", "stop", 1)
 
 
 @pytest.mark.parametrize(
     ("make", "tokens", "pieces"),
     [
-        # decoded together with the bytes after it, the letter that came as a byte would become a replacement character, too
+        # decoded together with the bytes after it, the letter that came as a byte would become a
+        # replacement character, too
         (legacy, ["▁the", "<0x5B>", "<0xF9>", "e", "▁the"], ["the", "[", "", "\ufffde", " the"]),
         (unigram, ["▁the", "<0x5B>", "<0xF9>", "e", "▁the"], ["the", "[", "", "\ufffde", " the"]),
-        (turns, ["▁the", "<|turn|>", "▁the"], ["the", "", " the"]),  # a special token of no role leaves the space after it
+        (
+            turns,
+            ["▁the", "<|turn|>", "▁the"],
+            ["the", "", " the"],
+        ),  # a special token of no role leaves the space after it
     ],
 )
 def test_pieces_of_odd_tokens(make, tokens, pieces):
@@ -132,7 +160,9 @@ def test_pieces_of_odd_tokens(make, tokens, pieces):
     assert [stream.append(token) for token in tokenizer.convert_tokens_to_ids(tokens)] == pieces
 
 
-def test_a_token_inside_a_character_adds_nothing_until_it_is_complete_and_a_fork_leaves_the_original_where_it_was(vocabulary):
+def test_a_token_inside_a_character_adds_nothing_until_it_is_complete_and_a_fork_leaves_the_original_where_it_was(
+    vocabulary,
+):
     ids = vocabulary.encode("one 🎉 two")
     stream = TextStream(vocabulary)
     first = [stream.append(token) for token in ids[:3]]
@@ -153,7 +183,9 @@ def vocabulary():
     return Vocabulary(byte_level())
 
 
-def test_special_tokens_are_skipped_or_spaced_bad_words_are_spelled_and_without_a_tokenizer_every_text_is_empty(vocabulary):
+def test_special_tokens_are_skipped_or_spaced_bad_words_are_spelled_and_without_a_tokenizer_every_text_is_empty(
+    vocabulary,
+):
     end = vocabulary.tokenizer.eos_token_id
     ids = [*vocabulary.encode("a"), end, end]
     assert "".join(map(TextStream(vocabulary).append, ids)) == "a"
@@ -167,7 +199,8 @@ def test_special_tokens_are_skipped_or_spaced_bad_words_are_spelled_and_without_
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.text("ab", max_size=4), max_size=12), st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3)
+    st.lists(st.text("ab", max_size=4), max_size=12),
+    st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3),
 )
 def test_a_stop_string_is_found_wherever_the_pieces_break(pieces, stops):
     text = "".join(pieces)

@@ -6,13 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from naive_speculate.theory import break_even_alpha, expected_tokens, pass_seconds, speedup, step_cost
+from naive_speculate.theory import (
+    break_even_alpha,
+    expected_tokens,
+    pass_seconds,
+    speedup,
+    step_cost,
+)
 
 ALPHAS = st.floats(0, 1, allow_nan=False)
 
 
 @pytest.mark.parametrize(
-    ("alpha", "k", "tokens"), [(0.6, 2, 1.96), (0.8, 5, 3.68928), (0.0, 7, 1.0), (1.0, 7, 8.0), (0.5, 0, 1.0)]
+    ("alpha", "k", "tokens"),
+    [(0.6, 2, 1.96), (0.8, 5, 3.68928), (0.0, 7, 1.0), (1.0, 7, 8.0), (0.5, 0, 1.0)],
 )
 def test_expected_tokens_are_those_of_equation_1(alpha, k, tokens):
     assert expected_tokens(alpha, k) == pytest.approx(tokens)
@@ -24,7 +31,15 @@ def test_the_sum_equals_the_closed_form(alpha, k):
 
 
 @pytest.mark.parametrize(  # the paper's Table 2 columns: alpha, gamma, speedup at c near 0
-    ("alpha", "k", "factor"), [(0.6, 2, 1.96), (0.7, 3, 2.53), (0.8, 2, 2.44), (0.8, 5, 3.69), (0.9, 2, 2.71), (0.9, 10, 6.86)]
+    ("alpha", "k", "factor"),
+    [
+        (0.6, 2, 1.96),
+        (0.7, 3, 2.53),
+        (0.8, 2, 2.44),
+        (0.8, 5, 3.69),
+        (0.9, 2, 2.71),
+        (0.9, 10, 6.86),
+    ],
 )
 def test_speedups_without_drafting_cost_are_the_papers(alpha, k, factor):
     assert speedup(alpha, k, 1e-9) == pytest.approx(factor, abs=0.01)
@@ -32,7 +47,9 @@ def test_speedups_without_drafting_cost_are_the_papers(alpha, k, factor):
 
 @given(alpha=ALPHAS, k=st.integers(1, 16), draft_cost=st.floats(0.01, 1))
 def test_theorem_3_8_is_the_case_of_a_free_wider_verification(alpha, k, draft_cost):
-    assert speedup(alpha, k, draft_cost) == pytest.approx(expected_tokens(alpha, k) / (k * draft_cost + 1))
+    assert speedup(alpha, k, draft_cost) == pytest.approx(
+        expected_tokens(alpha, k) / (k * draft_cost + 1)
+    )
     assert speedup(alpha, k, draft_cost, 1.5) < speedup(alpha, k, draft_cost)
 
 

@@ -17,7 +17,9 @@ def test_the_bytes_of_a_text_s_tokens_are_the_text(kind):
     tokenizer = KINDS[kind]()
     translation = Translation(tokenizer, byte_level("code", 380, eos="<|stop|>"))
     for text in (text for text in ODD if tokenizer.eos_token not in text):
-        joined = b"".join(translation.target_bytes[token] for token in plain_ids(tokenizer, text)).decode()
+        joined = b"".join(
+            translation.target_bytes[token] for token in plain_ids(tokenizer, text)
+        ).decode()
         assert joined == text or (translation.drops_space and joined in (" " + text, text))
         assert joined.startswith(" ") == (translation.drops_space or text.startswith(" "))
 
@@ -32,13 +34,19 @@ def test_shared_tokens_stand_for_the_same_bytes_and_each_for_one(ours, theirs):
     for token, other in there.to_draft.items():
         assert there.target_bytes.get(token) == back.target_bytes.get(other)
     assert 0.1 < there.counts["shared"] / len(target) < 1
-    assert there.counts == {"shared": len(there.to_draft), "target": len(target), "draft": len(draft)}
+    assert there.counts == {
+        "shared": len(there.to_draft),
+        "target": len(target),
+        "draft": len(draft),
+    }
 
 
 def test_markers_and_byte_tokens_are_resolved():
     target, draft = byte_level(), unigram("prose", 240)
     there = Translation(target, draft).to_draft
-    pieces = {target.convert_ids_to_tokens(a): draft.convert_ids_to_tokens(b) for a, b in there.items()}
+    pieces = {
+        target.convert_ids_to_tokens(a): draft.convert_ids_to_tokens(b) for a, b in there.items()
+    }
     assert pieces["Ġthe"] == "▁the"
     assert pieces["<|end|>"] == "</s>"
     assert pieces["Ċ"] == "<0x0A>"

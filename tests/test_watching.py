@@ -20,7 +20,13 @@ PROMPT = [5, 17, 33, 5, 17, 33, 5, 17]
 OPTIONS = {
     "greedy": {"do_sample": False},
     "sampled": {"do_sample": True, "temperature": 1.0, "top_k": 0},
-    "warped": {"do_sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.2},
+    "warped": {
+        "do_sample": True,
+        "temperature": 0.7,
+        "top_k": 20,
+        "top_p": 0.9,
+        "repetition_penalty": 1.2,
+    },
     "copied, greedy": {"do_sample": False, "prompt_lookup_num_tokens": 3},
     "copied, sampled": {"do_sample": True, "prompt_lookup_num_tokens": 3, "temperature": 0.8},
 }
@@ -46,7 +52,9 @@ def options_of(name: str, draft) -> dict:
 def plainly(target, draft, name: str, seed: int) -> list[int]:
     torch.manual_seed(seed)
     ids = torch.tensor([PROMPT])
-    return target.generate(ids, attention_mask=torch.ones_like(ids), **options_of(name, draft))[0, len(PROMPT) :].tolist()
+    return target.generate(ids, attention_mask=torch.ones_like(ids), **options_of(name, draft))[
+        0, len(PROMPT) :
+    ].tolist()
 
 
 def watched(target, draft, name: str, seed: int, **more) -> Trace:
@@ -92,16 +100,26 @@ def test_probabilities_are_those_of_the_models_and_draws_decide(models):
             p, q = ((model(past).logits[0, -1]).softmax(-1) for model in (target, draft))
         assert event.target_prob == pytest.approx(float(p[event.token_id]), rel=1e-3, abs=1e-6)
         assert event.draft_prob == pytest.approx(float(q[event.token_id]), rel=1e-3, abs=1e-6)
-        assert event.accept_prob == pytest.approx(min(1.0, event.target_prob / event.draft_prob), rel=1e-5)
+        assert event.accept_prob == pytest.approx(
+            min(1.0, event.target_prob / event.draft_prob), rel=1e-5
+        )
         assert (event.uniform <= event.accept_prob) == (event.kind == "accepted")
         assert event.target_top[0].prob == pytest.approx(float(p.max()), rel=1e-3)
         if event.kind == "rejected":
             left = (p - q).clamp_min(0)
-            assert event.residual_top[0].prob == pytest.approx(float((left / left.sum()).max()), rel=1e-2)
-    for event in watched(*models, "greedy", 0):  # a greedy draft is accepted where it is the target's choice
+            assert event.residual_top[0].prob == pytest.approx(
+                float((left / left.sum()).max()), rel=1e-2
+            )
+    for event in watched(
+        *models, "greedy", 0
+    ):  # a greedy draft is accepted where it is the target's choice
         if event.kind in ("accepted", "rejected"):
             assert event.uniform is None
-            assert event.accept_prob == (event.target_top[0].token_id == event.token_id) == (event.kind == "accepted")
+            assert (
+                event.accept_prob
+                == (event.target_top[0].token_id == event.token_id)
+                == (event.kind == "accepted")
+            )
 
 
 def test_it_leaves_everything_as_it_was(models):
@@ -137,27 +155,53 @@ def test_an_end_token_within_a_window_ends_the_run_there(models, name):
         assert trace.finished.finish_reason == "stop"
 
 
-def test_a_generation_config_is_taken_as_generate_takes_it_and_texts_are_the_tokenizers(models, tmp_path):
+def test_a_generation_config_is_taken_as_generate_takes_it_and_texts_are_the_tokenizers(
+    models, tmp_path
+):
     target, draft = models
-    config = GenerationConfig(do_sample=True, temperature=1.0, top_k=0, max_new_tokens=16, pad_token_id=0)
+    config = GenerationConfig(
+        do_sample=True, temperature=1.0, top_k=0, max_new_tokens=16, pad_token_id=0
+    )
     trace = watch(target, draft, PROMPT, seed=4, generation_config=config)
     assert trace.token_ids == plainly(target, draft, "sampled", 4)
     assert trace.started.settings["temperature"] == 1.0
     save_model(target, tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    trace = watch(target, draft, "w5 w17 w33", tokenizer=tokenizer, max_new_tokens=12, do_sample=False, pad_token_id=0)
+    trace = watch(
+        target,
+        draft,
+        "w5 w17 w33",
+        tokenizer=tokenizer,
+        max_new_tokens=12,
+        do_sample=False,
+        pad_token_id=0,
+    )
     assert trace.started.prompt == "w5 w17 w33"
     assert trace.text.strip() == tokenizer.decode(trace.token_ids)
-    assert all(entry.text == f"w{entry.token_id}" for event in trace for entry in event.target_top or ())
-    options = {"tokenizer": byte_level(), "stop_strings": "w5", "logits_processor": [lambda ids, scores: scores]}
+    assert all(
+        entry.text == f"w{entry.token_id}" for event in trace for entry in event.target_top or ()
+    )
+    options = {
+        "tokenizer": byte_level(),
+        "stop_strings": "w5",
+        "logits_processor": [lambda ids, scores: scores],
+    }
     options |= {"prompt_lookup_num_tokens": 3, "max_new_tokens": 4, "pad_token_id": 0}
     found = watch(target, None, PROMPT, **options).started.settings
-    assert (found["stop"], found["include_stop_str_in_output"], found["logits_processors"]) == (["w5"], True, 1)
+    assert (found["stop"], found["include_stop_str_in_output"], found["logits_processors"]) == (
+        ["w5"],
+        True,
+        1,
+    )
     assert trace.started.settings["stop"] == []
 
 
 def test_the_documented_lines_do_it(tmp_path, monkeypatch):
-    (lines,) = (block for block in LIBRARY.read_text(encoding="utf-8").split("```") if "import watch" in block)
+    (lines,) = (
+        block
+        for block in LIBRARY.read_text(encoding="utf-8").split("```")
+        if "import watch" in block
+    )
     (tmp_path / "assets").symlink_to(ROOT / "assets")
     monkeypatch.chdir(tmp_path)
     exec(lines.removeprefix("python\n"), {})
@@ -175,13 +219,26 @@ def test_the_documented_lines_do_it(tmp_path, monkeypatch):
         (None, {}, "inputs must be a text"),
         ([3, 9999], {}, "the token id 9999"),
         (PROMPT, {"assistant_model": None}, "nothing was drafted"),
-        (PROMPT, {"assistant_model": None, "prompt_lookup_num_tokens": 2, "num_beams": 2}, "with num_beams=1"),
+        (
+            PROMPT,
+            {"assistant_model": None, "prompt_lookup_num_tokens": 2, "num_beams": 2},
+            "with num_beams=1",
+        ),
         (PROMPT, {"assistant_ensemble_weight": 0.5}, "assistant_ensemble_weight"),
     ],
 )
 def test_what_cannot_be_watched_is_refused(models, inputs, options, message):
     with pytest.raises(ValueError, match=message):
-        watch(models[0], **{"assistant_model": models[1], "inputs": inputs, "max_new_tokens": 2, "pad_token_id": 0} | options)
+        watch(
+            models[0],
+            **{
+                "assistant_model": models[1],
+                "inputs": inputs,
+                "max_new_tokens": 2,
+                "pad_token_id": 0,
+            }
+            | options,
+        )
 
 
 OTHERS = {"typical_p": 0.9, "no_repeat_ngram_size": 3, "suppress_tokens": [7]}
@@ -196,18 +253,43 @@ SETTINGS = {
             "eos_token_id": [3, 4],
             **OTHERS,
         },
-        {"temperature": 0.6, "top_p": 0.8, "min_p": 0.1, "top_k": 50, "min_tokens": 4, "stop_token_ids": [3, 4]}
+        {
+            "temperature": 0.6,
+            "top_p": 0.8,
+            "min_p": 0.1,
+            "top_k": 50,
+            "min_tokens": 4,
+            "stop_token_ids": [3, 4],
+        }
         | {"ignore_eos": False, "generation_config": OTHERS},
     ),
     "only the best token": ({"do_sample": True, "top_p": 0.0}, {"top_p": 0.0, "temperature": 1.0}),
     "no top_k": ({"do_sample": True, "top_k": None}, {"top_k": 0}),
     "greedy, which leaves options of sampling out": (
-        {"do_sample": False, "repetition_penalty": 1.3, "typical_p": 0.9, "min_length": len(PROMPT) + 3, "eos_token_id": None},
-        {"temperature": 0.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.3, "min_tokens": 3, "stop_token_ids": []}
+        {
+            "do_sample": False,
+            "repetition_penalty": 1.3,
+            "typical_p": 0.9,
+            "min_length": len(PROMPT) + 3,
+            "eos_token_id": None,
+        },
+        {
+            "temperature": 0.0,
+            "top_k": 0,
+            "min_p": 0.0,
+            "repetition_penalty": 1.3,
+            "min_tokens": 3,
+            "stop_token_ids": [],
+        }
         | {"ignore_eos": True, "generation_config": {}},
     ),
     "lengths with the prompt, and biases": (
-        {"min_length": 2, "max_length": len(PROMPT) + 9, "max_new_tokens": None, "sequence_bias": [[[5], -1.5]]},
+        {
+            "min_length": 2,
+            "max_length": len(PROMPT) + 9,
+            "max_new_tokens": None,
+            "sequence_bias": [[[5], -1.5]],
+        },
         {"min_tokens": 0, "max_tokens": 9, "generation_config": {"sequence_bias": [[[5], -1.5]]}},
     ),
 }
@@ -215,11 +297,15 @@ SETTINGS = {
 
 def settings_of(models, **options) -> dict:
     target, draft = models
-    return watch(target, draft, PROMPT, **{"max_new_tokens": 5, "pad_token_id": 0} | options).started.settings
+    return watch(
+        target, draft, PROMPT, **{"max_new_tokens": 5, "pad_token_id": 0} | options
+    ).started.settings
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_settings_are_those_that_transformers_used_given_or_of_the_models_own_generation_config(models, name, monkeypatch):
+def test_the_settings_are_those_that_transformers_used_given_or_of_the_models_own_generation_config(
+    models, name, monkeypatch
+):
     options, expected = SETTINGS[name]
     found = settings_of(models, **options)
     assert {setting: found[setting] for setting in expected} == expected
@@ -227,5 +313,7 @@ def test_the_settings_are_those_that_transformers_used_given_or_of_the_models_ow
     for option in options.keys() - lengths.keys():
         monkeypatch.setattr(models[0].generation_config, option, options[option])
     found = settings_of(models, **lengths)
-    known = {"top_k": 50} if name == "no top_k" else expected  # there None means transformers' default
+    known = (
+        {"top_k": 50} if name == "no top_k" else expected
+    )  # there None means transformers' default
     assert {setting: found[setting] for setting in known} == known

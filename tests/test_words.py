@@ -1,4 +1,5 @@
-"""Retired words stay out of docstrings, comments, messages and documents; the field has a word for each of these things."""
+"""Retired words stay out of docstrings, comments, messages and documents; the field has a word
+for each of these things."""
 
 import io
 import re
@@ -8,29 +9,50 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RETIRED = re.compile(
-    r"\b(guess(es|ed|ing)?|told|tells?|knows|behind|beside|(some|any|no)body|whoever|dice|sooner|anew|such an? one|"
-    r"(the|a) large one|asked for|(has|have) gone|(tokens|drafts|runs|events) an? (second|step|run|row|round))\b",
+    r"\b(guess(es|ed|ing)?|told|tells?|knows|behind|beside|(some|any|no)body|whoever|dice|sooner|anew|such"
+    r" an? one|"
+    r"(the|a) large one|asked for|(has|have) gone|(tokens|drafts|runs|events) an?"
+    r" (second|step|run|row|round))\b",
     re.IGNORECASE,
 )
-PLACES = ["naive_speculate", "train", "benchmarks/*.py", "deploy", "app.py", ":(glob)*.md", "docs/*.md"]
+PLACES = [
+    "naive_speculate",
+    "train",
+    "benchmarks/*.py",
+    "deploy",
+    "app.py",
+    ":(glob)*.md",
+    "docs/*.md",
+]
 QUOTED = ("`dice`", "nobody in the village could", "There was nobody who knew")
 """A public name, and beginnings of stories, which are data."""
 
 
 def files(patterns: list[str]) -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return [ROOT / name for name in listed.splitlines() if name.endswith((".py", ".md", ".js", ".css", ".yaml"))]
+    listed = subprocess.run(
+        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    return [
+        ROOT / name
+        for name in listed.splitlines()
+        if name.endswith((".py", ".md", ".js", ".css", ".yaml"))
+    ]
 
 
 def texts(path: Path) -> list[tuple[int, str]]:
-    """Lines of a file's words: of Python comments and strings, of other files everything. None of a file without such words."""
+    """Lines of a file's words: of Python comments and strings, of other files everything. None
+    of a file without such words."""
     source = path.read_text(encoding="utf-8")
     if not RETIRED.search(source):
         return []
     if path.suffix != ".py":
         return list(enumerate(source.splitlines(), 1))
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return [(token.start[0], token.string) for token in tokens if token.type in (tokenize.COMMENT, tokenize.STRING)]
+    return [
+        (token.start[0], token.string)
+        for token in tokens
+        if token.type in (tokenize.COMMENT, tokenize.STRING)
+    ]
 
 
 def test_code_and_documents_use_the_words_of_the_field_and_so_do_comments_and_docstrings_of_tests():
@@ -39,7 +61,11 @@ def test_code_and_documents_use_the_words_of_the_field_and_so_do_comments_and_do
         name = path.relative_to(ROOT)
         for line, text in texts(path):
             # of tests, comments and docstrings, but not the strings that are JavaScript
-            prose = name.parts[0] != "tests" or text.startswith("#") or (text.startswith('"""') and "=>" not in text)
+            prose = (
+                name.parts[0] != "tests"
+                or text.startswith("#")
+                or (text.startswith('"""') and "=>" not in text)
+            )
             for quoted in QUOTED:
                 text = text.replace(quoted, "")
             if prose and name.name not in ("test_words.py", "test_plain_words.py"):
@@ -48,6 +74,12 @@ def test_code_and_documents_use_the_words_of_the_field_and_so_do_comments_and_do
 
 
 def test_retired_words_are_found_and_no_others():
-    retired = ["Drafts that somebody wrote", "it was told", "the large one", "BEHIND it", "tokens a second"]
+    retired = [
+        "Drafts that somebody wrote",
+        "it was told",
+        "the large one",
+        "BEHIND it",
+        "tokens a second",
+    ]
     others = ["untold", "placeholder", "a second token", "the largest one", "besides"]
     assert [text for text in [*retired, *others] if RETIRED.search(text)] == retired

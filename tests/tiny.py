@@ -8,7 +8,13 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 from naive_speculate import ModelPair
 from naive_speculate.infer import LanguageModel
@@ -31,11 +37,12 @@ def tiny_llama(num_layers: int, seed: int, positions: int = 200, **more: Any) ->
 
 
 def noisy_pair(wrap: Callable[[LlamaForCausalLM], LanguageModel] | None = None) -> ModelPair:
-    """A random target, and a draft that is the target with a little noise, so that some drafts are kept and some not.
+    """A random target, and a draft that is the target with a little noise, so that some drafts
+    are kept and some not.
 
     Args:
-        wrap: Makes a `LanguageModel` of each; None for this project's own forward in torch, which takes half the time of
-            transformers'.
+        wrap: Makes a `LanguageModel` of each; None for this project's own forward in torch,
+            which takes half the time of transformers'.
     """
     wrap = wrap or (lambda model: LlamaLanguageModel.from_transformers(model, "torch"))
     return ModelPair(wrap(tiny_llama(1, seed=0)), wrap(noised(tiny_llama(1, seed=0), 0.05)))
@@ -46,7 +53,9 @@ def noised(model: Any, amount: float) -> Any:
     """The model, with so much noise added to every weight."""
     generator = torch.Generator().manual_seed(1)
     for parameter in model.parameters():
-        parameter += amount * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+        parameter += amount * torch.randn(
+            parameter.shape, generator=generator, dtype=parameter.dtype
+        )
     return model
 
 
@@ -68,8 +77,11 @@ def save_model(model: LlamaForCausalLM, folder: Path) -> None:
 
 
 def words(vocab_size: int = 97, splits: bool = True, **options: Any) -> PreTrainedTokenizerFast:
-    """A tokenizer whose words are w0, w1 and so on; any other is w0. It splits a text into words, if it `splits`."""
-    tokenizer = Tokenizer(WordLevel({f"w{number}": number for number in range(vocab_size)}, unk_token="w0"))
+    """A tokenizer whose words are w0, w1 and so on; any other is w0. It splits a text into
+    words, if it `splits`."""
+    tokenizer = Tokenizer(
+        WordLevel({f"w{number}": number for number in range(vocab_size)}, unk_token="w0")
+    )
     if splits:
         tokenizer.pre_tokenizer = Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **options)

@@ -1,4 +1,5 @@
-"""Train a drafter for any target: `python -m train drafter --target M --kind head --work FOLDER --out FOLDER`."""
+"""Train a drafter for any target: `python -m train drafter --target M --kind head --work FOLDER
+--out FOLDER`."""
 
 import argparse
 import sys
@@ -16,7 +17,16 @@ from naive_speculate import ModelPair, load_pair
 from naive_speculate.arguments import Parser, positive, whole_number
 from train.batches import Data, PartData
 from train.block import BlockModel
-from train.data import Source, chat_template, collect, load_whole, open_work, read_passages, save_whole, source_of
+from train.data import (
+    Source,
+    chat_template,
+    collect,
+    load_whole,
+    open_work,
+    read_passages,
+    save_whole,
+    source_of,
+)
 from train.export import check_out, export_block, export_head, export_model
 from train.head import HeadModel, shape_of
 from train.loop import Training
@@ -29,29 +39,82 @@ from train.texts import TextData, Texts
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     found = Parser(prog="python -m train", description="Train a drafter for a target.")
-    commands = found.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
-    drafter = commands.add_parser("drafter", help="train a draft head, a block drafter or a draft model")
+    commands = found.add_subparsers(
+        dest="command", required=True, parser_class=Parser, metavar="COMMAND"
+    )
+    drafter = commands.add_parser(
+        "drafter", help="train a draft head, a block drafter or a draft model"
+    )
     add, add_group = drafter.add_argument, drafter.add_mutually_exclusive_group
     add("--target", required=True, help="a named pair, Hub id, local folder or GGUF file")
     kinds = "an EAGLE-3 head, a DFlash block drafter, or a small Llama (default: head)"
     add("--kind", choices=("head", "block", "model"), default="head", help=kinds)
     add("--work", type=Path, required=True, help="data and checkpoints; the same command resumes")
     add("--out", type=Path, required=True, help="where the drafter is written")
-    add("--answer-tokens", type=positive, default=2_000_000, help="size of the data (default: %(default)s)")
+    add(
+        "--answer-tokens",
+        type=positive,
+        default=2_000_000,
+        help="size of the data (default: %(default)s)",
+    )
     length = add_group(required=False).add_argument
-    length("--minutes", type=positive, default=240, help="training time, over all runs together (default: %(default)s)")
+    length(
+        "--minutes",
+        type=positive,
+        default=240,
+        help="training time, over all runs together (default: %(default)s)",
+    )
     length("--updates", type=positive, help="updates of the weights instead")
     source = add_group(required=False).add_argument
-    source("--stream", type=positive, metavar="ROWS", help="conversations written at once, for a GPU; keeps tokens only")
+    source(
+        "--stream",
+        type=positive,
+        metavar="ROWS",
+        help="conversations written at once, for a GPU; keeps tokens only",
+    )
     source("--given", type=Path, help="JSON lines with token ids in prompt and answer, used first")
-    add("--text", type=Path, nargs="+", default=[], help="text files; some conversations are about passages of them")
-    add("--layers", type=whole_number, nargs="+", help="target layers that are read (default: 2, n / 2 and n - 3 of n)")
-    add("--vocabulary", type=positive, default=6_144, help="tokens that the drafter learns to draft (default: %(default)s)")
-    add("--mlp", type=positive, help="width of the drafter's MLP (default: twice the target's width)")
+    add(
+        "--text",
+        type=Path,
+        nargs="+",
+        default=[],
+        help="text files; some conversations are about passages of them",
+    )
+    add(
+        "--layers",
+        type=whole_number,
+        nargs="+",
+        help="target layers that are read (default: 2, n / 2 and n - 3 of n)",
+    )
+    add(
+        "--vocabulary",
+        type=positive,
+        default=6_144,
+        help="tokens that the drafter learns to draft (default: %(default)s)",
+    )
+    add(
+        "--mlp",
+        type=positive,
+        help="width of the drafter's MLP (default: twice the target's width)",
+    )
     add("--width", type=positive, default=192, help="width of a draft model (default: %(default)s)")
-    add("--depth", type=positive, default=3, help="layers of block drafter or draft model (default: %(default)s)")
-    add("--steps", type=positive, help="draft steps in training (default: 3 of a head, 7 of a block drafter)")
-    add("--batch-tokens", type=positive, default=1_024, help="tokens per update (default: %(default)s)")
+    add(
+        "--depth",
+        type=positive,
+        default=3,
+        help="layers of block drafter or draft model (default: %(default)s)",
+    )
+    add(
+        "--steps",
+        type=positive,
+        help="draft steps in training (default: 3 of a head, 7 of a block drafter)",
+    )
+    add(
+        "--batch-tokens",
+        type=positive,
+        default=1_024,
+        help="tokens per update (default: %(default)s)",
+    )
     add("--seed", type=whole_number, default=0)
     add("--device", default="auto", help="auto, cpu, cuda, cuda:1 …")
     return found
@@ -74,19 +137,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def train_drafter(given: argparse.Namespace) -> None:
     """Collect data, train, export and measure."""
     check_out(given.out, given.work, Path(given.target))
-    pair = load_pair(given.target, device=given.device, executor="torch" if given.stream else "auto")
+    pair = load_pair(
+        given.target, device=given.device, executor="torch" if given.stream else "auto"
+    )
     model: Any = pair.target
     depth = getattr(model, "num_layers", 0)
     layers = given.layers or [min(2, depth), depth // 2, max(0, depth - 3)]
     if given.kind == "block" and 0 in layers:
-        raise ValueError("--layers 0: a block drafter reads states after a layer, and 0 are the embeddings")
+        raise ValueError(
+            "--layers 0: a block drafter reads states after a layer, and 0 are the embeddings"
+        )
     source = source_of(pair, given.target, layers)
     data = _data(pair, source, given)
     torch.manual_seed(given.seed)
     embeddings = model.input_embeddings.detach().float().cpu()
     known = _known(source, data, given)
     if given.kind == "model":
-        draft = DraftModel(embeddings, known, given.width, given.depth, model.eos_token_ids, model.max_positions)
+        draft = DraftModel(
+            embeddings, known, given.width, given.depth, model.eos_token_ids, model.max_positions
+        )
         _train(draft, data, source, given)
         export_model(draft.llama, pair.tokenizer, given.out)
     else:
@@ -108,7 +177,8 @@ def train_drafter(given: argparse.Namespace) -> None:
 
 
 def _data(pair: ModelPair, source: Source, given: argparse.Namespace) -> Data:
-    """Stage 1: conversations with what the target computed there, or with `--stream` their tokens alone."""
+    """Stage 1: conversations with what the target computed there, or with `--stream` their
+    tokens alone."""
     if not given.stream:
         collect(pair, source, given.work, given.answer_tokens, given.given, given.text, given.seed)
         return PartData(given.work)
@@ -118,8 +188,13 @@ def _data(pair: ModelPair, source: Source, given: argparse.Namespace) -> Data:
         passages = read_passages(given.text, pair.tokenizer, given.seed) if given.text else []
         if template is None and not passages:
             wanted = "has no passage of 40 tokens" if given.text else "is needed"
-            raise ValueError(f"--text {wanted}: the target has no chat template, so it continues given text")
-        save_whole(vars(stream(pair, template, passages, given.answer_tokens, given.stream, given.seed)), path)
+            raise ValueError(
+                f"--text {wanted}: the target has no chat template, so it continues given text"
+            )
+        save_whole(
+            vars(stream(pair, template, passages, given.answer_tokens, given.stream, given.seed)),
+            path,
+        )
     texts = Texts.load(path)
     print(f"data: {path} has {int(texts.answers.sum()):,} answer tokens", flush=True)
     return TextData(texts, pair.target, source.layers)
@@ -137,11 +212,19 @@ def _known(source: Source, data: Data, given: argparse.Namespace) -> Tensor:
 
 def _train(model: torch.nn.Module, data: Data, source: Source, given: argparse.Namespace) -> None:
     """Stage 2, on the requested device."""
-    found = "cuda" if given.device == "auto" and torch.cuda.is_available() else given.device.replace("auto", "cpu")
-    shape: dict[str, Any] = {key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")}
+    found = (
+        "cuda"
+        if given.device == "auto" and torch.cuda.is_available()
+        else given.device.replace("auto", "cpu")
+    )
+    shape: dict[str, Any] = {
+        key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")
+    }
     shape["streamed"] = given.stream is not None or None  # None as in older checkpoints
     settings = source._asdict() | shape
-    training = Training(given.kind, model.to(found), data, given.work, settings, given.batch_tokens, given.seed)
+    training = Training(
+        given.kind, model.to(found), data, given.work, settings, given.batch_tokens, given.seed
+    )
     training.run(60 * given.minutes, given.updates)
 
 

@@ -1,4 +1,5 @@
-"""Batches of conversations from the parts that `data.py` wrote, and what drafters learn from a batch."""
+"""Batches of conversations from the parts that `data.py` wrote, and what drafters learn from a
+batch."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -26,11 +27,12 @@ class Batch:
 
     tokens: Tensor  # int64 `[rows, length]`, zeros after a conversation's end
     states: Tensor  # the target's hidden states at the tokens, float32 `[rows, length, layers * d]`
-    # rows, positions: where the head predicts an answer's token: at `positions[n]` of `rows[n]`, from the state there and the
-    # next token's embedding
+    # rows, positions: where the head predicts an answer's token: at `positions[n]` of `rows[n]`,
+    # from the state there and the next token's embedding
     rows: Tensor
     positions: Tensor
-    # top_ids, top_probs: the target's likeliest tokens for what is predicted there, `[num_positions, likeliest]`
+    # top_ids, top_probs: the target's likeliest tokens for what is predicted there,
+    # `[num_positions, likeliest]`
     top_ids: Tensor
     top_probs: Tensor
 
@@ -40,23 +42,29 @@ class Batch:
 
     def at(self, indices: Tensor) -> "Batch":
         """The same with some of its positions only."""
-        chosen = (tensor[indices] for tensor in (self.rows, self.positions, self.top_ids, self.top_probs))
+        chosen = (
+            tensor[indices] for tensor in (self.rows, self.positions, self.top_ids, self.top_probs)
+        )
         return Batch(self.tokens, self.states, *chosen)
 
 
 def token_loss(logits: Tensor, batch: Batch, index_of: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy with the target's distribution, plus `VARIATION` times the total variation distance.
+    """Cross-entropy with the target's distribution, plus `VARIATION` times the total variation
+    distance.
 
-    A draft token is accepted with probability Σ min(p, q) (Leviathan et al. 2023, arXiv 2211.17192, corollary 3.6), which is
-    one minus that distance; cross-entropy learns faster at first.
+    A draft token is accepted with probability Σ min(p, q) (Leviathan et al. 2023, arXiv
+    2211.17192, corollary 3.6), which is one minus that distance; cross-entropy learns faster at
+    first.
 
     Args:
         logits: The drafter's, over the tokens that it can draft, `[num_positions, known]`.
         batch: The target's likeliest tokens at the same positions.
-        index_of: Index among the known tokens of each of the target's, int64 `[vocab_size]`; -1 for unknown ones.
+        index_of: Index among the known tokens of each of the target's, int64 `[vocab_size]`; -1
+            for unknown ones.
 
     Returns:
-        tuple: The mean loss; and the mean shares of drafts accepted at temperature 1 and at temperature 0, shape `[2]`.
+        tuple: The mean loss; and the mean shares of drafts accepted at temperature 1 and at
+            temperature 0, shape `[2]`.
     """
     index = index_of[batch.top_ids]
     log_q = torch.log_softmax(logits.float(), -1)
@@ -72,7 +80,8 @@ class Data(Protocol):
     """Conversations to train on and others to measure with."""
 
     def training(self, batch_tokens: int, seed: int) -> Iterator[Batch]:
-        """All conversations to train on once, in random order, in batches of about so many tokens."""
+        """All conversations to train on once, in random order, in batches of about so many
+        tokens."""
 
     def held_out(self, batch_tokens: int) -> Iterator[Batch]:
         """Some conversations that are not trained on, always the same ones."""
@@ -107,7 +116,13 @@ def read_part(path: Path) -> list[_Kept]:
         tops = slice(top_at, top_at + num_tops)
         piece = slice(at, at + length)
         found.append(
-            _Kept(part["tokens"][piece], part["states"][piece], start, part["top_ids"][tops], part["top_log_probs"][tops])
+            _Kept(
+                part["tokens"][piece],
+                part["states"][piece],
+                start,
+                part["top_ids"][tops],
+                part["top_log_probs"][tops],
+            )
         )
         at, top_at = at + length, top_at + num_tops
     return found
@@ -128,7 +143,8 @@ def batches(paths: Sequence[Path], batch_tokens: int, seed: int | None) -> Itera
 
 
 def grouped(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """The indices of conversations of these lengths, in groups of similar lengths, at most so many tokens with padding."""
+    """The indices of conversations of these lengths, in groups of similar lengths, at most so
+    many tokens with padding."""
     groups: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         if not groups or (len(groups[-1]) + 1) * lengths[index] > batch_tokens:
@@ -142,7 +158,8 @@ def _joined(group: Sequence[_Kept]) -> Batch:
     states = pad_sequence([c.states.float() for c in group], batch_first=True)
     rows, positions, ids, log_probs = [], [], [], []
     for row, c in enumerate(group):
-        # At position i the head predicts token i + 2, for which the target's distribution is that at i + 1.
+        # At position i the head predicts token i + 2, for which the target's distribution is that
+        # at i + 1.
         first = max(0, c.answer_start - 2)
         count = len(c.tokens) - 1 - first
         skipped = first + 1 - (c.answer_start - 1)
@@ -150,7 +167,12 @@ def _joined(group: Sequence[_Kept]) -> Batch:
         positions.append(torch.arange(first, first + count))
         ids.append(c.top_ids[skipped : skipped + count])
         log_probs.append(c.top_log_probs[skipped : skipped + count])
-    joined = torch.cat(rows), torch.cat(positions), torch.cat(ids).long(), torch.cat(log_probs).float().exp()
+    joined = (
+        torch.cat(rows),
+        torch.cat(positions),
+        torch.cat(ids).long(),
+        torch.cat(log_probs).float().exp(),
+    )
     return Batch(tokens, states, *joined)
 
 
@@ -171,8 +193,14 @@ class PartData(Data):
         found = torch.zeros(vocab_size)
         for path in split(parts(self.work))[0]:
             part = load_file(path)
-            found.index_add_(0, part["top_ids"].flatten().long(), part["top_log_probs"].float().exp().flatten())
+            found.index_add_(
+                0, part["top_ids"].flatten().long(), part["top_log_probs"].float().exp().flatten()
+            )
         return found
 
     def prompts(self) -> list[list[int]]:
-        return [c.tokens[: c.answer_start].tolist() for path in split(parts(self.work))[1] for c in read_part(path)]
+        return [
+            c.tokens[: c.answer_start].tolist()
+            for path in split(parts(self.work))[1]
+            for c in read_part(path)
+        ]

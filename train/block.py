@@ -1,15 +1,22 @@
 """A block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036) for training.
 
-A block is a token and mask tokens after it. Its positions attend to the target's fused states of all tokens before the block,
-and to the whole block; the output at the j-th mask predicts the j-th token after the block's first. Training takes blocks that
-begin at random places of the answers.
+A block is a token and mask tokens after it. Its positions attend to the target's fused states of
+all tokens before the block, and to the whole block; the output at the j-th mask predicts the
+j-th token after the block's first. Training takes blocks that begin at random places of the
+answers.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
-from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3MLP, Qwen3RMSNorm, Qwen3RotaryEmbedding, rotate_half
+from transformers.models.qwen3.modeling_qwen3 import (
+    Qwen3Attention,
+    Qwen3MLP,
+    Qwen3RMSNorm,
+    Qwen3RotaryEmbedding,
+    rotate_half,
+)
 
 from train.batches import Batch, token_loss
 from train.head import STEP_DECAY, KeysValues, ReadsTarget
@@ -26,15 +33,21 @@ class BlockAttention(Qwen3Attention):  # type: ignore[misc]
         Args:
             blocks: Normed residual stream of the blocks, side by side, `[rows, tokens, d]`.
             states: The target's fused and normed states, `[rows, positions, d]`.
-            rotation: Cosines and sines of the positions of `states` and `blocks`, `[rows, positions + tokens, head_dim]`.
+            rotation: Cosines and sines of the positions of `states` and `blocks`, `[rows,
+                positions + tokens, head_dim]`.
             seen: What each token attends to, bool `[rows, 1, tokens, positions + tokens]`.
         """
         read, (cos, sin) = torch.cat([states, blocks], 1), (table[:, None] for table in rotation)
-        queries, keys = self._heads(self.q_proj(blocks), self.q_norm), self._heads(self.k_proj(read), self.k_norm)
+        queries, keys = (
+            self._heads(self.q_proj(blocks), self.q_norm),
+            self._heads(self.k_proj(read), self.k_norm),
+        )
         first = states.shape[1]
         queries = queries * cos[:, :, first:] + rotate_half(queries) * sin[:, :, first:]
         keys, values = keys * cos + rotate_half(keys) * sin, self._heads(self.v_proj(read))
-        attended = F.scaled_dot_product_attention(queries, keys.to(values), values, seen, enable_gqa=True)
+        attended = F.scaled_dot_product_attention(
+            queries, keys.to(values), values, seen, enable_gqa=True
+        )
         result: Tensor = self.o_proj(attended.transpose(1, 2).flatten(2))
         return result
 
@@ -61,7 +74,8 @@ class BlockLayer(nn.Module):
 
 
 class BlockModel(ReadsTarget):
-    """A block drafter whose embeddings are the target's and stay fixed; its own mask token is one that it cannot draft.
+    """A block drafter whose embeddings are the target's and stay fixed; its own mask token is
+    one that it cannot draft.
 
     Args:
         config: Shape of the layers; `vocab_size` is the target's.
@@ -69,13 +83,22 @@ class BlockModel(ReadsTarget):
         block_size: Positions of a block.
     """
 
-    def __init__(self, config: Qwen3Config, embeddings: Tensor, num_layers: int, known: Tensor, block_size: int) -> None:
+    def __init__(
+        self,
+        config: Qwen3Config,
+        embeddings: Tensor,
+        num_layers: int,
+        known: Tensor,
+        block_size: int,
+    ) -> None:
         super().__init__(config, embeddings, num_layers, known)
         self.block_size = block_size
         unknown = (self.index_of < 0).nonzero()
         self.mask_token_id = int(unknown.max()) if len(unknown) else config.vocab_size - 1
         self.hidden_norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.layers = nn.ModuleList(BlockLayer(config, index) for index in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(
+            BlockLayer(config, index) for index in range(config.num_hidden_layers)
+        )
         self.rotary = Qwen3RotaryEmbedding(config)
 
     def forward(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
@@ -86,7 +109,10 @@ class BlockModel(ReadsTarget):
         own, begins = offsets // size, firsts.repeat_interleave(size, 1)
         places = begins + offsets % size
         tokens = torch.where(begins == places, batch.tokens.gather(1, begins), self.mask_token_id)
-        blocks, states = F.embedding(tokens, self.embeddings), self.hidden_norm(self.fc(batch.states))
+        blocks, states = (
+            F.embedding(tokens, self.embeddings),
+            self.hidden_norm(self.fc(batch.states)),
+        )
         positions = torch.arange(states.shape[1], device=device).expand(len(states), -1)
         before = positions[:, None] < begins[..., None]
         seen = torch.cat([before, (own == own[:, None]).expand(len(states), -1, -1)], -1)[:, None]
@@ -108,12 +134,17 @@ class BlockModel(ReadsTarget):
         return total / weights, accepted
 
     def _blocks(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Random blocks in each row: the position of their first tokens, `[rows, blocks]`, and for each mask the index among
-        the batch's positions where its token is predicted, `[rows, blocks, block_size - 1]`; -1 after the end."""
+        """Random blocks in each row: the position of their first tokens, `[rows, blocks]`, and
+        for each mask the index among the batch's positions where its token is predicted, `[rows,
+        blocks, block_size - 1]`; -1 after the end."""
         counts = torch.bincount(batch.rows, minlength=len(batch.tokens))
         count = max(1, len(batch.rows) // len(counts) // BLOCK_SHARE)
         within = (torch.rand(len(counts), count, device=counts.device) * counts[:, None]).long()
         chosen = (counts.cumsum(0) - counts)[:, None] + within
         steps = torch.arange(self.block_size - 1, device=counts.device)
-        indices = torch.where(within[..., None] + steps < counts[:, None, None], chosen[..., None] + steps, -1)
-        return batch.positions[chosen] + 1, indices  # at position i the batch has the prediction of token i + 2
+        indices = torch.where(
+            within[..., None] + steps < counts[:, None, None], chosen[..., None] + steps, -1
+        )
+        return batch.positions[
+            chosen
+        ] + 1, indices  # at position i the batch has the prediction of token i + 2

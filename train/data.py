@@ -1,12 +1,13 @@
 """Stage 1: conversations that the target writes, and what it computed at each of their tokens.
 
-A drafter learns best from the target's own text. An instruction-tuned target writes both sides of a conversation: after its
-template's user header it continues with a user turn (Xu et al. 2024, arXiv 2406.08464, "Magpie"), and then it answers, half of
-the time greedily. A base target continues passages of given text. The hidden states and the likeliest next tokens are kept
-while the target writes, so that training needs no further forward of the target.
+A drafter learns best from the target's own text. An instruction-tuned target writes both sides
+of a conversation: after its template's user header it continues with a user turn (Xu et al.
+2024, arXiv 2406.08464, "Magpie"), and then it answers, half of the time greedily. A base target
+continues passages of given text. The hidden states and the likeliest next tokens are kept while
+the target writes, so that training needs no further forward of the target.
 
-Results are parts of `PART_SIZE` conversations, `part-00000.safetensors` and so on. An interrupted run continues after the last
-whole part.
+Results are parts of `PART_SIZE` conversations, `part-00000.safetensors` and so on. An
+interrupted run continues after the last whole part.
 """
 
 import hashlib
@@ -29,17 +30,23 @@ from train.progress import Progress
 
 PART_SIZE = 64
 LIKELIEST = 64  # next tokens kept per position; the rest of the distribution counts as one token
-ROW_TOKENS = 16_384  # cached tokens of all rows together: long conversations run in narrower batches
+ROW_TOKENS = (
+    16_384  # cached tokens of all rows together: long conversations run in narrower batches
+)
 MAX_TURN, MAX_ANSWER, MAX_PASSAGE = 96, 192, 320
 GIVEN_BATCH_TOKENS = 2_048
 
 OPENINGS = tuple((Path(__file__).parent / "openings.txt").read_text(encoding="utf-8").splitlines())
 """First words of some user turns, so that every kind of task occurs."""
 PASSAGE_TASKS = (
-    "Summarize the following text:\n\n{}", "{}\n\nSummarize this in a few sentences.", "Text: {}\n\nWhat happens in this text?",
-    "Use the context to answer the question.\n\nContext: {}\n\nQuestion: Who is mentioned, and what do they do?",
-    "Answer from this passage only.\n\n{}\n\nQuestion: What is it about?", "Continue this story:\n\n{}",
-)  # fmt: skip
+    "Summarize the following text:\n\n{}",
+    "{}\n\nSummarize this in a few sentences.",
+    "Text: {}\n\nWhat happens in this text?",
+    "Use the context to answer the question.\n\nContext: {}\n\n"
+    "Question: Who is mentioned, and what do they do?",
+    "Answer from this passage only.\n\n{}\n\nQuestion: What is it about?",
+    "Continue this story:\n\n{}",
+)
 
 
 class Source(NamedTuple):
@@ -57,10 +64,13 @@ class Conversation:
     """Tokens of one conversation while the target writes it."""
 
     tokens: list[int]  # all tokens known so far: given ones and sampled ones
-    answer_start: int | None  # index of the answer's first token; None while the user turn is being written
+    answer_start: (
+        int | None
+    )  # index of the answer's first token; None while the user turn is being written
     limit: int  # length at which the turn or the answer being written ends
     temperature: float  # of the answer; 0 is greedy
-    # the target's hidden states at the tokens fed so far, float16 `[len(layers) * hidden_size]` each
+    # the target's hidden states at the tokens fed so far, float16 `[len(layers) * hidden_size]`
+    # each
     states: list[torch.Tensor] = field(default_factory=list)
     # for each token fed so far, token ids and log-probabilities of the likeliest next tokens
     likeliest: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
@@ -82,11 +92,15 @@ def chat_template(tokenizer: Any) -> Template | None:
     if not getattr(tokenizer, "chat_template", None):
         return None
     mark = "<<user turn>>"
-    text = tokenizer.apply_chat_template([{"role": "user", "content": mark}], tokenize=False, add_generation_prompt=True)
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": mark}], tokenize=False, add_generation_prompt=True
+    )
     before, found, between = text.partition(mark)
     if not found:
         raise ValueError("the chat template does not contain the user's words unchanged")
-    return Template(*(tokenizer(part, add_special_tokens=False).input_ids for part in (before, between)))
+    return Template(
+        *(tokenizer(part, add_special_tokens=False).input_ids for part in (before, between))
+    )
 
 
 def source_of(pair: ModelPair, target: str, layers: Sequence[int]) -> Source:
@@ -95,9 +109,14 @@ def source_of(pair: ModelPair, target: str, layers: Sequence[int]) -> Source:
     if pair.tokenizer is None:
         raise ValueError(f"--target {target}: it has no tokenizer")
     if not hasattr(model, "num_layers") or not hasattr(model, "hidden_size"):
-        raise ValueError(f"--target {target}: {type(model).__name__} returns no hidden states, and a head reads those")
+        raise ValueError(
+            f"--target {target}: {type(model).__name__} returns no hidden states, and a head reads"
+            " those"
+        )
     if max(layers) > model.num_layers or min(layers) < 0:
-        raise ValueError(f"--layers {' '.join(map(str, layers))}: the target has {model.num_layers} layers")
+        raise ValueError(
+            f"--layers {' '.join(map(str, layers))}: the target has {model.num_layers} layers"
+        )
     tokens = json.dumps(sorted(pair.tokenizer.get_vocab().items())).encode()
     digest = hashlib.sha256(tokens).hexdigest()[:16]
     return Source(target, model.vocab_size, model.hidden_size, list(layers), digest)
@@ -116,7 +135,9 @@ def open_work(work: Path, source: Source) -> None:
         raise ValueError(f"{path} is damaged: {error}") from None
     for name, wanted in source._asdict().items():
         if name != "target" and found.get(name) != wanted:
-            raise ValueError(f"--work {work}: its data has {name} {found.get(name)}, the target has {wanted}")
+            raise ValueError(
+                f"--work {work}: its data has {name} {found.get(name)}, the target has {wanted}"
+            )
 
 
 def parts(work: Path) -> list[Path]:
@@ -152,10 +173,17 @@ def load_whole(path: Path) -> dict[str, torch.Tensor]:
 def write_part(work: Path, kept: Sequence[Conversation]) -> None:
     """Write finished conversations as a new part, whole or not at all."""
     starts = [c.answer_start or 0 for c in kept]
-    # The state at the answer's first token predicts its second one, so the tops start one token before the answer.
-    tops = [top for c, start in zip(kept, starts, strict=True) for top in c.likeliest[start - 1 : len(c.states)]]
+    # The state at the answer's first token predicts its second one, so the tops start one token
+    # before the answer.
+    tops = [
+        top
+        for c, start in zip(kept, starts, strict=True)
+        for top in c.likeliest[start - 1 : len(c.states)]
+    ]
     tensors = {
-        "tokens": torch.tensor([t for c in kept for t in c.tokens[: len(c.states)]], dtype=torch.int32),
+        "tokens": torch.tensor(
+            [t for c in kept for t in c.tokens[: len(c.states)]], dtype=torch.int32
+        ),
         "lengths": torch.tensor([len(c.states) for c in kept], dtype=torch.int32),
         "answer_starts": torch.tensor(starts, dtype=torch.int32),
         "states": torch.stack([state for c in kept for state in c.states]),
@@ -163,7 +191,9 @@ def write_part(work: Path, kept: Sequence[Conversation]) -> None:
         "top_log_probs": torch.stack([log_probs for _, log_probs in tops]),
     }
     number = len(parts(work))
-    while (path := work / f"part-{number:05d}.safetensors").exists():  # a damaged part may have been removed
+    while (
+        path := work / f"part-{number:05d}.safetensors"
+    ).exists():  # a damaged part may have been removed
         number += 1
     save_whole(tensors, path)
 
@@ -213,14 +243,21 @@ class Collector:
 
     @torch.inference_mode()
     def _step(self, rows: Sequence[Conversation], cache: Any) -> None:
-        """Feed one token of every row, keep what the target computed, and sample where no token is given."""
+        """Feed one token of every row, keep what the target computed, and sample where no token
+        is given."""
         query = torch.tensor([[row.tokens[len(row.states)]] for row in rows])
-        logits, states = self.target.forward(query, cache.rows(range(len(rows))), num_logits=1, layers=self.layers)
+        logits, states = self.target.forward(
+            query, cache.rows(range(len(rows))), num_logits=1, layers=self.layers
+        )
         log_probs, ids = (part.cpu() for part in likeliest(logits[:, -1]))
         states = states[:, -1].half().cpu()
         writing = torch.tensor([row.answer_start is None for row in rows])
-        temperature = torch.tensor([1.0 if row.answer_start is None else row.temperature for row in rows])
-        chosen = sample(ids, log_probs, temperature, torch.where(writing, 0.95, 1.0), self.generator).tolist()
+        temperature = torch.tensor(
+            [1.0 if row.answer_start is None else row.temperature for row in rows]
+        )
+        chosen = sample(
+            ids, log_probs, temperature, torch.where(writing, 0.95, 1.0), self.generator
+        ).tolist()
         kept_ids, kept_log_probs = ids.to(torch.int32), log_probs.half()
         for index, row in enumerate(rows):
             row.states.append(states[index])
@@ -254,9 +291,14 @@ def likeliest(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def sample(
-    ids: torch.Tensor, log_probs: torch.Tensor, temperature: torch.Tensor, top_p: torch.Tensor, generator: torch.Generator
+    ids: torch.Tensor,
+    log_probs: torch.Tensor,
+    temperature: torch.Tensor,
+    top_p: torch.Tensor,
+    generator: torch.Generator,
 ) -> torch.Tensor:
-    """One token per row from its likeliest ones (descending, `[rows, n]`), at its own temperature and top-p; 0 is greedy."""
+    """One token per row from its likeliest ones (descending, `[rows, n]`), at its own
+    temperature and top-p; 0 is greedy."""
     scaled = torch.softmax(log_probs / temperature.clamp_min(1e-3)[:, None], -1)
     before = scaled.cumsum(-1) - scaled
     kept = scaled.masked_fill(before >= top_p[:, None], 0.0)
@@ -266,8 +308,11 @@ def sample(
 
 
 @torch.inference_mode()
-def score(target: Any, layers: Sequence[int], batch: Sequence[tuple[list[int], list[int]]]) -> list[Conversation]:
-    """Given conversations (prompt and answer token ids), each with what the target computes there, in one forward."""
+def score(
+    target: Any, layers: Sequence[int], batch: Sequence[tuple[list[int], list[int]]]
+) -> list[Conversation]:
+    """Given conversations (prompt and answer token ids), each with what the target computes
+    there, in one forward."""
     rows = [prompt + answer for prompt, answer in batch]
     width = max(map(len, rows))
     query = torch.tensor([row + [0] * (width - len(row)) for row in rows])
@@ -291,23 +336,32 @@ def _text_of(path: Path) -> str:
 
 
 def read_given(path: Path, vocab_size: int) -> list[tuple[list[int], list[int]]]:
-    """Conversations of a JSON-lines file with `prompt` and `answer` token ids; `.xz` files are unpacked."""
+    """Conversations of a JSON-lines file with `prompt` and `answer` token ids; `.xz` files are
+    unpacked."""
     found = []
     for number, line in enumerate(io.StringIO(_text_of(path)), 1):
         try:
             given = json.loads(line)
             prompt, answer = list(map(int, given["prompt"])), list(map(int, given["answer"]))
         except (ValueError, KeyError, TypeError, OverflowError):
-            raise ValueError(f"--given {path}: line {number} has no token ids in prompt and answer") from None
+            raise ValueError(
+                f"--given {path}: line {number} has no token ids in prompt and answer"
+            ) from None
         if prompt and max(prompt + answer) >= vocab_size:
-            raise ValueError(f"--given {path}: line {number} has token {max(prompt + answer)}, the target has {vocab_size}")
+            raise ValueError(
+                f"--given {path}: line {number} has token {max(prompt + answer)}, the target has"
+                f" {vocab_size}"
+            )
         if len(prompt) > 1 and len(answer) > 1:
             found.append((prompt, answer))
     return found
 
 
-def read_passages(paths: Sequence[Path], tokenizer: Any, seed: int, count: int = 4_000) -> list[list[int]]:
-    """Up to `count` passages of `MAX_PASSAGE` tokens at most, from random places of text files (`.xz` files are unpacked)."""
+def read_passages(
+    paths: Sequence[Path], tokenizer: Any, seed: int, count: int = 4_000
+) -> list[list[int]]:
+    """Up to `count` passages of `MAX_PASSAGE` tokens at most, from random places of text files
+    (`.xz` files are unpacked)."""
     chooser, found = random.Random(seed), []
     for path in paths:
         text = _text_of(path)
@@ -323,9 +377,16 @@ def read_passages(paths: Sequence[Path], tokenizer: Any, seed: int, count: int =
 
 
 def collect(
-    pair: ModelPair, source: Source, work: Path, wanted: int, given: Path | None, texts: Sequence[Path], seed: int
+    pair: ModelPair,
+    source: Source,
+    work: Path,
+    wanted: int,
+    given: Path | None,
+    texts: Sequence[Path],
+    seed: int,
 ) -> None:
-    """Write parts until the work folder holds `wanted` answer tokens: given conversations first, then the target's own.
+    """Write parts until the work folder holds `wanted` answer tokens: given conversations first,
+    then the target's own.
 
     With texts, every sixth part of an instruction-tuned target is about passages of them.
     """
@@ -336,7 +397,9 @@ def collect(
     seed += len(parts(work))
     collector = Collector(pair, source, seed)
     if collector.template is None and not texts:
-        raise ValueError("--text is needed: the target has no chat template, so it continues given text")
+        raise ValueError(
+            "--text is needed: the target has no chat template, so it continues given text"
+        )
     passages = read_passages(texts, pair.tokenizer, seed) if texts else []
     own = collector.write([] if collector.template else passages, 320)
     about = collector.write(passages, 640) if passages and collector.template else own
@@ -349,7 +412,9 @@ def collect(
     progress.print()
 
 
-def _score_given(pair: ModelPair, source: Source, work: Path, found: list[Any], progress: Progress) -> None:
+def _score_given(
+    pair: ModelPair, source: Source, work: Path, found: list[Any], progress: Progress
+) -> None:
     """Score given conversations, in parts of similar lengths; those of earlier runs are skipped."""
     lengths = [len(prompt) + len(answer) for prompt, answer in found]
     order = sorted(range(len(found)), key=lengths.__getitem__)
@@ -358,6 +423,8 @@ def _score_given(pair: ModelPair, source: Source, work: Path, found: list[Any], 
     for chunk in chunks[len(parts(work)) :]:
         size, rows = max(1, GIVEN_BATCH_TOKENS // lengths[chunk[-1]]), list[Conversation]()
         for at in range(0, len(chunk), size):
-            rows += score(pair.target, source.layers, [found[index] for index in chunk[at : at + size]])
+            rows += score(
+                pair.target, source.layers, [found[index] for index in chunk[at : at + size]]
+            )
             progress.add(sum(row.num_answer_tokens for row in rows[at:]))
         write_part(work, rows)

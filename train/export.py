@@ -16,17 +16,33 @@ from train.data import Source
 from train.head import HeadModel, ReadsTarget
 
 MAX_SHARD_SIZE = "9MB"
-OF_A_MODEL = (".json", ".safetensors", ".jinja", ".model", "merges.txt")  # how the names of a model's files end
+OF_A_MODEL = (
+    ".json",
+    ".safetensors",
+    ".jinja",
+    ".model",
+    "merges.txt",
+)  # how the names of a model's files end
 
 
 def check_out(folder: Path, *others: Path) -> None:
-    """Raise a `ValueError` if a drafter cannot be written, or would replace other files than a model's, or a folder with the
-    current one or one of the others in it."""
-    kept = [path for path in (Path.cwd(), *others) if path.exists() and path.resolve().is_relative_to(folder.resolve())]
+    """Raise a `ValueError` if a drafter cannot be written, or would replace other files than a
+    model's, or a folder with the current one or one of the others in it."""
+    kept = [
+        path
+        for path in (Path.cwd(), *others)
+        if path.exists() and path.resolve().is_relative_to(folder.resolve())
+    ]
     with _beside(folder):
         names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    if kept or (names and "config.json" not in names) or not all(name.endswith(OF_A_MODEL) for name in names):
-        raise ValueError(f"--out {folder}: the drafter would replace this folder and all in it; give a new one")
+    if (
+        kept
+        or (names and "config.json" not in names)
+        or not all(name.endswith(OF_A_MODEL) for name in names)
+    ):
+        raise ValueError(
+            f"--out {folder}: the drafter would replace this folder and all in it; give a new one"
+        )
 
 
 @contextmanager
@@ -55,8 +71,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 def export_head(head: HeadModel, source: Source, folder: Path) -> None:
     """Write a head in float16, in the layout of EAGLE-3's authors (SafeAILab/EAGLE, `cnets.py`).
 
-    The layers' numbers stand in the configuration twice: at the top as vLLM reads them (states that enter layer i), and in
-    `eagle_config` as SGLang reads them (states that leave layer i).
+    The layers' numbers stand in the configuration twice: at the top as vLLM reads them (states
+    that enter layer i), and in `eagle_config` as SGLang reads them (states that leave layer i).
     """
     ids = "eagle_aux_hidden_state_layer_ids"
     more = {
@@ -69,23 +85,34 @@ def export_head(head: HeadModel, source: Source, folder: Path) -> None:
 
 
 def export_block(block: BlockModel, source: Source, target_layers: int, folder: Path) -> None:
-    """Write a block drafter in float16, in the layout of z-lab/dflash, with an output matrix of its own for the tokens that it
-    can draft, as vLLM's speculators have it."""
-    ids = {"target_layer_ids": [layer - 1 for layer in source.layers], "mask_token_id": block.mask_token_id}
-    more = {"architectures": ["DFlashDraftModel"], "block_size": block.block_size, "dflash_config": ids}
+    """Write a block drafter in float16, in the layout of z-lab/dflash, with an output matrix of
+    its own for the tokens that it can draft, as vLLM's speculators have it."""
+    ids = {
+        "target_layer_ids": [layer - 1 for layer in source.layers],
+        "mask_token_id": block.mask_token_id,
+    }
+    more = {
+        "architectures": ["DFlashDraftModel"],
+        "block_size": block.block_size,
+        "dflash_config": ids,
+    }
     _export(block, more | {"num_target_layers": target_layers}, folder)
 
 
 def _export(model: ReadsTarget, more: dict[str, Any], folder: Path) -> None:
     """Write weights, the tokens that can be drafted, and a configuration with these additions."""
-    tensors = {name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()}
+    tensors = {
+        name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()
+    }
     known, vocab_size = model.known.cpu(), model.config.vocab_size
     if len(known) < vocab_size:
         tensors["d2t"] = known - torch.arange(len(known))
         tensors["t2d"] = torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, known, True)
     config = model.config.to_dict() | {"draft_vocab_size": len(known), "dtype": "float16"} | more
     with whole_folder(folder) as partial:
-        save_torch_state_dict(tensors, partial, max_shard_size=MAX_SHARD_SIZE, metadata={"format": "pt"})
+        save_torch_state_dict(
+            tensors, partial, max_shard_size=MAX_SHARD_SIZE, metadata={"format": "pt"}
+        )
         (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 

@@ -1,10 +1,12 @@
 """An EAGLE-3 draft head (Li et al. 2025, arXiv 2503.01840) for training.
 
-The states of some of the target's layers are fused into one. At position i the head's only layer reads the embedding of token
-i + 1 and the fused state of token i, and predicts token i + 2. When it drafts further, the target's state does not exist yet:
-the head's own output at the position before replaces it. Training simulates that ("training-time test", section 3.2): in step
-j position i reads the head's output of step j - 1 at position i - 1, and attends to the target's states up to i - j only. The
-head drafts the most frequent tokens only, which keeps its largest matrix small.
+The states of some of the target's layers are fused into one. At position i the head's only layer
+reads the embedding of token i + 1 and the fused state of token i, and predicts token i + 2. When
+it drafts further, the target's state does not exist yet: the head's own output at the position
+before replaces it. Training simulates that ("training-time test", section 3.2): in step j
+position i reads the head's output of step j - 1 at position i - 1, and attends to the target's
+states up to i - j only. The head drafts the most frequent tokens only, which keeps its largest
+matrix small.
 """
 
 from typing import Any, TypeVar
@@ -13,7 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import LlamaConfig, PretrainedConfig
-from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, LlamaRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.llama.modeling_llama import (
+    LlamaMLP,
+    LlamaRMSNorm,
+    LlamaRotaryEmbedding,
+    apply_rotary_pos_emb,
+)
 
 from train.batches import Batch, token_loss
 
@@ -23,17 +30,28 @@ ConfigT = TypeVar("ConfigT", bound=PretrainedConfig)
 
 
 class HeadAttention(nn.Module):
-    """Attention over the target's states and over the head's own earlier drafts of the same window."""
+    """Attention over the target's states and over the head's own earlier drafts of the same
+    window."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
-        d, num_heads, num_kv_heads = config.hidden_size, config.num_attention_heads, config.num_key_value_heads
+        d, num_heads, num_kv_heads = (
+            config.hidden_size,
+            config.num_attention_heads,
+            config.num_key_value_heads,
+        )
         assert num_kv_heads is not None
         self.head_dim: int = config.head_dim or d // num_heads
         self.groups = num_heads // num_kv_heads
         queries, keys = num_heads * self.head_dim, num_kv_heads * self.head_dim
-        self.q_proj, self.k_proj = nn.Linear(2 * d, queries, bias=False), nn.Linear(2 * d, keys, bias=False)
-        self.v_proj, self.o_proj = nn.Linear(2 * d, keys, bias=False), nn.Linear(queries, d, bias=False)
+        self.q_proj, self.k_proj = (
+            nn.Linear(2 * d, queries, bias=False),
+            nn.Linear(2 * d, keys, bias=False),
+        )
+        self.v_proj, self.o_proj = (
+            nn.Linear(2 * d, keys, bias=False),
+            nn.Linear(queries, d, bias=False),
+        )
 
     def forward(self, read: Tensor, rotation: KeysValues, steps: list[KeysValues]) -> Tensor:
         """Attend in simulated step `len(steps)`.
@@ -43,16 +61,25 @@ class HeadAttention(nn.Module):
             rotation: Cosines and sines of the positions.
             steps: Keys and values of the earlier steps; this step's are appended.
         """
-        parts = (layer(read).unflatten(-1, (-1, self.head_dim)) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        parts = (
+            layer(read).unflatten(-1, (-1, self.head_dim))
+            for layer in (self.q_proj, self.k_proj, self.v_proj)
+        )
         queries, keys, values = (part.transpose(1, 2) for part in parts)
         queries, keys = apply_rotary_pos_emb(queries, keys, *rotation)
-        steps.append((keys.repeat_interleave(self.groups, 1), values.repeat_interleave(self.groups, 1)))
+        steps.append(
+            (keys.repeat_interleave(self.groups, 1), values.repeat_interleave(self.groups, 1))
+        )
         step, positions = len(steps) - 1, torch.arange(read.shape[1], device=read.device)
         first_keys, first_values = steps[0]
         unseen = positions[None] > positions[:, None] - step
-        # In step 0 position i sees all up to itself; later it sees the target's up to i - step, and one state per step since.
+        # In step 0 position i sees all up to itself; later it sees the target's up to i - step, and
+        # one state per step since.
         scores = (queries @ first_keys.transpose(2, 3)).masked_fill(unseen, -torch.inf)
-        window = [(later(steps[m][0], step - m, 2), later(steps[m][1], step - m, 2)) for m in range(1, step + 1)]
+        window = [
+            (later(steps[m][0], step - m, 2), later(steps[m][1], step - m, 2))
+            for m in range(1, step + 1)
+        ]
         own = [(queries * k).sum(-1, keepdim=True) for k, _ in window]
         weights = torch.softmax(torch.cat([scores, *own], -1) * self.head_dim**-0.5, -1)
         attended = weights[..., : len(positions)] @ first_values
@@ -68,11 +95,16 @@ class HeadLayer(nn.Module):
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         d, epsilon = config.hidden_size, config.rms_norm_eps
-        self.hidden_norm, self.input_layernorm = LlamaRMSNorm(d, eps=epsilon), LlamaRMSNorm(d, eps=epsilon)
+        self.hidden_norm, self.input_layernorm = (
+            LlamaRMSNorm(d, eps=epsilon),
+            LlamaRMSNorm(d, eps=epsilon),
+        )
         self.self_attn, self.mlp = HeadAttention(config), LlamaMLP(config)
         self.post_attention_layernorm = LlamaRMSNorm(d, eps=epsilon)
 
-    def forward(self, embedded: Tensor, states: Tensor, rotation: KeysValues, steps: list[KeysValues]) -> Tensor:
+    def forward(
+        self, embedded: Tensor, states: Tensor, rotation: KeysValues, steps: list[KeysValues]
+    ) -> Tensor:
         """The head's output, `[rows, positions, d]`."""
         read = torch.cat([self.input_layernorm(embedded), self.hidden_norm(states)], -1)
         hidden = states + self.self_attn(read, rotation, steps)
@@ -81,7 +113,8 @@ class HeadLayer(nn.Module):
 
 
 class ReadsTarget(nn.Module):
-    """What a head and a block drafter share: they fuse the target's states, and draft some of its tokens.
+    """What a head and a block drafter share: they fuse the target's states, and draft some of
+    its tokens.
 
     Args:
         config: Shape of the layers; `vocab_size` is the target's.
@@ -100,7 +133,9 @@ class ReadsTarget(nn.Module):
         self.register_buffer("known", known, persistent=False)
         self.register_buffer("embeddings", embeddings.float(), persistent=False)
         index = torch.full((config.vocab_size,), -1, dtype=torch.int64)
-        self.register_buffer("index_of", index.index_copy_(0, known, torch.arange(len(known))), persistent=False)
+        self.register_buffer(
+            "index_of", index.index_copy_(0, known, torch.arange(len(known))), persistent=False
+        )
 
     known: Tensor
     embeddings: Tensor
@@ -108,7 +143,8 @@ class ReadsTarget(nn.Module):
 
     @torch.no_grad()
     def begin(self, output: Tensor) -> None:
-        """Start from the target's output matrix `[vocab_size, d]`, and let the target's last layer pass through `fc`."""
+        """Start from the target's output matrix `[vocab_size, d]`, and let the target's last
+        layer pass through `fc`."""
         self.lm_head.weight.copy_(output[self.known])
         d = self.config.hidden_size
         self.fc.weight.mul_(0.5)
@@ -121,16 +157,29 @@ class ReadsTarget(nn.Module):
 class HeadModel(ReadsTarget):
     """A draft head; see `ReadsTarget`. `num_steps`: the draft steps that training simulates."""
 
-    def __init__(self, config: LlamaConfig, embeddings: Tensor, num_layers: int, known: Tensor, num_steps: int) -> None:
+    def __init__(
+        self,
+        config: LlamaConfig,
+        embeddings: Tensor,
+        num_layers: int,
+        known: Tensor,
+        num_steps: int,
+    ) -> None:
         super().__init__(config, embeddings, num_layers, known)
         self.num_steps = num_steps
         self.midlayer = HeadLayer(config)
         self.rotary = LlamaRotaryEmbedding(config)
 
     def forward(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
-        """The mean loss over simulated steps, and for each step the accepted share at temperature 1 and at 0, shape `[2]`."""
-        states, embedded = self.fc(batch.states[:, :-1]), F.embedding(batch.tokens[:, 1:], self.embeddings)
-        rotation = self.rotary(embedded, torch.arange(embedded.shape[1], device=embedded.device)[None])
+        """The mean loss over simulated steps, and for each step the accepted share at
+        temperature 1 and at 0, shape `[2]`."""
+        states, embedded = (
+            self.fc(batch.states[:, :-1]),
+            F.embedding(batch.tokens[:, 1:], self.embeddings),
+        )
+        rotation = self.rotary(
+            embedded, torch.arange(embedded.shape[1], device=embedded.device)[None]
+        )
         steps: list[KeysValues] = []
         total, weights, accepted = states.new_zeros(()), 0.0, []
         for step in range(self.num_steps):
@@ -151,8 +200,11 @@ def later(states: Tensor, count: int, dim: int) -> Tensor:
     return F.pad(states, padding).narrow(dim, 0, states.shape[dim])
 
 
-def shape_of(kind: type[ConfigT], hidden_size: int, vocab_size: int, mlp: int | None, depth: int) -> ConfigT:
-    """The shape of a drafter: layers as wide as the target, heads of 64, up to four queries per key, an MLP of its own."""
+def shape_of(
+    kind: type[ConfigT], hidden_size: int, vocab_size: int, mlp: int | None, depth: int
+) -> ConfigT:
+    """The shape of a drafter: layers as wide as the target, heads of 64, up to four queries per
+    key, an MLP of its own."""
     head_dim = next(width for width in (64, 32, 16, 8, 4, 2, 1) if hidden_size % width == 0)
     heads = hidden_size // head_dim
     return kind(

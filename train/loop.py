@@ -1,4 +1,5 @@
-"""Stage 2: the training loop of all drafters, with checkpoints, held-out figures and the time left."""
+"""Stage 2: the training loop of all drafters, with checkpoints, held-out figures and the time
+left."""
 
 import csv
 import os
@@ -23,8 +24,8 @@ class Training:
 
     Args:
         name: Of its checkpoint and its CSV file.
-        model: What is trained, on its device. Of a batch it returns the loss, and the accepted shares per draft step at
-            temperatures 1 and 0.
+        model: What is trained, on its device. Of a batch it returns the loss, and the accepted
+            shares per draft step at temperatures 1 and 0.
         data: The conversations.
         work: Folder of the checkpoint.
         settings: What a checkpoint must agree with.
@@ -33,20 +34,36 @@ class Training:
     """
 
     def __init__(
-        self, name: str, model: nn.Module, data: Data, work: Path, settings: dict[str, Any], batch_tokens: int, seed: int
+        self,
+        name: str,
+        model: nn.Module,
+        data: Data,
+        work: Path,
+        settings: dict[str, Any],
+        batch_tokens: int,
+        seed: int,
     ) -> None:
-        self.name, self.model, self.data, self.work, self.settings = name, model, data, work, settings
+        self.name, self.model, self.data, self.work, self.settings = (
+            name,
+            model,
+            data,
+            work,
+            settings,
+        )
         self.batch_tokens, self.seed = batch_tokens, seed
         learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self.device = learned[0].device
-        self.optimizer = torch.optim.AdamW(learned, lr=RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+        self.optimizer = torch.optim.AdamW(
+            learned, lr=RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True
+        )
         able = {"cpu": torch.cpu._is_avx512_bf16_supported, "cuda": torch.cuda.is_bf16_supported}
         self.mixed = able.get(self.device.type, lambda: False)()  # products in bfloat16
         self.updates, self.epoch, self.tokens, self.seconds = 0, 0, 0, 0.0
         self.path = work / f"{name}.pt"
 
     def run(self, seconds: float, updates: int | None = None) -> dict[str, Any]:
-        """Train for so many seconds, or updates, over all runs together, and return the last held-out figures."""
+        """Train for so many seconds, or updates, over all runs together, and return the last
+        held-out figures."""
         self.resume()
         progress = Progress(self.name, updates or int(seconds), "updates" if updates else "seconds")
         saved = time.monotonic()
@@ -57,7 +74,9 @@ class Training:
                 took = time.monotonic() - began
                 self.seconds += took
                 progress.done = self.updates if updates else int(self.seconds)
-                progress.add(0, f"{self.updates} updates, {self.tokens:,} answer tokens, loss {loss:.3f}")
+                progress.add(
+                    0, f"{self.updates} updates, {self.tokens:,} answer tokens, loss {loss:.3f}"
+                )
                 if time.monotonic() - saved >= CHECKPOINT_SECONDS:
                     self.save()
                     saved = time.monotonic()
@@ -84,7 +103,10 @@ class Training:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
             loss, _ = self.model(batch.to(self.device))
         if not torch.isfinite(loss):
-            raise ValueError(f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try a lower rate")
+            raise ValueError(
+                f"{self.name}: the loss is {loss.item()} after {self.updates} updates; try a lower"
+                " rate"
+            )
         loss.backward()
         torch.nn.utils.clip_grad_norm_(group["params"], 1.0)
         self.optimizer.step()
@@ -95,7 +117,8 @@ class Training:
 
     @torch.no_grad()
     def measure(self, loss: float) -> dict[str, Any]:
-        """Accepted shares per draft step on held-out conversations, and the tokens per step that they promise."""
+        """Accepted shares per draft step on held-out conversations, and the tokens per step that
+        they promise."""
         shares, weight = [], 0
         for batch in self.data.held_out(self.batch_tokens):
             shares.append(torch.stack(self.model(batch.to(self.device))[1]) * len(batch.rows))
@@ -103,11 +126,15 @@ class Training:
         mean = torch.stack(shares).sum(0) / weight
         promised = 1 + mean.cumprod(0).sum(0)
         found = {
-            "updates": self.updates, "answer_tokens": self.tokens, "minutes": round(self.seconds / 60, 1),
+            "updates": self.updates,
+            "answer_tokens": self.tokens,
+            "minutes": round(self.seconds / 60, 1),
             "loss": round(loss, 4),
-            "sampled": [round(x, 4) for x in mean[:, 0].tolist()], "greedy": [round(x, 4) for x in mean[:, 1].tolist()],
-            "sampled_tokens_per_step": round(promised[0].item(), 3), "greedy_tokens_per_step": round(promised[1].item(), 3),
-        }  # fmt: skip
+            "sampled": [round(x, 4) for x in mean[:, 0].tolist()],
+            "greedy": [round(x, 4) for x in mean[:, 1].tolist()],
+            "sampled_tokens_per_step": round(promised[0].item(), 3),
+            "greedy_tokens_per_step": round(promised[1].item(), 3),
+        }
         print(f"{self.name}: held out: {found}", flush=True)
         with (self.work / f"{self.name}.csv").open("a", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow(found.values())
@@ -116,9 +143,14 @@ class Training:
     def save(self) -> None:
         """Write the checkpoint, whole or not at all."""
         state = {
-            "settings": self.settings, "model": self.model.state_dict(), "updates": self.updates, "epoch": self.epoch + 1,
-            "tokens": self.tokens, "seconds": self.seconds, "optimizer": self.optimizer.state_dict(),
-        }  # fmt: skip
+            "settings": self.settings,
+            "model": self.model.state_dict(),
+            "updates": self.updates,
+            "epoch": self.epoch + 1,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "optimizer": self.optimizer.state_dict(),
+        }
         partial = self.path.with_suffix(".partial")
         try:
             torch.save(state, partial)
@@ -126,7 +158,9 @@ class Training:
                 os.fsync(file.fileno())
         except (OSError, RuntimeError) as error:
             partial.unlink(missing_ok=True)
-            raise ValueError(f"--work {self.work}: the checkpoint cannot be written: {error}") from None
+            raise ValueError(
+                f"--work {self.work}: the checkpoint cannot be written: {error}"
+            ) from None
         partial.replace(self.path)
 
     def resume(self) -> None:
@@ -136,14 +170,32 @@ class Training:
         try:
             state = torch.load(self.path, map_location="cpu", weights_only=True)
         except Exception as error:
-            raise ValueError(f"{self.path} is no readable checkpoint ({type(error).__name__})") from None
+            raise ValueError(
+                f"{self.path} is no readable checkpoint ({type(error).__name__})"
+            ) from None
         if not isinstance(state, dict) or not isinstance(state.get("settings", {}), dict):
             raise ValueError(f"{self.path} is no checkpoint")
-        if not state.keys() >= {"optimizer", "settings", "model", "updates", "epoch", "tokens", "seconds"}:
-            raise ValueError(f"{self.path} was written by an earlier version; remove it to train from the beginning")
+        if not state.keys() >= {
+            "optimizer",
+            "settings",
+            "model",
+            "updates",
+            "epoch",
+            "tokens",
+            "seconds",
+        }:
+            raise ValueError(
+                f"{self.path} was written by an earlier version; remove it to train from the"
+                " beginning"
+            )
         for name, wanted in self.settings.items():
             if state["settings"].get(name) != wanted:
-                raise ValueError(f"{self.path} was trained with {name} {state['settings'].get(name)}, not {wanted}")
+                raise ValueError(
+                    f"{self.path} was trained with {name} {state['settings'].get(name)}, not"
+                    f" {wanted}"
+                )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.updates, self.epoch, self.tokens, self.seconds = (state[k] for k in ("updates", "epoch", "tokens", "seconds"))
+        self.updates, self.epoch, self.tokens, self.seconds = (
+            state[k] for k in ("updates", "epoch", "tokens", "seconds")
+        )

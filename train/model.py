@@ -1,9 +1,10 @@
 """A small Llama that drafts for the target, distilled from the target's distributions.
 
-It reads tokens only, so it serves any engine. Its embeddings begin as the target's, projected onto their main directions. It
-learns to draft the answers' usual tokens, and not to draft the others. An update computes only some of the others, drawn at
-random, and lets them stand for all, as in the sampled softmax of Jean et al. 2015 (arXiv 1412.2007). This takes a quarter of
-the time.
+It reads tokens only, so it serves any engine. Its embeddings begin as the target's, projected
+onto their main directions. It learns to draft the answers' usual tokens, and not to draft the
+others. An update computes only some of the others, drawn at random, and lets them stand for all,
+as in the sampled softmax of Jean et al. 2015 (arXiv 1412.2007). This takes a quarter of the
+time.
 """
 
 import math
@@ -31,12 +32,21 @@ class DraftModel(nn.Module):
     """
 
     def __init__(
-        self, embeddings: Tensor, known: Tensor, width: int, depth: int, eos_token_ids: Sequence[int], max_positions: int | None
+        self,
+        embeddings: Tensor,
+        known: Tensor,
+        width: int,
+        depth: int,
+        eos_token_ids: Sequence[int],
+        max_positions: int | None,
     ) -> None:
         super().__init__()
         heads, vocab_size = max(1, width // 64), len(embeddings)
         if width % (2 * heads):
-            raise ValueError(f"--width {width}: it must be a multiple of {2 * heads}, for {heads} heads of an even width")
+            raise ValueError(
+                f"--width {width}: it must be a multiple of {2 * heads}, for {heads} heads of an"
+                " even width"
+            )
         config = LlamaConfig(
             hidden_size=width,
             intermediate_size=3 * width,
@@ -53,12 +63,16 @@ class DraftModel(nn.Module):
             tie_word_embeddings=True,
         )
         self.llama = LlamaForCausalLM(config)
-        index = torch.full((vocab_size,), -1, dtype=torch.int64).index_copy_(0, known, torch.arange(len(known)))
+        index = torch.full((vocab_size,), -1, dtype=torch.int64).index_copy_(
+            0, known, torch.arange(len(known))
+        )
         self.register_buffer("known", known, persistent=False)
         self.register_buffer("others", (index < 0).nonzero()[:, 0], persistent=False)
         self.register_buffer("index_of", index, persistent=False)
         with torch.no_grad():
-            _, _, directions = torch.pca_lowrank(embeddings.float(), q=min(width, *embeddings.shape), niter=2)
+            _, _, directions = torch.pca_lowrank(
+                embeddings.float(), q=min(width, *embeddings.shape), niter=2
+            )
             projected = embeddings.float() @ directions
             self.llama.model.embed_tokens.weight[:, : projected.shape[1]] = projected
 
@@ -67,15 +81,21 @@ class DraftModel(nn.Module):
     index_of: Tensor
 
     def forward(self, batch: Batch) -> tuple[Tensor, list[Tensor]]:
-        """As `HeadModel.forward`, of one step: the model drafts any position from the tokens before it."""
+        """As `HeadModel.forward`, of one step: the model drafts any position from the tokens
+        before it."""
         hidden = self.llama.model(input_ids=batch.tokens).last_hidden_state
         # The batch's positions are a head's, which reads the next token as well.
-        loss, share = token_loss(self.logits(hidden[batch.rows, batch.positions + 1]), batch, self.index_of)
+        loss, share = token_loss(
+            self.logits(hidden[batch.rows, batch.positions + 1]), batch, self.index_of
+        )
         return loss, [share]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits of the usual tokens, then of the others: of all without gradients, else of some that stand for all."""
-        some = torch.randperm(len(self.others), device=hidden.device)[: WEIGHED if torch.is_grad_enabled() else None]
+        """Logits of the usual tokens, then of the others: of all without gradients, else of some
+        that stand for all."""
+        some = torch.randperm(len(self.others), device=hidden.device)[
+            : WEIGHED if torch.is_grad_enabled() else None
+        ]
         weighed = self.others[some]
         logits = F.linear(hidden, self.llama.lm_head.weight[torch.cat([self.known, weighed])])
         if len(weighed):

@@ -1,4 +1,5 @@
-"""One line a minute about a long piece of work: how much is done, how fast, and how long it will take."""
+"""One line a minute about a long piece of work: how much is done, how fast, and how long it will
+take."""
 
 import time
 
@@ -30,7 +31,13 @@ class Progress:
         """Print a line now."""
         self._printed = time.monotonic()
         rate = (self.done - self._first) / max(1e-9, self._printed - self._began)
-        left = f"{max(0, self.total - self.done) / rate / 60:.0f} min left" if rate else "time left unknown"
+        left = (
+            f"{max(0, self.total - self.done) / rate / 60:.0f} min left"
+            if rate
+            else "time left unknown"
+        )
         print(
-            f"{self.stage}: {self.done:,} of {self.total:,} {self.unit}, {rate:.0f}/s, {left}{note and ', ' + note}", flush=True
+            f"{self.stage}: {self.done:,} of {self.total:,} {self.unit}, {rate:.0f}/s,"
+            f" {left}{note and ', ' + note}",
+            flush=True,
         )

@@ -15,9 +15,14 @@ NUM_PROMPTS, MAX_TOKENS = 8, 96
 WINDOWS = (3, 5)
 
 
-def report(target: str, kind: str, folder: Path, held_out: Sequence[list[int]], device: str) -> None:
-    """Decode held-out prompts without and with the drafter, alternating, and print a table; speeds are medians."""
-    pair = load_pair(target, *((folder, None) if kind == "model" else (None, folder)), device=device)
+def report(
+    target: str, kind: str, folder: Path, held_out: Sequence[list[int]], device: str
+) -> None:
+    """Decode held-out prompts without and with the drafter, alternating, and print a table;
+    speeds are medians."""
+    pair = load_pair(
+        target, *((folder, None) if kind == "model" else (None, folder)), device=device
+    )
     decoder = SpeculativeDecoder(pair)
     prompts = random.Random(0).sample(held_out, min(NUM_PROMPTS, len(held_out)))
     rows = []
@@ -34,8 +39,12 @@ def report(target: str, kind: str, folder: Path, held_out: Sequence[list[int]], 
                     "alpha": "–" if line.alpha is None else f"{line.alpha:.2f}",
                     "tokens/s": f"{line.tokens_per_second:.1f}",
                     "times plain": f"{line.over_plain:.2f}",
-                    "same text": f"{round(line.same_as_plain * len(prompts))} of {len(prompts)}" if compared else "–",
+                    "same text": f"{round(line.same_as_plain * len(prompts))} of {len(prompts)}"
+                    if compared
+                    else "–",
                 }
             )
-    title = f"{kind} of {target}: {len(prompts)} held-out prompts, {torch.get_num_threads()} threads"
+    title = (
+        f"{kind} of {target}: {len(prompts)} held-out prompts, {torch.get_num_threads()} threads"
+    )
     Console().print(table(rows, title=title))

@@ -1,7 +1,9 @@
-"""Stage 1 for a GPU: the target writes many conversations at once, one token of each per step, and only tokens are kept.
+"""Stage 1 for a GPU: the target writes many conversations at once, one token of each per step,
+and only tokens are kept.
 
-Rows do not wait for each other: where a conversation has ended, its row begins the next one. Keys and values are a ring of
-places, of which each row sees those since its conversation's start. On CUDA a step is one captured graph.
+Rows do not wait for each other: where a conversation has ended, its row begins the next one.
+Keys and values are a ring of places, of which each row sees those since its conversation's
+start. On CUDA a step is one captured graph.
 """
 
 import math
@@ -21,16 +23,23 @@ from train.data import MAX_ANSWER, MAX_TURN, OPENINGS, PASSAGE_TASKS, Template
 from train.progress import Progress
 from train.texts import MIN_ANSWER, Texts, joined, whole_conversations
 
-PROMPT, ANSWER, FIRST = range(3)  # kinds of tokens: given or a user turn's, an answer's, a conversation's first one
-GIVEN, TURN, ANSWERING = range(3)  # what a row does: it reads given tokens, or writes a user turn or an answer
+PROMPT, ANSWER, FIRST = range(
+    3
+)  # kinds of tokens: given or a user turn's, an answer's, a conversation's first one
+GIVEN, TURN, ANSWERING = range(
+    3
+)  # what a row does: it reads given tokens, or writes a user turn or an answer
 MAX_STEPS = 16_384  # of one stream, which needs a rotary position for each
 CHUNK = 128  # steps whose tokens are fetched together
-UNLIKELY = 0.02  # a user turn has no token with less than this share of the likeliest one's probability
+UNLIKELY = (
+    0.02  # a user turn has no token with less than this share of the likeliest one's probability
+)
 OWN_PASSAGE = 120  # an answer of at least this length can be the passage of a later question
 
 
 class _RingLlama(TorchLlama):
-    """One token per row; the queries that share a key attend together, which reads each key once."""
+    """One token per row; the queries that share a key attend together, which reads each key
+    once."""
 
     def attend(self, index: int, layer: LlamaLayer, normed: Tensor, place: Place) -> Tensor:
         queries, keys, values = self.project(layer, normed, place.rotation)
@@ -55,29 +64,51 @@ class Stream:
     """
 
     def __init__(
-        self, lean: TorchLlama, prompts: list[list[int]], then: int, between: list[int], ends: Sequence[int], rows: int
+        self,
+        lean: TorchLlama,
+        prompts: list[list[int]],
+        then: int,
+        between: list[int],
+        ends: Sequence[int],
+        rows: int,
     ) -> None:
         self.model = _RingLlama(lean.shape, lean.weights, lean.rotary)
         self.rows, self.device = rows, lean.device
         given, self.then = [*prompts, between], then
         if not all(prompts) or (then == TURN and not between):
-            raise ValueError("--stream: the chat template has nothing before or after the user's words")
+            raise ValueError(
+                "--stream: the chat template has nothing before or after the user's words"
+            )
         self.between, longest = len(prompts), max(map(len, given))
         self.ends = torch.tensor(list(ends), dtype=torch.int64, device=self.device)
         self.tables = self.model.rotary.up_to(MAX_STEPS)
-        self.given = torch.tensor([ids + [0] * (longest - len(ids)) for ids in given], device=self.device)
+        self.given = torch.tensor(
+            [ids + [0] * (longest - len(ids)) for ids in given], device=self.device
+        )
         self.lengths = torch.tensor([len(ids) for ids in given], device=self.device)
         self.width = longest + len(between) + MAX_TURN * (self.then == TURN) + MAX_ANSWER + 8
         self.width += -self.width % 8  # attention under a mask wants multiples of 8
-        ring = (lean.shape.num_layers, rows, lean.shape.num_kv_heads, self.width, lean.shape.head_dim)
-        self.keys, self.values = (torch.zeros(ring, dtype=lean.dtype, device=self.device) for _ in range(2))
+        ring = (
+            lean.shape.num_layers,
+            rows,
+            lean.shape.num_kv_heads,
+            self.width,
+            lean.shape.head_dim,
+        )
+        self.keys, self.values = (
+            torch.zeros(ring, dtype=lean.dtype, device=self.device) for _ in range(2)
+        )
         self.now = torch.tensor([0], device=self.device)
-        self.which = torch.randint(self.between, (rows,), device=self.device)  # the given tokens that a row reads
+        self.which = torch.randint(
+            self.between, (rows,), device=self.device
+        )  # the given tokens that a row reads
         self.read = torch.ones_like(self.which)  # how many of them
         self.doing, self.count, self.start = (torch.zeros_like(self.which) for _ in range(3))
         self.token, self.kind = self.given[self.which, 0], torch.full_like(self.which, FIRST)
         self.temperature = self._temperatures()
-        self.recent = torch.zeros(CHUNK, 2, rows, dtype=torch.int32, device=self.device)  # tokens and kinds
+        self.recent = torch.zeros(
+            CHUNK, 2, rows, dtype=torch.int32, device=self.device
+        )  # tokens and kinds
 
     def _temperatures(self) -> Tensor:
         """Half of the answers are greedy, an eighth are at 0.7, the others at 1."""
@@ -107,27 +138,41 @@ class Stream:
         begins = (self.doing == GIVEN) & ~reading
         after = torch.where(self.which == self.between, ANSWERING, self.then)
         doing = torch.where(begins, after, self.doing)
-        self._follow(self._chosen(logits[:, 0], doing), doing, reading, torch.where(begins, 0, self.count) + 1)
+        self._follow(
+            self._chosen(logits[:, 0], doing),
+            doing,
+            reading,
+            torch.where(begins, 0, self.count) + 1,
+        )
         now += 1
 
     def _chosen(self, logits: Tensor, doing: Tensor) -> Tensor:
-        """Draws from softmax(logits / T), as the argmax of logits + T · Gumbel noise; turns are drawn at temperature 1."""
+        """Draws from softmax(logits / T), as the argmax of logits + T · Gumbel noise; turns are
+        drawn at temperature 1."""
         logits = logits.float()
         turn = (doing == TURN)[:, None]
         temperature = torch.where(turn, 1.0, self.temperature[:, None])
         least = logits.amax(-1, keepdim=True) + math.log(UNLIKELY)
         noise = torch.empty_like(logits).exponential_().log_()
-        return torch.where(turn & (logits < least), -torch.inf, logits - temperature * noise).argmax(-1)
+        return torch.where(
+            turn & (logits < least), -torch.inf, logits - temperature * noise
+        ).argmax(-1)
 
     def _follow(self, chosen: Tensor, doing: Tensor, reading: Tensor, count: Tensor) -> None:
         """Each row's next token. `count`: tokens of its turn or answer, the chosen one included."""
-        answered = (doing == ANSWERING) & (count > 1) & (torch.isin(self.token, self.ends) | (count > MAX_ANSWER))
+        answered = (
+            (doing == ANSWERING)
+            & (count > 1)
+            & (torch.isin(self.token, self.ends) | (count > MAX_ANSWER))
+        )
         asked = (doing == TURN) & (torch.isin(chosen, self.ends) | (count > MAX_TURN))
         restarts = answered | asked
         another = torch.randint(self.between, (self.rows,), device=self.device)
         which = torch.where(answered, another, torch.where(asked, self.between, self.which))
         read, reads = torch.where(restarts, 0, self.read), reading | restarts
-        token = torch.where(reads, self.given[which, read.clamp_max(self.given.shape[1] - 1)], chosen)
+        token = torch.where(
+            reads, self.given[which, read.clamp_max(self.given.shape[1] - 1)], chosen
+        )
         kind = torch.where(~reads & (doing == ANSWERING), ANSWER, PROMPT)
         for state, new in (
             (self.start, torch.where(answered, self.now + 1, self.start)),
@@ -142,13 +187,19 @@ class Stream:
             state.copy_(new)
 
     def write(self, wanted: int, progress: Progress) -> Texts:
-        """Step until about `wanted` answer tokens are written, or `MAX_STEPS` times; the conversations that have ended."""
+        """Step until about `wanted` answer tokens are written, or `MAX_STEPS` times; the
+        conversations that have ended."""
         on_device = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
         with on_device:
-            return self._collect(self._captured() if self.device.type == "cuda" else self.step, wanted, progress)
+            return self._collect(
+                self._captured() if self.device.type == "cuda" else self.step, wanted, progress
+            )
 
     def _collect(self, again: Callable[[], None], wanted: int, progress: Progress) -> Texts:
-        found, done = list[Tensor](), -self.rows * MAX_ANSWER  # what unfinished conversations may hold
+        found, done = (
+            list[Tensor](),
+            -self.rows * MAX_ANSWER,
+        )  # what unfinished conversations may hold
         while done < wanted and int(self.now) < MAX_STEPS:
             for _ in range(CHUNK - int(self.now) % CHUNK):
                 again()
@@ -173,10 +224,17 @@ class Stream:
         return graph.replay
 
 
-def stream(pair: Any, template: Template | None, passages: Sequence[list[int]], wanted: int, rows: int, seed: int) -> Texts:
-    """Conversations with `wanted` answer tokens in all: user turns that the target begins itself; with passages, a seventh is
-    about those and about its own answers. A base target continues the passages. Raises a `ValueError` if the target cannot
-    write them."""
+def stream(
+    pair: Any,
+    template: Template | None,
+    passages: Sequence[list[int]],
+    wanted: int,
+    rows: int,
+    seed: int,
+) -> Texts:
+    """Conversations with `wanted` answer tokens in all: user turns that the target begins
+    itself; with passages, a seventh is about those and about its own answers. A base target
+    continues the passages. Raises a `ValueError` if the target cannot write them."""
     lean = pair.target._forward
     ends, chooser = pair.target.eos_token_ids, random.Random(seed)
     torch.manual_seed(seed)
@@ -186,25 +244,47 @@ def stream(pair: Any, template: Template | None, passages: Sequence[list[int]], 
         found, between = list[Texts](), template.between if template else []
         while (done := sum(int(texts.answers.sum()) for texts in found)) < count:
             try:
-                found.append(Stream(lean, prompts, then, between, ends, rows).write(count - done, progress))
+                found.append(
+                    Stream(lean, prompts, then, between, ends, rows).write(count - done, progress)
+                )
             except torch.OutOfMemoryError:
-                raise ValueError(f"--stream {rows}: the memory of {lean.device} is too small for this many rows") from None
+                raise ValueError(
+                    f"--stream {rows}: the memory of {lean.device} is too small for this many rows"
+                ) from None
             if not len(found[-1].lengths):
-                raise ValueError(f"--stream: the target's answers have fewer than {MIN_ANSWER} tokens")
+                raise ValueError(
+                    f"--stream: the target's answers have fewer than {MIN_ANSWER} tokens"
+                )
         return joined(found)
 
     if template is None:
         texts = written([passage[:32] for passage in passages], ANSWERING, wanted, rows)
     else:
         encode = pair.tokenizer
-        openings = [list(encode(text, add_special_tokens=False).input_ids) for text in (*[""] * len(OPENINGS), *OPENINGS)]
+        openings = [
+            list(encode(text, add_special_tokens=False).input_ids)
+            for text in (*[""] * len(OPENINGS), *OPENINGS)
+        ]
         share = wanted * 6 // 7 if passages else wanted
         texts = written([[*template.before, *opening] for opening in openings], TURN, share, rows)
         if passages:
             some = map(texts.conversation, range(min(len(texts.lengths), 4 * len(passages))))
-            own = [answer for tokens, answers in some if len(answer := tokens[answers][:-1].tolist()) >= OWN_PASSAGE]
-            about = [encode.decode(chooser.choice(source)) for source in (passages, own or passages) for _ in passages]
-            asked = [encode(chooser.choice(PASSAGE_TASKS).format(text), add_special_tokens=False).input_ids for text in about]
+            own = [
+                answer
+                for tokens, answers in some
+                if len(answer := tokens[answers][:-1].tolist()) >= OWN_PASSAGE
+            ]
+            about = [
+                encode.decode(chooser.choice(source))
+                for source in (passages, own or passages)
+                for _ in passages
+            ]
+            asked = [
+                encode(
+                    chooser.choice(PASSAGE_TASKS).format(text), add_special_tokens=False
+                ).input_ids
+                for text in about
+            ]
             prompts = [[*template.before, *ids, *template.between] for ids in asked]
             texts = joined([texts, written(prompts, ANSWERING, wanted - share, max(1, rows // 2))])
     progress.print()

@@ -1,4 +1,5 @@
-"""Conversations of which only tokens are kept: what a drafter reads and learns is computed by the target while training."""
+"""Conversations of which only tokens are kept: what a drafter reads and learns is computed by
+the target while training."""
 
 import zlib
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,8 @@ POOL = 32_768  # conversations that are sorted by length together
 
 @dataclass
 class Texts:
-    """Conversations one after another: int32 `tokens`, whether each is an answer's, and where the conversations begin."""
+    """Conversations one after another: int32 `tokens`, whether each is an answer's, and where
+    the conversations begin."""
 
     tokens: Tensor
     answers: Tensor
@@ -33,7 +35,9 @@ class Texts:
         try:
             return cls(**load_file(path))
         except (SafetensorError, TypeError) as error:
-            raise ValueError(f"{path} is damaged: {error}; remove it to write conversations again") from None
+            raise ValueError(
+                f"{path} is damaged: {error}; remove it to write conversations again"
+            ) from None
 
     def conversation(self, number: int) -> tuple[Tensor, Tensor]:
         """Tokens of one conversation, and which are the answer's."""
@@ -42,7 +46,8 @@ class Texts:
 
 
 def whole_conversations(tokens: Tensor, answers: Tensor, first: Tensor) -> Texts:
-    """The conversations in rows, `[rows, steps]` each, that begin and end there and have an answer. `first`: first tokens."""
+    """The conversations in rows, `[rows, steps]` each, that begin and end there and have an
+    answer. `first`: first tokens."""
     steps, begins = tokens.shape[1], first.clone()
     begins[:, 0] = True  # the end of an earlier conversation, unless it is a first token
     at = begins.flatten().nonzero()[:, 0]
@@ -59,8 +64,13 @@ def whole_conversations(tokens: Tensor, answers: Tensor, first: Tensor) -> Texts
 def joined(texts: Sequence[Texts]) -> Texts:
     """All of them."""
     shifts = torch.tensor([0, *(len(each.tokens) for each in texts)]).cumsum(0)
-    starts = torch.cat([each.starts + int(shift) for each, shift in zip(texts, shifts, strict=False)])
-    parts = [torch.cat([getattr(each, name) for each in texts]) for name in ("tokens", "answers", "lengths")]
+    starts = torch.cat(
+        [each.starts + int(shift) for each, shift in zip(texts, shifts, strict=False)]
+    )
+    parts = [
+        torch.cat([getattr(each, name) for each in texts])
+        for name in ("tokens", "answers", "lengths")
+    ]
     return Texts(parts[0], parts[1], starts, parts[2])
 
 
@@ -70,10 +80,17 @@ class TextData(Data):
     def __init__(self, texts: Texts, target: Any, layers: Sequence[int]) -> None:
         self.texts, self.target, self.layers = texts, target, list(layers)
         self.device = target.device
-        self.tokens, self.answers, self.starts = (x.to(self.device) for x in (texts.tokens, texts.answers, texts.starts))
+        self.tokens, self.answers, self.starts = (
+            x.to(self.device) for x in (texts.tokens, texts.answers, texts.starts)
+        )
         # Conversations with the same prompt are all held out, or none is.
         numbers = torch.arange(len(texts.lengths))
-        held_out = torch.tensor([zlib.crc32(bytes(str(self._prompt(n)), "ascii")) % HELD_OUT == 0 for n in numbers.tolist()])
+        held_out = torch.tensor(
+            [
+                zlib.crc32(bytes(str(self._prompt(n)), "ascii")) % HELD_OUT == 0
+                for n in numbers.tolist()
+            ]
+        )
         if held_out.all() or not held_out.any():
             held_out = numbers == len(numbers) - 1
         self.for_training, self.kept_out = numbers[~held_out], numbers[held_out]
@@ -91,7 +108,9 @@ class TextData(Data):
         yield from (self._batch(groups[index]) for index in order[:HELD_OUT_BATCHES].tolist())
 
     def frequencies(self, vocab_size: int) -> Tensor:
-        of_training = torch.ones(len(self.texts.lengths), dtype=torch.bool).index_fill_(0, self.kept_out, False)
+        of_training = torch.ones(len(self.texts.lengths), dtype=torch.bool).index_fill_(
+            0, self.kept_out, False
+        )
         counted = self.texts.answers & of_training.repeat_interleave(self.texts.lengths)
         return torch.bincount(self.texts.tokens[counted].long(), minlength=vocab_size).float()
 
@@ -105,7 +124,9 @@ class TextData(Data):
         return prompt
 
     def _groups(self, numbers: Tensor, batch_tokens: int) -> list[Tensor]:
-        return [numbers[group] for group in grouped(self.texts.lengths[numbers].tolist(), batch_tokens)]
+        return [
+            numbers[group] for group in grouped(self.texts.lengths[numbers].tolist(), batch_tokens)
+        ]
 
     def _batch(self, numbers: Tensor) -> Batch:
         lengths = self.texts.lengths[numbers].to(self.device)
@@ -113,7 +134,8 @@ class TextData(Data):
         real = places < lengths[:, None]
         index = torch.where(real, self.starts[numbers.to(self.device)][:, None] + places, 0)
         tokens = torch.where(real, self.tokens[index].long(), 0)
-        # At position i a head predicts token i + 2, for which the target's distribution is that at i + 1.
+        # At position i a head predicts token i + 2, for which the target's distribution is that at
+        # i + 1.
         rows, positions = (self.answers[index] & real)[:, 2:].nonzero(as_tuple=True)
         cache = self.target.new_cache(len(tokens))
         logits, states = self.target.forward(tokens, cache.all_rows(), layers=self.layers)

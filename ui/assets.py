@@ -1,5 +1,5 @@
-"""The page's style sheets, scripts and languages from `assets/`, its templates from `ui/templates`, its Gradio theme, and the
-palette as CSS variables."""
+"""The page's style sheets, scripts and languages from `assets/`, its templates from
+`ui/templates`, its Gradio theme, and the palette as CSS variables."""
 
 import json
 import re
@@ -21,16 +21,27 @@ from ui import labels
 
 ROOT = Path(__file__).resolve().parent.parent / "assets"
 PLOTLY = ROOT / "plotly" / "plotly-cartesian.min.js"
-"""The part of plotly.js for charts with axes, in the version of the Python package that checks figures."""
+"""The part of plotly.js for charts with axes, in the version of the Python package that checks
+figures."""
 MODULES = {file.name: file for file in [*sorted((ROOT / "js").glob("*.js")), PLOTLY]}
 TABLES = {f"{file.stem}.js": file for file in sorted((ROOT / "languages").glob("*.json"))}
 """The languages' tables of translations, by the names of the scripts that contain them."""
 IMPORT = re.compile(r'((?:from|import) )"\./([\w-]+)\.js"')  # how our scripts import one another
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable"}
 LANGUAGES = {"en": "English", "es": "Español", "zh": "中文"}
-"""The page's languages by code. All but English, the source, have a table of translations in `assets/languages`."""
-_OF_PARTS = "page race tokens rounds player odds waterfall experiments lessons redraw rooms strategies connection"
-STYLE_SHEETS = [*_OF_PARTS.split(), "narrow", "views", "guided", "forced"]  # later ones override earlier ones
+"""The page's languages by code. All but English, the source, have a table of translations in
+`assets/languages`."""
+_OF_PARTS = (
+    "page race tokens rounds player odds waterfall experiments lessons redraw rooms strategies"
+    " connection"
+)
+STYLE_SHEETS = [
+    *_OF_PARTS.split(),
+    "narrow",
+    "views",
+    "guided",
+    "forced",
+]  # later ones override earlier ones
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -38,11 +49,14 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters |= {name: getattr(labels, name) for name in ("visible", "number", "percent", "count", "to_json")}
+_TEMPLATES.filters |= {
+    name: getattr(labels, name) for name in ("visible", "number", "percent", "count", "to_json")
+}
 SANS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 EDGE = ("#85878e", "#7b7d84")
-"""Field borders: a contrast of three to one against the background, so that a field is visible as one."""
+"""Field borders: a contrast of three to one against the background, so that a field is visible
+as one."""
 
 SURFACES = {
     "body_background_fill": "page",
@@ -72,14 +86,18 @@ SIZES = {"block_border_width": "0px", "block_info_text_size": "13.5px", "input_b
 
 
 def scripts() -> Route:
-    """The route that serves `assets/js`, Plotly and the languages. Its address changes with the files, so that no browser mixes
-    old with new."""
+    """The route that serves `assets/js`, Plotly and the languages. Its address changes with the
+    files, so that no browser mixes old with new."""
 
     async def module(request: Request) -> Response:
         name = request.path_params["name"]
         if name in TABLES:  # the script that translates the page, with one language's table
-            script, table = (file.read_text(encoding="utf-8") for file in (MODULES["language.js"], TABLES[name]))
-            return Response(f"{script}\nspeak({table});", media_type="text/javascript", headers=FOR_GOOD)
+            script, table = (
+                file.read_text(encoding="utf-8") for file in (MODULES["language.js"], TABLES[name])
+            )
+            return Response(
+                f"{script}\nspeak({table});", media_type="text/javascript", headers=FOR_GOOD
+            )
         if name in MODULES:
             return FileResponse(MODULES[name], media_type="text/javascript", headers=FOR_GOOD)
         return Response(status_code=404)
@@ -98,31 +116,58 @@ def component(
     elem_id: str = "",
     **options: Any,
 ) -> gr.HTML:
-    """A custom component: HTML with a module in `assets/js` that drives it, by its function `mount`. The module's name is also
-    the component's id if that is empty. Unless the markup contains the value, Gradio never changes what the script adds to it.
-    `events` are those that the script triggers; Gradio reads their names from it."""
-    script = calling(module, mount, f"{{ element, trigger, props, server, watch, events: {json.dumps(list(events))} }}") + ";"
+    """A custom component: HTML with a module in `assets/js` that drives it, by its function
+    `mount`. The module's name is also the component's id if that is empty. Unless the markup
+    contains the value, Gradio never changes what the script adds to it. `events` are those that
+    the script triggers; Gradio reads their names from it."""
+    script = (
+        calling(
+            module,
+            mount,
+            f"{{ element, trigger, props, server, watch, events: {json.dumps(list(events))} }}",
+        )
+        + ";"
+    )
     elem_id = elem_id or module
-    return gr.HTML(value, html_template=markup, js_on_load=script, apply_default_css=False, elem_id=elem_id, **options)
+    return gr.HTML(
+        value,
+        html_template=markup,
+        js_on_load=script,
+        apply_default_css=False,
+        elem_id=elem_id,
+        **options,
+    )
 
 
 def calling(module: str, function: str, arguments: str) -> str:
-    """The JavaScript that calls a function of a module in `assets/js`; without a connection, once it is back."""
+    """The JavaScript that calls a function of a module in `assets/js`; without a connection,
+    once it is back."""
     # The addresses are relative to the page, whatever address Gradio assumes.
-    file, connection = (f'new URL(".{folder()}/{name}.js", document.baseURI)' for name in (module, "connection"))
+    file, connection = (
+        f'new URL(".{folder()}/{name}.js", document.baseURI)' for name in (module, "connection")
+    )
     missed = f"() => import({connection}).then(({{ missed }}) => missed({file}, load))"
-    return f"(function load() {{ return import({file}).then(({{ {function} }}) => {function}({arguments}), {missed}); }})()"
+    return (
+        f"(function load() {{ return import({file}).then(({{ {function} }}) =>"
+        f" {function}({arguments}), {missed}); }})()"
+    )
 
 
 def render(name: str, /, **values: Any) -> Markup:
-    """The template `ui/templates/{name}.html` with these values. Text is escaped; `Markup` is not."""
+    """The template `ui/templates/{name}.html` with these values. Text is escaped; `Markup` is
+    not."""
     return Markup(_TEMPLATES.get_template(f"{name}.html").render(values))
 
 
 @cache
 def folder() -> str:
     """The scripts' folder, as a path relative to the page."""
-    return "/scripts-" + sha256(b"".join(file.read_bytes() for file in (*MODULES.values(), *TABLES.values()))).hexdigest()[:12]
+    return (
+        "/scripts-"
+        + sha256(
+            b"".join(file.read_bytes() for file in (*MODULES.values(), *TABLES.values()))
+        ).hexdigest()[:12]
+    )
 
 
 _TEMPLATES.globals |= {"languages": LANGUAGES, "scripts_folder": folder}
@@ -152,15 +197,30 @@ def variables() -> str:
     """The palette as CSS variables, for both themes."""
     rules = []
     for selector, surface, dark in ((":root", LIGHT, False), (".dark", DARK, True)):
-        grounds = {name: getattr(surface, name) for name in ("page", "panel", "ink", "muted", "rule")}
-        named = grounds | {kind: style.color(dark) for kind, style in {"prompt": PROMPT, **STYLES}.items()}
-        rules.append(f"{selector} {{{''.join(f'--ns-{name}:{color};' for name, color in named.items())}}}\n")
+        grounds = {
+            name: getattr(surface, name) for name in ("page", "panel", "ink", "muted", "rule")
+        }
+        named = grounds | {
+            kind: style.color(dark) for kind, style in {"prompt": PROMPT, **STYLES}.items()
+        }
+        rules.append(
+            f"{selector} {{{''.join(f'--ns-{name}:{color};' for name, color in named.items())}}}\n"
+        )
     return "".join(rules)
 
 
 def theme() -> gr.themes.Base:
     """The theme; it uses system fonts, so that nothing is fetched from other hosts."""
-    made = gr.themes.Base(primary_hue="blue", neutral_hue="zinc", text_size="md", radius_size="md", font=SANS, font_mono=MONO)
+    made = gr.themes.Base(
+        primary_hue="blue",
+        neutral_hue="zinc",
+        text_size="md",
+        radius_size="md",
+        font=SANS,
+        font_mono=MONO,
+    )
     light = {name: color for name, (color, _) in COLORS.items()}
     dark = {f"{name}_dark": color for name, (_, color) in COLORS.items()}
-    return made.set(**light, **dark, **SIZES, block_title_text_weight="600", color_accent=TARGET.light)
+    return made.set(
+        **light, **dark, **SIZES, block_title_text_weight="600", color_accent=TARGET.light
+    )

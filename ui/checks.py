@@ -26,8 +26,9 @@ def first_problem(error: ValidationError, names: Mapping[str, str] | None = None
 
 
 def in_labels(problem: object, labels: Mapping[str, str]) -> str:
-    """The problem, with the page's labels instead of parameter names. A name without an underscore may also be a word of the
-    sentence, so it is replaced at the beginning only. The value after "got" is the user's and stays."""
+    """The problem, with the page's labels instead of parameter names. A name without an
+    underscore may also be a word of the sentence, so it is replaced at the beginning only. The
+    value after "got" is the user's and stays."""
     said, got, given = str(problem).partition(", got ")
     names = "|".join(name if "_" in name else f"^{name}\\b" for name in labels)
     return re.sub(names, lambda found: labels[found[0]], said) + got + given

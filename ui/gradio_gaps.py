@@ -1,12 +1,15 @@
-"""Every place where this page reaches into Gradio, because Gradio has no hook for it. Checked against Gradio 6.31.0.
+"""Every place where this page reaches into Gradio, because Gradio has no hook for it. Checked
+against Gradio 6.31.0.
 
-Each function says why it exists. The rest of `ui` uses only what Gradio documents, with two exceptions: `ui.host.errors`
-and `ui.host.queue` subclass Gradio's page and its queue. Two more patches run in the browser:
+Each function says why it exists. The rest of `ui` uses only what Gradio documents, with two
+exceptions: `ui.host.errors` and `ui.host.queue` subclass Gradio's page and its queue. Two more
+patches run in the browser:
 
-- `assets/js/connection.js` replaces `window.fetch`: when the connection breaks, Gradio asks every two seconds, shows an
-  error each time, and finally reloads the page without its run and settings.
-- `ui/templates/first_paint.html` replaces `window.requestAnimationFrame` once: Gradio's loading screen keeps counting
-  seconds at every frame after it is gone.
+- `assets/js/connection.js` replaces `window.fetch`: when the connection breaks, Gradio asks
+  every two seconds, shows an error each time, and finally reloads the page without its run and
+  settings.
+- `ui/templates/first_paint.html` replaces `window.requestAnimationFrame` once: Gradio's loading
+  screen keeps counting seconds at every frame after it is gone.
 
 This module imports Gradio inside its functions: `quick_imports` must run before Gradio is imported.
 """
@@ -36,11 +39,12 @@ HOST = re.compile(r"(?:([\w.-]+)|\[([0-9a-f:.]+)\])(?::\d{1,5})?", re.ASCII)
 def quick_imports(*, mcp: bool) -> Iterator[None]:
     """Import the page's libraries in half the time. Leave this context before a thread starts.
 
-    Gradio parses the source of each component at import and writes an editor stub next to it. It skips classes without a file,
-    so here its classes have none. It also imports the MCP library whenever that is installed; without `mcp`, it is not found.
-    Its cache, which this page does not use, imports pandas, 32 MB; here pandas is imported when something uses it.
-    The garbage collector is off: libraries create half a million objects, hardly any of them garbage, and it would visit them
-    seven times. Afterwards it ignores them for good.
+    Gradio parses the source of each component at import and writes an editor stub next to it. It
+    skips classes without a file, so here its classes have none. It also imports the MCP library
+    whenever that is installed; without `mcp`, it is not found. Its cache, which this page does
+    not use, imports pandas, 32 MB; here pandas is imported when something uses it. The garbage
+    collector is off: libraries create half a million objects, hardly any of them garbage, and it
+    would visit them seven times. Afterwards it ignores them for good.
     """
     file_of = inspect.getfile
     replaced = {"pandas": _stand_in("pandas")} | ({} if mcp else {"mcp": None})
@@ -62,13 +66,15 @@ def quick_imports(*, mcp: bool) -> Iterator[None]:
             if sys.modules.get(name) is module:
                 del sys.modules[name]
         gc.freeze()
-        atexit.register(gc.unfreeze)  # libraries complain about objects that are not collected at exit
+        atexit.register(
+            gc.unfreeze
+        )  # libraries complain about objects that are not collected at exit
         gc.enable()
 
 
 def _stand_in(name: str) -> ModuleType:
-    """A module that imports the one of this name as soon as something is read from it, such as `DataFrame`. It has none of a
-    module's own attributes and no submodules."""
+    """A module that imports the one of this name as soon as something is read from it, such as
+    `DataFrame`. It has none of a module's own attributes and no submodules."""
     module = ModuleType(name)
     module.__spec__ = importlib.util.find_spec(name)
 
@@ -84,11 +90,11 @@ def _stand_in(name: str) -> ModuleType:
 
 
 def trust(listed: Iterable[str], host: str | None) -> None:
-    """Let Gradio derive the page's address from known names only: this machine's, the Space's, the operator's `listed` ones and
-    the `host` that the server listens on.
+    """Let Gradio derive the page's address from known names only: this machine's, the Space's,
+    the operator's `listed` ones and the `host` that the server listens on.
 
-    Gradio would trust `Host`, `X-Forwarded-Host` and `X-Gradio-Server`. Under any other name the address is relative, and
-    browsers resolve it against the page's own.
+    Gradio would trust `Host`, `X-Forwarded-Host` and `X-Gradio-Server`. Under any other name the
+    address is relative, and browsers resolve it against the page's own.
     """
     names = {name.lower() for name in (*OURS, *listed, host, os.environ.get("SPACE_HOST")) if name}
 
@@ -101,7 +107,10 @@ def trust(listed: Iterable[str], host: str | None) -> None:
         found = HOST.fullmatch(host)
         if found is None or (found[1] or found[2]) not in names:
             return path
-        secure = request.headers.get("x-forwarded-proto", request.url.scheme).split(",")[0].strip() == "https"
+        secure = (
+            request.headers.get("x-forwarded-proto", request.url.scheme).split(",")[0].strip()
+            == "https"
+        )
         return f"http{'s' * secure}://{host}{path}"
 
     from gradio import route_utils
@@ -111,8 +120,9 @@ def trust(listed: Iterable[str], host: str | None) -> None:
 
 
 def take_dicts_as_tables() -> None:
-    """The value of a `gr.Dataframe` is the dict that Gradio would send to the browser; `datatype` must be given. Gradio's own
-    imports pandas, 32 MB, to see whether the value is one of its tables."""
+    """The value of a `gr.Dataframe` is the dict that Gradio would send to the browser;
+    `datatype` must be given. Gradio's own imports pandas, 32 MB, to see whether the value is one
+    of its tables."""
     from gradio.components import dataframe
 
     patched: Any = dataframe.Dataframe
@@ -130,7 +140,8 @@ def shorten_tool_errors(shorten: Callable[[str], str]) -> None:
 
 
 def queue_of(page: "gr.Blocks") -> Any:
-    """The queue's sessions and calls are needed to refuse unknown names; Gradio answers 200 first and fails later."""
+    """The queue's sessions and calls are needed to refuse unknown names; Gradio answers 200
+    first and fails later."""
     return page._queue
 
 
@@ -141,21 +152,26 @@ def waiting_calls(page: "gr.Blocks", concurrency_id: str) -> int:
 
 
 def current_call() -> tuple[Any, Any, str | None]:
-    """Request, page and id of the call that is being answered; None for each outside a call. Gradio passes the request only to
-    event listeners with a `gr.Request` parameter, not to what they call."""
+    """Request, page and id of the call that is being answered; None for each outside a call.
+    Gradio passes the request only to event listeners with a `gr.Request` parameter, not to what
+    they call."""
     from gradio.context import LocalContext
 
-    return LocalContext.request.get(None), LocalContext.blocks.get(None), LocalContext.event_id.get(None)
+    return (
+        LocalContext.request.get(None),
+        LocalContext.blocks.get(None),
+        LocalContext.event_id.get(None),
+    )
 
 
 def payload(event: "gr.EventData") -> dict[str, Any]:
-    """The object that a component sent with an event; `EventData` offers its keys as attributes only. Empty for anything else,
-    which a component of this page never sends."""
+    """The object that a component sent with an event; `EventData` offers its keys as attributes
+    only. Empty for anything else, which a component of this page never sends."""
     data = event._data
     return data if isinstance(data, dict) else {}
 
 
 def is_server_function(function: object) -> bool:
-    """Whether the browser may call this method of a component; Gradio's own route keeps a megabyte per session that calls
-    one."""
+    """Whether the browser may call this method of a component; Gradio's own route keeps a
+    megabyte per session that calls one."""
     return bool(getattr(function, "_is_server_fn", False))

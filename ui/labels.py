@@ -1,7 +1,9 @@
-"""Model text made safe and visible in sentences, in HTML and in Plotly's labels, which read a subset of HTML.
+"""Model text made safe and visible in sentences, in HTML and in Plotly's labels, which read a
+subset of HTML.
 
-A model may write anything: markup, line breaks, characters that change the writing direction. None of it may act on the page. A
-space or a line break must be visible, since to the model it is a token like any other.
+A model may write anything: markup, line breaks, characters that change the writing direction.
+None of it may act on the page. A space or a line break must be visible, since to the model it is
+a token like any other.
 """
 
 import html
@@ -20,7 +22,9 @@ LEAST = 1e-4  # smaller probabilities are shown as "under 0.0001"
 
 def label(text: str | None, limit: int = MAX_LABEL) -> str:
     """The text as one Plotly label or piece of HTML."""
-    return html.escape(visible(text, limit)).replace("&quot;", "&#34;")  # Plotly does not know the name of this entity
+    return html.escape(visible(text, limit)).replace(
+        "&quot;", "&#34;"
+    )  # Plotly does not know the name of this entity
 
 
 def end_of(text: str, characters: int = CONTEXT) -> str:
@@ -34,14 +38,19 @@ def to_json(value: Any) -> str:
     """JSON text for the browser; `<` is escaped, so that nothing in it can look like a tag."""
     try:
         text = orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:  # an opened trace may hold half a character, or an integer of more than 64 bits
+    except (
+        orjson.JSONEncodeError
+    ):  # an opened trace may hold half a character, or an integer of more than 64 bits
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A probability or entropy for readers: significant digits, no powers of ten, and 0 or 1 only if it is exactly that."""
-    if not math.isfinite(value) or value < 0 or value >= 1e6:  # neither a probability nor an entropy: a forged trace
+    """A probability or entropy for readers: significant digits, no powers of ten, and 0 or 1
+    only if it is exactly that."""
+    if (
+        not math.isfinite(value) or value < 0 or value >= 1e6
+    ):  # neither a probability nor an entropy: a forged trace
         return f"{value:.3g}"
     if value == 0 or abs(value - 1) < 1e-6:  # rounding may have changed the last digits of a 1
         return "0" if value == 0 else "1"
@@ -77,7 +86,13 @@ def milliseconds(seconds: float) -> str:
     if seconds >= 10:
         return f"{seconds:.1f} s"
     value = seconds * 1000
-    return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 1 else f"{value:.2f} ms"
+    return (
+        f"{value:.0f} ms"
+        if value >= 100
+        else f"{value:.1f} ms"
+        if value >= 1
+        else f"{value:.2f} ms"
+    )
 
 
 def as_shown(seconds: float) -> float:

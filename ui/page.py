@@ -9,7 +9,17 @@ from markupsafe import Markup
 from starlette.routing import BaseRoute
 
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind
-from ui.assets import component, folder, modules_for, render, scripts, sheets, styles, theme, variables
+from ui.assets import (
+    component,
+    folder,
+    modules_for,
+    render,
+    scripts,
+    sheets,
+    styles,
+    theme,
+    variables,
+)
 from ui.experiments.compare_texts import build_compare_texts
 from ui.experiments.doctor import build_doctor
 from ui.experiments.draft_yourself import build_draft_yourself
@@ -29,15 +39,28 @@ from ui.run.recorded import recorded_run
 from ui.run.runs import Runs
 from ui.run.workbench import Workbench, linked
 
-TAGLINE = "Speculative decoding: a drafter proposes, the target verifies. Same output distribution, faster."
+TAGLINE = (
+    "Speculative decoding: a drafter proposes, the target verifies. Same output distribution,"
+    " faster."
+)
 TABS = ("run", "explore", "learn")  # the tabs' names in links
 ELSEWHERE = ("run", "lesson", "room", "lecture", "embed")
 """Query parameters of links that lead to something other than the home page."""
-FIRST_NEEDED = ("page", "glossary", "race", "stage", "inspector", "charts", "waterfall", "strategies")
+FIRST_NEEDED = (
+    "page",
+    "glossary",
+    "race",
+    "stage",
+    "inspector",
+    "charts",
+    "waterfall",
+    "strategies",
+)
 """The modules that the first tab mounts."""
 MOST_CALLS = 512
-"""Calls that Gradio handles at once. Decoding calls wait in an engine, which is fair. With Gradio's default of 40, one
-visitor's calls could block all others in Gradio's queue, which is first come, first served."""
+"""Calls that Gradio handles at once. Decoding calls wait in an engine, which is fair. With
+Gradio's default of 40, one visitor's calls could block all others in Gradio's queue, which is
+first come, first served."""
 
 
 def build_page(catalog: Catalog, runs: Runs) -> Page:
@@ -49,7 +72,9 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
             runs.leave(request.session_hash)
 
     with Page(title="Naive Speculate", fill_width=True, analytics_enabled=False) as page:
-        header = component("page", value=render("header", tagline=TAGLINE), events=["linked"], elem_id="header")
+        header = component(
+            "page", value=render("header", tagline=TAGLINE), events=["linked"], elem_id="header"
+        )
         component("glossary", value=glossary())
         notice = build_notice(catalog)
         with gr.Tabs(elem_id="tabs"):
@@ -63,7 +88,8 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
                 build_compare_texts(catalog, workbench.controls)
                 build_doctor()
         component("page", render("languages"), mount="mountLanguages", elem_id="language_menu")
-        # Not on every load: at each event Gradio copies all components that were ever updated, with their contents.
+        # Not on every load: at each event Gradio copies all components that were ever updated, with
+        # their contents.
         header.linked(_check_link, None, None, **QUIET)
         page.unload(leave)
         follow_pairs(catalog, page, {"notice": notice, **workbench.parts})
@@ -73,18 +99,29 @@ def build_page(catalog: Catalog, runs: Runs) -> Page:
 
 
 def _check_link(event: gr.EventData) -> None:
-    """Warn if a link names an unknown lesson, room or tab. Scripts open them: `page.js`, `learn.js` and `rooms.js`."""
+    """Warn if a link names an unknown lesson, room or tab. Scripts open them: `page.js`,
+    `learn.js` and `rooms.js`."""
     query = linked(event)
-    found = {"lesson": lesson_in(query), "room": query.get("room") in ROOMS, "tab": query.get("tab") in TABS}
+    found = {
+        "lesson": lesson_in(query),
+        "room": query.get("room") in ROOMS,
+        "tab": query.get("tab") in TABS,
+    }
     for name in found:
         if query.get(name) and not found[name]:
             warn(f"the link names {name} {query[name]!r:.80}, which does not exist")
 
 
-def launch(page: Page, queue: int, routes: Sequence[BaseRoute] = (), names: Iterable[str] = (), **where: Any) -> str:
-    """Serve the page from other threads, with its styles, scripts and limits, a queue for so many calls, and further routes.
-    `where` are options of Gradio's `launch`, `names` the page's host names, in addition to this machine's and the Space's.
-    Returns the page's address."""
+def launch(
+    page: Page,
+    queue: int,
+    routes: Sequence[BaseRoute] = (),
+    names: Iterable[str] = (),
+    **where: Any,
+) -> str:
+    """Serve the page from other threads, with its styles, scripts and limits, a queue for so
+    many calls, and further routes. `where` are options of Gradio's `launch`, `names` the page's
+    host names, in addition to this machine's and the Space's. Returns the page's address."""
     open_queue(page, queue)
     own = [scripts(), server_functions(page), *documents(), *routes]
     silence_library_logs()
@@ -93,7 +130,8 @@ def launch(page: Page, queue: int, routes: Sequence[BaseRoute] = (), names: Iter
         theme=theme(),
         head=f"<style>{styles()}</style>",
         footer_links=["api"],
-        run_history=False,  # it would store prompts in the browser, and let the server write to the Hub
+        # it would store prompts in the browser, and let the server write to the Hub
+        run_history=False,
         ssr_mode=False,
         enable_monitoring=False,  # it would write its key to the log whenever anybody asks
         prevent_thread_lock=True,
@@ -108,9 +146,9 @@ def launch(page: Page, queue: int, routes: Sequence[BaseRoute] = (), names: Iter
 
 
 def first_view(tagline: str, events: Iterable[Event]) -> str:
-    """Title, tagline and the recorded run's tokens as HTML, visible before the page's scripts run: a phone needs some seconds
-    for Gradio's. Once the stage is drawn, `assets/js/stage.js` removes it. The template also preloads the page's scripts and
-    stops Gradio's loading screen."""
+    """Title, tagline and the recorded run's tokens as HTML, visible before the page's scripts
+    run: a phone needs some seconds for Gradio's. Once the stage is drawn, `assets/js/stage.js`
+    removes it. The template also preloads the page's scripts and stops Gradio's loading screen."""
     return render(
         "first_paint",
         elsewhere=" ".join(ELSEWHERE),

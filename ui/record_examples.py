@@ -1,7 +1,8 @@
-"""Records every example with which the page opens. Run `python -m ui.record_examples` whenever the bundled pair changes.
+"""Records every example with which the page opens. Run `python -m ui.record_examples` whenever
+the bundled pair changes.
 
-The files are written to `assets/recorded`. Each recording is a function in `RECORDINGS` that writes its files and yields
-its progress.
+The files are written to `assets/recorded`. Each recording is a function in `RECORDINGS` that
+writes its files and yields its progress.
 """
 
 import argparse
@@ -39,8 +40,8 @@ EXPLORE_TOKENS = 64
 def record_run(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     """The run that visitors see first, with and without drafts.
 
-    With one seed all runs of a kind differ only in their times, so the fastest is the least disturbed. The last event
-    contains the speedup from the quietest measurement.
+    With one seed all runs of a kind differ only in their times, so the fastest is the least
+    disturbed. The last event contains the speedup from the quietest measurement.
     """
     _, settings = recording_of(_target(catalog))
     traces, plain, measured = list[Trace](), list[list[Event]](), list[MeasuredSpeedup]()
@@ -53,24 +54,31 @@ def record_run(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     fastest[-1].speedup = min(measured, key=lambda found: found.high / found.low)
     fastest.save(folder / SPECULATIVE.name)
     slow = min(plain, key=lambda events: events[-1].time)
-    Trace(event for event in slow if event.kind in (EventKind.STARTED, *OUTPUT_KINDS)).save(folder / PLAIN.name)
+    Trace(event for event in slow if event.kind in (EventKind.STARTED, *OUTPUT_KINDS)).save(
+        folder / PLAIN.name
+    )
 
 
 def record_exploration(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
     """The Explore tab's first maps."""
     prompts = prompts_for(_target(catalog))
-    settings = replace(recording_of(_target(catalog))[1], prompt=prompts[0], max_tokens=EXPLORE_TOKENS)
+    settings = replace(
+        recording_of(_target(catalog))[1], prompt=prompts[0], max_tokens=EXPLORE_TOKENS
+    )
     for state in sweep(catalog, settings, prompts, SEEDS, KS, TEMPERATURES):
         yield state.done, state.total
     sizes = sizes_for(catalog, "")
     for batches in sweep_batches(catalog, settings, prompts, BATCH_KS, sizes, BATCH_TURNS):
         yield state.total + batches.done, state.total + batches.total
     models = catalog.of("").engine.about.models
-    Exploration(state.samples, batches.samples, models, settings.max_tokens, settings.temperature).save(folder)
+    Exploration(
+        state.samples, batches.samples, models, settings.max_tokens, settings.temperature
+    ).save(folder)
 
 
 def record_learn(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
-    """The lessons' first pictures; other lessons in the file stay. Raises ValueError if an experiment found nothing."""
+    """The lessons' first pictures; other lessons in the file stay. Raises ValueError if an
+    experiment found nothing."""
     settings = Settings(prompt=prompts_for(_target(catalog))[0], seed=1)
     file = folder / LESSONS_FILE
     found: dict[str, Data] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
@@ -80,7 +88,9 @@ def record_learn(catalog: Catalog, folder: Path) -> Iterator[tuple[int, int]]:
         if last.data is None:
             raise ValueError(f"lesson {lesson.number} found nothing to show: {last.status}")
         found[str(lesson.number)] = rounded(last.data)
-        text = json.dumps(dict(sorted(found.items(), key=lambda item: int(item[0]))), ensure_ascii=False, indent=1)
+        text = json.dumps(
+            dict(sorted(found.items(), key=lambda item: int(item[0]))), ensure_ascii=False, indent=1
+        )
         file.write_text(text + "\n", encoding="utf-8")
         yield done, len(LESSONS)
 
@@ -89,7 +99,11 @@ def _target(catalog: Catalog) -> str:
     return catalog.of("").engine.about.models["target"]
 
 
-RECORDINGS: dict[str, Recording] = {"run": record_run, "explore": record_exploration, "lessons": record_learn}
+RECORDINGS: dict[str, Recording] = {
+    "run": record_run,
+    "explore": record_exploration,
+    "lessons": record_learn,
+}
 
 
 def record(catalog: Catalog, folder: Path, names: list[str]) -> None:
@@ -105,8 +119,16 @@ def record(catalog: Catalog, folder: Path, names: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m ui.record_examples", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to record: {', '.join(RECORDINGS)}; default: all")
-    parser.add_argument("--target", help="target model: a Hub id, a folder or a GGUF file; default: the bundled pair")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"what to record: {', '.join(RECORDINGS)}; default: all",
+    )
+    parser.add_argument(
+        "--target",
+        help="target model: a Hub id, a folder or a GGUF file; default: the bundled pair",
+    )
     parser.add_argument("--draft", help="draft model")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="output folder (%(default)s)")
     args = parser.parse_args()
@@ -114,7 +136,9 @@ def main() -> None:
         parser.error(f"NAME must be one of {', '.join(RECORDINGS)}, got {unknown[0]!r}")
     if args.draft and not args.target:
         parser.error(f"--draft needs a --target as well, got only {args.draft!r}")
-    catalog = load_catalog(Configuration((PairChoice("recorded", args.target, args.draft),), device="cpu"))
+    catalog = load_catalog(
+        Configuration((PairChoice("recorded", args.target, args.draft),), device="cpu")
+    )
     try:
         catalog.warm_up()
         record(catalog, args.folder, args.names or list(RECORDINGS))

@@ -1,4 +1,6 @@
-"""`python -m naive_speculate bench`: compares this decoder with transformers' generation on the same pair and prompts.
+"""`python -m naive_speculate bench`: compares this decoder with transformers' generation on the
+same pair and prompts.
 
-Everything runs alternately in one process, so that other programs slow all ways equally; figures are medians.
+Everything runs alternately in one process, so that other programs slow all ways equally; figures
+are medians.
 """

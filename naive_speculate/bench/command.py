@@ -18,7 +18,14 @@ from naive_speculate.arguments import Parser, add_models, lines_of_file, number,
 from naive_speculate.bench.comparison import Comparison
 from naive_speculate.bench.measure import Transformers
 from naive_speculate.bench.report import save_plots, show, show_suite, suite_svg
-from naive_speculate.bench.suite import answers_of, drafters_of, encode, figures, read_suite, ways_of
+from naive_speculate.bench.suite import (
+    answers_of,
+    drafters_of,
+    encode,
+    figures,
+    read_suite,
+    ways_of,
+)
 from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.files import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
@@ -38,7 +45,16 @@ PROMPTS = (
     "When the fox heard this, he laughed and said to the crow,",
     "The wind blew hard that night, and nobody in the village could",
 )
-_OF_SUITES = ("drafters", "num_draft_tokens", "max_tokens", "temperature", "limit", "threads", "svg", "transformers")
+_OF_SUITES = (
+    "drafters",
+    "num_draft_tokens",
+    "max_tokens",
+    "temperature",
+    "limit",
+    "threads",
+    "svg",
+    "transformers",
+)
 _OF_PROMPTS = ("prompts", "new_tokens", "max_draft_tokens", "quick", "plots", "write_costs")
 _WIDTH = 160  # of tables written to a file or a pipe
 
@@ -48,24 +64,83 @@ def _parser() -> argparse.ArgumentParser:
     add_models(parser)
     add = parser.add_argument
     add(
-        "--prompts", type=lines_of_file, default=PROMPTS, metavar="FILE", help="one prompt per line (default: eight beginnings)"
+        "--prompts",
+        type=lines_of_file,
+        default=PROMPTS,
+        metavar="FILE",
+        help="one prompt per line (default: eight beginnings)",
     )
-    add("--new-tokens", type=positive, default=96, metavar="N", help="tokens to generate (default 96)")
-    add("--max-draft-tokens", type=positive, default=8, metavar="K", help="largest window (default 8)")
+    add(
+        "--new-tokens",
+        type=positive,
+        default=96,
+        metavar="N",
+        help="tokens to generate (default 96)",
+    )
+    add(
+        "--max-draft-tokens",
+        type=positive,
+        default=8,
+        metavar="K",
+        help="largest window (default 8)",
+    )
     add("--quick", action="store_true", help="only the greedy comparison, with half the prompts")
-    add("--json", action="store_true", help="print the numbers as JSON and nothing else on standard output")
+    add(
+        "--json",
+        action="store_true",
+        help="print the numbers as JSON and nothing else on standard output",
+    )
     add("--plots", type=Path, metavar="FOLDER", help="save plots in this folder")
-    add("--write-costs", type=Path, metavar="FILE", help='save step costs for num_draft_tokens="auto" and the fastest drafter')
-    add = parser.add_argument_group("questions instead of prompts: plain decoding and drafters, by category").add_argument
-    add("--suite", type=Path, metavar="FILE", help='JSON lines with "category" and "turns", as in Spec-Bench')
-    some = "drafters, besides plain decoding, also as head:argmax, and with trees as head:4x2x1 (default: all)"
+    add(
+        "--write-costs",
+        type=Path,
+        metavar="FILE",
+        help='save step costs for num_draft_tokens="auto" and the fastest drafter',
+    )
+    add = parser.add_argument_group(
+        "questions instead of prompts: plain decoding and drafters, by category"
+    ).add_argument
+    add(
+        "--suite",
+        type=Path,
+        metavar="FILE",
+        help='JSON lines with "category" and "turns", as in Spec-Bench',
+    )
+    some = (
+        "drafters, besides plain decoding, also as head:argmax, and with trees as head:4x2x1"
+        " (default: all)"
+    )
     add("--drafters", metavar="D,D…", help=some)
-    add("--num-draft-tokens", type=windows, default=[5], metavar="K,K…", help="draft tokens per step, or auto (default: 5)")
-    add("--transformers", action="store_true", help="also transformers' plain, assisted and prompt lookup generation")
-    add("--max-tokens", type=positive, default=128, metavar="N", help="most tokens per answer (default: %(default)s)")
-    add("--temperature", type=number, default=0.0, metavar="X", help="0 compares the texts too (default: %(default)s)")
+    add(
+        "--num-draft-tokens",
+        type=windows,
+        default=[5],
+        metavar="K,K…",
+        help="draft tokens per step, or auto (default: 5)",
+    )
+    add(
+        "--transformers",
+        action="store_true",
+        help="also transformers' plain, assisted and prompt lookup generation",
+    )
+    add(
+        "--max-tokens",
+        type=positive,
+        default=128,
+        metavar="N",
+        help="most tokens per answer (default: %(default)s)",
+    )
+    add(
+        "--temperature",
+        type=number,
+        default=0.0,
+        metavar="X",
+        help="0 compares the texts too (default: %(default)s)",
+    )
     add("--limit", type=positive, metavar="N", help="questions per category (default: all)")
-    add("--threads", type=positive, metavar="N", help="number of threads (default: as for decoding)")
+    add(
+        "--threads", type=positive, metavar="N", help="number of threads (default: as for decoding)"
+    )
     add("--svg", type=Path, metavar="FILE", help="save a plot in this file")
     return parser
 
@@ -74,7 +149,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The options; options of the other kind of benchmark are errors."""
     parser = _parser()
     options = parser.parse_args(argv)
-    others, why = (_OF_SUITES, "needs --suite") if options.suite is None else (_OF_PROMPTS, "does not go with --suite")
+    others, why = (
+        (_OF_SUITES, "needs --suite")
+        if options.suite is None
+        else (_OF_PROMPTS, "does not go with --suite")
+    )
     for name in others:
         if getattr(options, name) != parser.get_default(name):
             parser.error(f"--{name.replace('_', '-')} {why}")
@@ -82,19 +161,24 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the exit status. Raises `ValueError` if an input is bad; `OSError` if a file cannot be read or
-    written; `KeyboardInterrupt` after a report of the questions of a suite so far."""
+    """Run the benchmark; returns the exit status. Raises `ValueError` if an input is bad;
+    `OSError` if a file cannot be read or written; `KeyboardInterrupt` after a report of the
+    questions of a suite so far."""
     options = _parse(argv)
     _check_outputs(options)
     with_suite, console = options.suite is not None, Console(stderr=True)
     with redirect_stdout(sys.stderr):
-        with progress_bar(console, transient=not with_suite, disable=not console.is_terminal) as progress:
+        with progress_bar(
+            console, transient=not with_suite, disable=not console.is_terminal
+        ) as progress:
             report = (_measure_suite if with_suite else _compare)(options, progress)
         if options.plots is not None:
             for path in save_plots(report, options.plots):
                 console.print(f"saved {path}")
         if options.write_costs is not None:
-            options.write_costs.write_text(json.dumps(report["step_costs"]) + "\n", encoding="utf-8")
+            options.write_costs.write_text(
+                json.dumps(report["step_costs"]) + "\n", encoding="utf-8"
+            )
     if options.svg is not None:
         options.svg.write_text(suite_svg(report), encoding="utf-8")
     if options.json:
@@ -160,7 +244,10 @@ def _measure_suite(options: argparse.Namespace, progress: Progress) -> dict[str,
 def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     for option in ("target", "draft"):
         if (given := getattr(options, option)) is not None and is_gguf(given):
-            raise ValueError(f"--{option} {given}: transformers, with which this compares, does not compute GGUF files")
+            raise ValueError(
+                f"--{option} {given}: transformers, with which this compares, does not compute GGUF"
+                " files"
+            )
     pair = _load(options, options.target, options.draft, options.head)
     if pair.draft is None:
         raise ValueError("a draft model is needed: give --draft")
@@ -172,16 +259,27 @@ def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
     peer.choose_threads(prompts[0])
     if peer.target.device.type == "cpu":
         torch.set_num_threads(1)  # this decoder's own tensors are small
-    return Comparison(decoder, peer, prompts, options.new_tokens, options.max_draft_tokens, options.quick).run(progress)
+    return Comparison(
+        decoder, peer, prompts, options.new_tokens, options.max_draft_tokens, options.quick
+    ).run(progress)
 
 
 def _load(options: argparse.Namespace, *models: Any, executor: str | None = None) -> ModelPair:
-    return load_pair(*models, device=options.device, dtype=options.dtype, executor=executor or options.executor)
+    return load_pair(
+        *models, device=options.device, dtype=options.dtype, executor=executor or options.executor
+    )
 
 
 def _transformers(options: argparse.Namespace, new_tokens: int, ends: bool = False) -> Transformers:
-    """transformers' generation with the same target and draft, in the same precision on the same device."""
-    given = (options.target, options.draft) if options.target else (BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft")
+    """transformers' generation with the same target and draft, in the same precision on the same
+    device."""
+    given = (
+        (options.target, options.draft)
+        if options.target
+        else (BUNDLED_PAIR / "target", BUNDLED_PAIR / "draft")
+    )
     models: Any = _load(options, *given, executor="transformers")
-    draft = getattr(models.draft, "model", None) if models.translation is None else None  # it assists with its own tokens alone
+    draft = (
+        getattr(models.draft, "model", None) if models.translation is None else None
+    )  # it assists with its own tokens alone
     return Transformers(models.target.model, draft, new_tokens, ends)

@@ -1,4 +1,5 @@
-"""Compares this decoder with transformers' generation on one pair and the same prompts, and measures what its steps cost."""
+"""Compares this decoder with transformers' generation on one pair and the same prompts, and
+measures what its steps cost."""
 
 import platform
 import time
@@ -11,7 +12,16 @@ from typing import Any
 
 from rich.progress import Progress
 
-from naive_speculate.bench.measure import Line, Transformers, Way, decode_all, forward_costs, lines_of, memory_mib, our_way
+from naive_speculate.bench.measure import (
+    Line,
+    Transformers,
+    Way,
+    decode_all,
+    forward_costs,
+    lines_of,
+    memory_mib,
+    our_way,
+)
 from naive_speculate.costs import CostTable
 from naive_speculate.events import EventKind
 from naive_speculate.sampling.params import SamplingParams
@@ -49,7 +59,12 @@ class Comparison:
         pair, device = self.decoder.pair, self.decoder.admission.device
         task = progress.add_task("measuring", total=None)
         self.tick = lambda _: progress.advance(task)
-        draft_ms, verify_ms = forward_costs(pair.target, pair.draft, _COST_CONTEXT, self.max_window + 1)  # type: ignore[arg-type]
+        draft_ms, verify_ms = forward_costs(
+            pair.target,  # type: ignore[arg-type]
+            pair.draft,  # type: ignore[arg-type]
+            _COST_CONTEXT,
+            self.max_window + 1,
+        )
         costs = CostTable(draft_ms / verify_ms[0], tuple(ms / verify_ms[0] for ms in verify_ms))
         lines = {}
         for mode, temperature in MODES.items():
@@ -92,7 +107,11 @@ class Comparison:
         """This decoder plain, with every window, drafter and strategy; then transformers."""
         ours = partial(our_way, self.decoder, params=self._params(temperature))
         windows = list(range(1, self.max_window + 1))
-        drafters = [name for name, kind in DRAFTERS.items() if name != "model" and kind.obstacle(self.decoder.pair) is None]
+        drafters = [
+            name
+            for name, kind in DRAFTERS.items()
+            if name != "model" and kind.obstacle(self.decoder.pair) is None
+        ]
         every: list[int | str] = [0, *windows, "auto"]
         ways = [ours(k) for k in every] + [ours(self.middle, drafter=name) for name in drafters]
         if temperature > 0:
@@ -100,28 +119,43 @@ class Comparison:
         return ways + [self.peer.way(k, temperature) for k in (0, *windows)]
 
     def _steps(
-        self, prompt: list[int], num_tokens: int, window: int, drafter: str = "model", temperature: float = 0.0
+        self,
+        prompt: list[int],
+        num_tokens: int,
+        window: int,
+        drafter: str = "model",
+        temperature: float = 0.0,
     ) -> list[Any]:
         """The steps of a run, without the first, which processes the prompt."""
         params = replace(self._params(temperature), max_tokens=num_tokens)
-        result = self.decoder.generate(prompt, params, num_draft_tokens=window, drafter=drafter, detail="none")
+        result = self.decoder.generate(
+            prompt, params, num_draft_tokens=window, drafter=drafter, detail="none"
+        )
         return [event for event in result.trace if event.kind == EventKind.STEP][1:]
 
     def _step_costs(self, drafter: str) -> CostTable:
-        """Costs of whole steps in plain steps, including all work around the forwards; "auto" uses them.
+        """Costs of whole steps in plain steps, including all work around the forwards; "auto"
+        uses them.
 
-        Those of sampled runs: with a seed they keep to the table, and a head drafts in float32. The cost of a draft token is
-        the slope of the draft phase over the windows; the rest of a step is verification. Steps with a shorter window are left
-        out.
+        Those of sampled runs: with a seed they keep to the table, and a head drafts in float32.
+        The cost of a draft token is the slope of the draft phase over the windows; the rest of a
+        step is verification. Steps with a shorter window are left out.
         """
         drafting: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
         whole: dict[int, list[float]] = {window: [] for window in range(self.max_window + 1)}
         for prompt, window in product(self.prompts, range(self.max_window + 1)):
-            steps = [step for step in self._steps(prompt, self.new_tokens, window, drafter, 1.0) if step.num_draft == window]
+            steps = [
+                step
+                for step in self._steps(prompt, self.new_tokens, window, drafter, 1.0)
+                if step.num_draft == window
+            ]
             drafting[window] += [step.draft_seconds or 0.0 for step in steps]
             whole[window] += [step.total_seconds or 0.0 for step in steps]
             self.tick(0)
-        plain, windows = median(whole[0]), [window for window in range(1, self.max_window + 1) if whole[window]]
+        plain, windows = (
+            median(whole[0]),
+            [window for window in range(1, self.max_window + 1) if whole[window]],
+        )
         if not windows:
             raise ValueError(f"new_tokens={self.new_tokens} is too few to measure steps")
         first, last = median(drafting[1]), windows[-1]
@@ -133,19 +167,29 @@ class Comparison:
 
     def _by_context(self) -> Grid:
         """Median milliseconds of a step by window, then by context length."""
-        limit, text = self.decoder.admission.max_positions, [token for prompt in self.prompts for token in prompt]
+        limit, text = (
+            self.decoder.admission.max_positions,
+            [token for prompt in self.prompts for token in prompt],
+        )
 
         def milliseconds(window: int, length: int) -> list[float]:
             prompt = (text * (length // len(text) + 1))[:length]
-            return [1e3 * (step.total_seconds or 0.0) for step in self._steps(prompt, _CONTEXT_TOKENS, window)]
+            return [
+                1e3 * (step.total_seconds or 0.0)
+                for step in self._steps(prompt, _CONTEXT_TOKENS, window)
+            ]
 
-        return self._medians(milliseconds, [length for length in CONTEXTS if limit is None or length + 20 <= limit], repeats=5)
+        return self._medians(
+            milliseconds,
+            [length for length in CONTEXTS if limit is None or length + 20 <= limit],
+            repeats=5,
+        )
 
     def _by_batch(self) -> Grid:
         """Tokens per second of all rows together; by window, then by batch size.
 
-        Every size decodes the same requests, three times the largest batch. As on a server, a new request takes the row of a
-        finished one, so the batch is full until near the end.
+        Every size decodes the same requests, three times the largest batch. As on a server, a
+        new request takes the row of a finished one, so the batch is full until near the end.
         """
         count = 3 * max(BATCHES)
         params = self._params()
@@ -153,7 +197,10 @@ class Comparison:
         def speed(window: int, size: int) -> list[float]:
             engine = LocalEngine(self.decoder, max_rows=size)
             began = time.perf_counter()
-            requests = [Request(p, params, num_draft_tokens=window, detail="none") for p in islice(cycle(self.prompts), count)]
+            requests = [
+                Request(p, params, num_draft_tokens=window, detail="none")
+                for p in islice(cycle(self.prompts), count)
+            ]
             for stream in [engine.submit(request) for request in requests]:
                 for _events in stream:
                     pass
@@ -163,22 +210,35 @@ class Comparison:
 
         return self._medians(speed, BATCHES, repeats=3)
 
-    def _medians(self, measure: Callable[[int, int], list[float]], sizes: Sequence[int], repeats: int) -> Grid:
-        """Medians of the measurements, plain and with the middle window, for each size, made alternately."""
+    def _medians(
+        self, measure: Callable[[int, int], list[float]], sizes: Sequence[int], repeats: int
+    ) -> Grid:
+        """Medians of the measurements, plain and with the middle window, for each size, made
+        alternately."""
         windows = (0, self.middle)
-        found: dict[int, dict[int, list[float]]] = {window: {size: [] for size in sizes} for window in windows}
+        found: dict[int, dict[int, list[float]]] = {
+            window: {size: [] for size in sizes} for window in windows
+        }
         for _, size, window in product(range(repeats), sizes, windows):
             found[window][size] += measure(window, size)
             self.tick(0)
-        return {window: {size: median(values) for size, values in row.items()} for window, row in found.items()}
+        return {
+            window: {size: median(values) for size, values in row.items()}
+            for window, row in found.items()
+        }
 
     def _event_overhead(self, repeats: int = 3) -> dict[str, float]:
         """Extra time of events with more detail, relative to none: medians over adjacent runs."""
         details = ("none", "probs", "full")
-        ways = [our_way(self.decoder, self.middle, self._params(0.8), detail=detail) for detail in details]
+        ways = [
+            our_way(self.decoder, self.middle, self._params(0.8), detail=detail)
+            for detail in details
+        ]
         none, *others = zip(*decode_all(ways, [*self.prompts] * repeats, self.tick), strict=True)
         return {
-            detail: median(run.seconds / base.seconds - 1 for run, base in zip(runs, none, strict=True))
+            detail: median(
+                run.seconds / base.seconds - 1 for run, base in zip(runs, none, strict=True)
+            )
             for detail, runs in zip(details[1:], others, strict=True)
         }
 
@@ -186,6 +246,13 @@ class Comparison:
 def fastest_drafter(lines: dict[str, list[Line]], window: int) -> str:
     """The fastest of the trained drafters with this window, on average over all modes."""
     every = [line for found in lines.values() for line in found]
-    names = {"model": f"k = {window}", "head": f"head, k = {window}", "suffix+head": f"suffix+head, k = {window}"}
-    speeds = {drafter: fmean(line.over_plain for line in every if line.name == name) for drafter, name in names.items()}
+    names = {
+        "model": f"k = {window}",
+        "head": f"head, k = {window}",
+        "suffix+head": f"suffix+head, k = {window}",
+    }
+    speeds = {
+        drafter: fmean(line.over_plain for line in every if line.name == name)
+        for drafter, name in names.items()
+    }
     return max(speeds, key=speeds.__getitem__)

@@ -1,4 +1,5 @@
-"""Ways to decode a prompt, of this decoder and of transformers, with the figures of each; and what forwards take."""
+"""Ways to decode a prompt, of this decoder and of transformers, with the figures of each; and
+what forwards take."""
 
 import math
 import sys
@@ -47,10 +48,15 @@ class Run:
 
 
 def prompt_seconds(metrics: Metrics) -> float:
-    """Seconds of a run of this decoder before its first step, estimated from the first token's time and the mean step."""
+    """Seconds of a run of this decoder before its first step, estimated from the first token's
+    time and the mean step."""
     if metrics.time_to_first_token is None:
         return 0.0
-    return max(0.0, metrics.time_to_first_token - (metrics.draft_seconds + metrics.verify_seconds) / metrics.num_spec_steps)
+    return max(
+        0.0,
+        metrics.time_to_first_token
+        - (metrics.draft_seconds + metrics.verify_seconds) / metrics.num_spec_steps,
+    )
 
 
 @dataclass(frozen=True)
@@ -65,14 +71,21 @@ class Way:
 
 
 def our_way(
-    decoder: SpeculativeDecoder, num_draft_tokens: int | str, params: SamplingParams, drafter: str = "model", **options: Any
+    decoder: SpeculativeDecoder,
+    num_draft_tokens: int | str,
+    params: SamplingParams,
+    drafter: str = "model",
+    **options: Any,
 ) -> Way:
-    """This decoder, with parameters and options of its `generate`, without details in events unless they are options."""
+    """This decoder, with parameters and options of its `generate`, without details in events
+    unless they are options."""
     options = {"num_draft_tokens": num_draft_tokens, "drafter": drafter, "detail": "none"} | options
 
     def decode(prompt: list[int], seed: int) -> Run:
         # with a seed, "auto" learns no costs, and a head does not round
-        seeded = replace(params, seed=seed if params.temperature and num_draft_tokens != "auto" else None)
+        seeded = replace(
+            params, seed=seed if params.temperature and num_draft_tokens != "auto" else None
+        )
         began = time.perf_counter()
         result = decoder.generate(prompt, seeded, **options)
         seconds = time.perf_counter() - began
@@ -88,8 +101,8 @@ def our_way(
 
 
 class Transformers:
-    """transformers' `generate` with a number of torch threads. Unless `ends`, it changes the models: end tokens no longer end a
-    text."""
+    """transformers' `generate` with a number of torch threads. Unless `ends`, it changes the
+    models: end tokens no longer end a text."""
 
     def __init__(self, target: Any, draft: Any, new_tokens: int, ends: bool = False) -> None:
         self.target, self.draft = target, draft
@@ -104,8 +117,8 @@ class Transformers:
         target.register_forward_pre_hook(self._count)
 
     def choose_threads(self, prompt: list[int]) -> None:
-        """Choose the number of torch threads with the fastest plain or assisted generation: 1, all cores, or all but one; they
-        are tried alternately."""
+        """Choose the number of torch threads with the fastest plain or assisted generation: 1,
+        all cores, or all but one; they are tried alternately."""
         cores = torch.get_num_threads()
         candidates = sorted({1, max(1, cores - 1), cores})
         fastest = dict.fromkeys(candidates, math.inf)
@@ -116,11 +129,16 @@ class Transformers:
         self.threads = min(candidates, key=fastest.__getitem__)
 
     def way(self, num_draft_tokens: int, temperature: float, lookup: bool = False) -> Way:
-        """Plain generation, or with a constant number of draft tokens: of the draft model, or with `lookup` of the prompt."""
+        """Plain generation, or with a constant number of draft tokens: of the draft model, or
+        with `lookup` of the prompt."""
 
         drawn = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature else {}
         config = GenerationConfig(
-            max_new_tokens=self.new_tokens, do_sample=bool(drawn), pad_token_id=0, eos_token_id=self._ends, **drawn
+            max_new_tokens=self.new_tokens,
+            do_sample=bool(drawn),
+            pad_token_id=0,
+            eos_token_id=self._ends,
+            **drawn,
         )
 
         def decode(prompt: list[int], seed: int) -> Run:
@@ -139,7 +157,9 @@ class Transformers:
             before = torch.get_num_threads()
             torch.set_num_threads(self.threads)
             began = time.perf_counter()
-            output = self.target.generate(query, attention_mask=torch.ones_like(query), generation_config=config, **options)
+            output = self.target.generate(
+                query, attention_mask=torch.ones_like(query), generation_config=config, **options
+            )
             token_ids = output[0, len(prompt) :].tolist()
             seconds = time.perf_counter() - began
             torch.set_num_threads(before)
@@ -149,7 +169,12 @@ class Transformers:
             return Run(token_ids, seconds, self.forwards, prompt_seconds=reading)
 
         how = f"k = {num_draft_tokens}" if num_draft_tokens else "plain"
-        return Way(f"transformers, {'prompt lookup, ' if lookup else ''}{how}", num_draft_tokens, False, decode)
+        return Way(
+            f"transformers, {'prompt lookup, ' if lookup else ''}{how}",
+            num_draft_tokens,
+            False,
+            decode,
+        )
 
     def _count(self, *_: Any) -> None:
         self.forwards += 1
@@ -158,21 +183,29 @@ class Transformers:
 
 
 class Line:
-    """The figures of one way over all prompts, from its runs and those of plain decoding on the same prompts."""
+    """The figures of one way over all prompts, from its runs and those of plain decoding on the
+    same prompts."""
 
-    def __init__(self, way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTable | None = None) -> None:
+    def __init__(
+        self, way: Way, runs: Sequence[Run], plain: Sequence[Run], costs: CostTable | None = None
+    ) -> None:
         pairs = list(zip(runs, plain, strict=True))
         ratios = [run.decoding_speed / other.decoding_speed for run, other in pairs]
         steps = [summarize(run.events) for run in runs if run.events]
         whole, k = summarize(event for run in runs for event in run.events), way.num_draft_tokens
         self.name, self.num_draft_tokens, self.ours = way.name, k, way.ours
         self.questions = len(runs)  # number of prompts
-        self.tokens_per_second = median(run.speed for run in runs)  # median over the prompts, prompt processing included
-        # Speed relative to this decoder's plain decoding, median over the prompts; the same after the prompt; its 95% interval.
+        self.tokens_per_second = median(
+            run.speed for run in runs
+        )  # median over the prompts, prompt processing included
+        # Speed relative to this decoder's plain decoding, median over the prompts; the same after
+        # the prompt; its 95% interval.
         self.over_plain = median(run.speed / other.speed for run, other in pairs)
         self.decoding_over_plain = median(ratios)
         self.decoding_interval = None if runs is plain else interval(ratios)
-        self.tokens_per_step = sum(len(run.token_ids) for run in runs) / max(1, sum(run.target_forwards for run in runs))
+        self.tokens_per_step = sum(len(run.token_ids) for run in runs) / max(
+            1, sum(run.target_forwards for run in runs)
+        )
         self.acceptance = whole.draft_acceptance_rate  # accepted ÷ drafted
         self.alpha = whole.alpha  # accepted ÷ (accepted + rejected)
         # By index; see `Metrics`.
@@ -180,7 +213,9 @@ class Line:
         self.marginal_acceptance = whole.unconditional_acceptance_rate_per_position
         # Medians over the prompts of the mean step.
         self.draft_ms, self.verify_ms, self.step_ms = (
-            median(getattr(one, name) / one.num_spec_steps for one in steps) * 1e3 if steps else None
+            median(getattr(one, name) / one.num_spec_steps for one in steps) * 1e3
+            if steps
+            else None
             for name in ("draft_seconds", "verify_seconds", "total_seconds")
         )
         # `over_plain` predicted from alpha and the forwards' costs, if the draft model drafts.
@@ -189,15 +224,17 @@ class Line:
         if costs is not None and alpha is not None and isinstance(k, int) and k < len(costs.verify):
             self.predicted = speedup(alpha, k, costs.draft, costs.verify[k])
         self.efficiency = self.over_plain / self.predicted if self.predicted else None
-        # Share of prompts with the same tokens as this decoder's plain decoding (a check at temperature 0).
+        # Share of prompts with the same tokens as this decoder's plain decoding (a check at
+        # temperature 0).
         self.same_as_plain = fmean(run.token_ids == other.token_ids for run, other in pairs)
 
 
 def decode_all(
     ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None] = lambda _: None
 ) -> Iterator[list[Run]]:
-    """Decode every prompt every way, alternately; the order rotates with every prompt. Yields each prompt's runs in the order
-    of the ways; `tick` is called after each run, with the prompt's number, which is also the seed."""
+    """Decode every prompt every way, alternately; the order rotates with every prompt. Yields
+    each prompt's runs in the order of the ways; `tick` is called after each run, with the
+    prompt's number, which is also the seed."""
     for number, prompt in enumerate(prompts):
         first, runs = number % len(ways), dict[int, Run]()
         for index in (*range(first, len(ways)), *range(first)):
@@ -209,10 +246,11 @@ def decode_all(
 def forward_costs(
     target: BatchLanguageModel, draft: BatchLanguageModel, context: int, max_tokens: int
 ) -> tuple[float, list[float]]:
-    """Milliseconds of a forward of the draft over one token, and of the target over 1 … `max_tokens`, timed alternately.
+    """Milliseconds of a forward of the draft over one token, and of the target over 1 …
+    `max_tokens`, timed alternately.
 
-    The draft's time is the mean of several forwards, as in a step: before the first, the target's weights have replaced its own
-    in the processor's caches.
+    The draft's time is the mean of several forwards, as in a step: before the first, the
+    target's weights have replaced its own in the processor's caches.
     """
     one_draft = forward_timer(draft, context, 1)
     timers = [lambda: fmean(one_draft() for _ in range(_DRAFTS_IN_A_ROW))]
@@ -226,20 +264,26 @@ def forward_costs(
 
 
 def memory_mib(device: torch.device) -> dict[str, float]:
-    """The peak memory of this process, on systems with POSIX's `getrusage`, and of torch on CUDA."""
+    """The peak memory of this process, on systems with POSIX's `getrusage`, and of torch on
+    CUDA."""
     found = {}
     with suppress(ImportError):  # Windows
         import resource
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        found["process"] = peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, others kilobytes
+        found["process"] = peak / (
+            2**20 if sys.platform == "darwin" else 2**10
+        )  # macOS counts bytes, others kilobytes
     if device.type == "cuda":
         found["device"] = torch.cuda.max_memory_allocated(device) / 2**20
     return found
 
 
-def lines_of(ways: Sequence[Way], answers: Iterable[list[Run]], costs: CostTable | None = None) -> list[Line]:
-    """The figures of all ways, the first of which is plain decoding; `answers` have a run per way."""
+def lines_of(
+    ways: Sequence[Way], answers: Iterable[list[Run]], costs: CostTable | None = None
+) -> list[Line]:
+    """The figures of all ways, the first of which is plain decoding; `answers` have a run per
+    way."""
     by_way = list(zip(*answers, strict=True))
     return [Line(way, runs, by_way[0], costs) for way, runs in zip(ways, by_way, strict=True)]
 
@@ -255,7 +299,8 @@ def interval(values: Sequence[float]) -> list[float] | None:
 
 
 def forward_timer(model: BatchLanguageModel, context: int, count: int) -> Callable[[], float]:
-    """A function that runs a forward over `count` tokens after `context` others and returns its seconds."""
+    """A function that runs a forward over `count` tokens after `context` others and returns its
+    seconds."""
     cache: Any = model.new_cache(1)
     tokens = (torch.arange(context + count, device=model.device) % model.vocab_size)[None]
     model.forward(tokens[:, :context], cache, num_logits=1)

@@ -16,7 +16,12 @@ from naive_speculate.tables import table
 _MAIN_NAMES = {"plain", *(f"k = {k}" for k in range(1, 65))}
 _GRIDS = {  # by key of the report: a table's title, and a plot's with its axes
     "by_context": ("A step by tokens of context, ms", "A step's time", "tokens of context", "ms"),
-    "by_batch": ("All rows' tokens/s by batch size", "Throughput of a batch", "batch size", "tokens/s"),
+    "by_batch": (
+        "All rows' tokens/s by batch size",
+        "Throughput of a batch",
+        "batch size",
+        "tokens/s",
+    ),
 }
 _OF_PROMPTS = {  # by heading: a key of a way's figures, and its format
     "": ("name", ""),
@@ -53,22 +58,42 @@ _NAMES, _WIDTH, _BAR, _GAP = 250, 800, 16, 14
 def show(report: dict[str, Any], console: Console) -> None:
     """Print the report of a comparison over prompts."""
     drafts = " and ".join(f"[bold]{name}[/]" for name in (report["draft"], report["head"]) if name)
-    console.print(f"[bold]{report['target']}[/] with {drafts} on {report['device']}, {report['threads']}")
+    console.print(
+        f"[bold]{report['target']}[/] with {drafts} on {report['device']}, {report['threads']}"
+    )
     for mode, lines in report["decoding"].items():
         best = max((line["tokens_per_second"] for line in lines if not line["ours"]), default=None)
-        relative = [line | {"over_transformers": best and line["tokens_per_second"] / best} for line in lines]
-        console.print(table([_cells(_OF_PROMPTS, line) for line in relative], left=[""], title=f"Decoding, {mode}"))
-    forwards = {f"{tokens}": f"{ms:.2f}" for tokens, ms in enumerate(report["forwards"]["verify_ms"][1:], start=2)}
-    one = {"draft, 1 token": f"{report['forwards']['draft_ms']:.2f}", "target, 1": f"{report['forwards']['verify_ms'][0]:.2f}"}
+        relative = [
+            line | {"over_transformers": best and line["tokens_per_second"] / best}
+            for line in lines
+        ]
+        console.print(
+            table(
+                [_cells(_OF_PROMPTS, line) for line in relative],
+                left=[""],
+                title=f"Decoding, {mode}",
+            )
+        )
+    forwards = {
+        f"{tokens}": f"{ms:.2f}"
+        for tokens, ms in enumerate(report["forwards"]["verify_ms"][1:], start=2)
+    }
+    one = {
+        "draft, 1 token": f"{report['forwards']['draft_ms']:.2f}",
+        "target, 1": f"{report['forwards']['verify_ms'][0]:.2f}",
+    }
     console.print(table([one | forwards], title="A forward at 100 tokens of context, ms"))
     for key, (title, *_) in _GRIDS.items():
         if report[key]:
             rows = [
-                {"": _window_name(window)} | {str(size): f"{x:.2f}" if x < 100 else f"{x:.0f}" for size, x in points.items()}
+                {"": _window_name(window)}
+                | {str(size): f"{x:.2f}" if x < 100 else f"{x:.0f}" for size, x in points.items()}
                 for window, points in report[key].items()
             ]
             console.print(table(rows, left=[""], title=title))
-    overhead = ", ".join(f"{detail} {share:+.1%}" for detail, share in report["event_overhead"].items())
+    overhead = ", ".join(
+        f"{detail} {share:+.1%}" for detail, share in report["event_overhead"].items()
+    )
     memory = ", ".join(f"{name} {mib:.0f} MiB" for name, mib in report["memory_mib"].items())
     console.print(f"Events cost: {overhead}. Peak memory: {memory or 'unknown'}.")
 
@@ -80,7 +105,11 @@ def show_suite(report: dict[str, Any], console: Console) -> None:
     for category, found in _rows(report):
         for number, (drafter, one) in enumerate(found.items()):
             interval = "–".join(f"{end:.2f}" for end in one["decoding_interval"] or ())
-            words = {"category": "" if number else category, "drafter": drafter, "interval": interval}
+            words = {
+                "category": "" if number else category,
+                "drafter": drafter,
+                "interval": interval,
+            }
             cells.append(_cells(_OF_SUITE, one | words))
     made = table(cells, left=["category", "drafter"])
     for last in accumulate(len(found) for _, found in _rows(report)):
@@ -91,7 +120,8 @@ def show_suite(report: dict[str, Any], console: Console) -> None:
 
 
 def _means(categories: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence for each drafter: means of its figures over several categories, each of which counts once."""
+    """A sentence for each drafter: means of its figures over several categories, each of which
+    counts once."""
     sentences = []
     for name in categories[0] if len(categories) > 1 else ():
         means = []
@@ -118,13 +148,19 @@ def _cells(columns: Mapping[str, tuple[str, str]], figures: Mapping[str, Any]) -
 
 def _summary_line(report: dict[str, Any]) -> str:
     """One line with the models and settings."""
-    models = ", ".join(f"{role} {report[role]}" for role in ("target", "draft", "head") if report[role])
+    models = ", ".join(
+        f"{role} {report[role]}" for role in ("target", "draft", "head") if report[role]
+    )
     chat = "chat template" if report["chat"] else "no chat template"
     windows = report["num_draft_tokens"]
     k = ", ".join(map(str, windows)) if isinstance(windows, list) else windows
     how = f"k = {k}, temperature {report['temperature']:g}, {report['max_tokens']} tokens, {chat}"
     ended = " Interrupted: only the questions so far." if report["interrupted"] else ""
-    where = f"{report['device']}, {report['threads']} threads" if report["threads"] else report["device"]
+    where = (
+        f"{report['device']}, {report['threads']} threads"
+        if report["threads"]
+        else report["device"]
+    )
     return f"{report['suite']}: {models}, on {where}; {how}.{ended}"
 
 
@@ -140,7 +176,9 @@ def save_plots(report: dict[str, Any], folder: Path) -> list[Path]:
 
     saved = []
 
-    def figure(name: str, title: str, across: str, up: str, curves: dict[str, dict[Any, float]]) -> None:
+    def figure(
+        name: str, title: str, across: str, up: str, curves: dict[str, dict[Any, float]]
+    ) -> None:
         canvas = Figure(figsize=(6, 4), layout="constrained")
         axes = canvas.add_subplot(title=title, xlabel=across, ylabel=up)
         for (label, points), marker in zip(curves.items(), "osD^vx" * len(curves), strict=False):
@@ -154,12 +192,20 @@ def save_plots(report: dict[str, Any], folder: Path) -> list[Path]:
     for mode, lines in report["decoding"].items():
         fixed = [line for line in lines if line["ours"] and line["name"] in _MAIN_NAMES]
         for name, key in (("measured", "over_plain"), ("theory", "predicted")):
-            points = {line["num_draft_tokens"]: line[key] for line in fixed if line[key] is not None}
+            points = {
+                line["num_draft_tokens"]: line[key] for line in fixed if line[key] is not None
+            }
             speeds[f"{name}, {mode}"] = points
     figure("speedup", "Speedup over plain decoding", "drafted tokens k", "×", speeds)
     for key, (_, title, across, up) in _GRIDS.items():
         if report[key]:
-            figure(key, title, across, up, {_window_name(window): points for window, points in report[key].items()})
+            figure(
+                key,
+                title,
+                across,
+                up,
+                {_window_name(window): points for window, points in report[key].items()},
+            )
     return saved
 
 
@@ -168,15 +214,23 @@ def _window_name(window: int) -> str:
 
 
 def suite_svg(report: dict[str, Any]) -> str:
-    """The plot: speed after the prompt relative to plain decoding per category and drafter, with its interval."""
+    """The plot: speed after the prompt relative to plain decoding per category and drafter, with
+    its interval."""
     drafters = [name for name in report["overall"] if name != NONE]
     every = [one for _, found in _rows(report) for one in found.values()]
-    most = max(value for one in every for value in (1.0, one["decoding_over_plain"], *(one["decoding_interval"] or ())))
+    most = max(
+        value
+        for one in every
+        for value in (1.0, one["decoding_over_plain"], *(one["decoding_interval"] or ()))
+    )
     scale = (_WIDTH - _NAMES - 60) / most
     body, y = [], 60.0
 
     def words(x: float, text: str, anchor: str = "start", color: str = LIGHT.ink) -> str:
-        return f'<text x="{x:g}" y="{y + 12:g}" font-size="13" fill="{color}" text-anchor="{anchor}">{html.escape(text)}</text>'
+        return (
+            f'<text x="{x:g}" y="{y + 12:g}" font-size="13" fill="{color}"'
+            f' text-anchor="{anchor}">{html.escape(text)}</text>'
+        )
 
     for category, found in _rows(report):
         body.append(words(10, category))
@@ -186,18 +240,28 @@ def suite_svg(report: dict[str, Any]) -> str:
             width, between = ratio * scale, one["decoding_interval"] or [ratio] * 2
             low, high = (_NAMES + value * scale for value in between)
             body.append(words(_NAMES - 8, name, "end", color))
-            body.append(f'<rect x="{_NAMES}" y="{y:g}" width="{width:g}" height="{_BAR}" fill="{color}" fill-opacity="0.6"/>')
-            body.append(f'<path d="M{low:g} {y + _BAR / 2:g}H{high:g}" stroke="{LIGHT.ink}" stroke-width="1.5"/>')
+            body.append(
+                f'<rect x="{_NAMES}" y="{y:g}" width="{width:g}" height="{_BAR}" fill="{color}"'
+                ' fill-opacity="0.6"/>'
+            )
+            body.append(
+                f'<path d="M{low:g} {y + _BAR / 2:g}H{high:g}" stroke="{LIGHT.ink}"'
+                ' stroke-width="1.5"/>'
+            )
             body.append(words(max(high, _NAMES + width) + 6, f"{ratio:.2f}"))
             y += _BAR + 3
         y += _GAP
     plain, title = _NAMES + scale, html.escape(_summary_line(report))
     body.append(f'<path d="M{plain:g} 48V{y:g}" stroke="{LIGHT.ink}" stroke-dasharray="4 3"/>')
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 10:g}" width="{_WIDTH}" height="{y + 10:g}" '
-        f'font-family="system-ui, sans-serif" role="img"><title>{title}</title><rect width="100%" height="100%" '
-        f'fill="{LIGHT.page}"/><text x="10" y="24" font-size="16" fill="{LIGHT.ink}">Speed after the prompt ÷ plain '
-        f'decoding, with 95% intervals</text><text x="{plain:g}" y="44" font-size="12" fill="{LIGHT.muted}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 10:g}"'
+        f' width="{_WIDTH}" height="{y + 10:g}" '
+        f'font-family="system-ui, sans-serif" role="img"><title>{title}</title><rect width="100%"'
+        ' height="100%" '
+        f'fill="{LIGHT.page}"/><text x="10" y="24" font-size="16" fill="{LIGHT.ink}">Speed after'
+        " the prompt ÷ plain "
+        f'decoding, with 95% intervals</text><text x="{plain:g}" y="44" font-size="12"'
+        f' fill="{LIGHT.muted}" '
         f'text-anchor="middle">plain</text>'
         f"{''.join(body)}</svg>\n"
     )

@@ -1,8 +1,9 @@
-"""`bench --suite FILE`: plain decoding and drafters on questions by category, in the format of Spec-Bench.
+"""`bench --suite FILE`: plain decoding and drafters on questions by category, in the format of
+Spec-Bench.
 
-Spec-Bench: Xia et al. 2024 (arXiv 2401.07851), github.com/hemingkx/Spec-Bench. Each question is decoded plainly and with each
-drafter; the order rotates with every question. Speeds include the prompt; the ratio "after the prompt" leaves it out on both
-sides.
+Spec-Bench: Xia et al. 2024 (arXiv 2401.07851), github.com/hemingkx/Spec-Bench. Each question is
+decoded plainly and with each drafter; the order rotates with every question. Speeds include the
+prompt; the ratio "after the prompt" leaves it out on both sides.
 """
 
 import json
@@ -31,8 +32,9 @@ class Question(NamedTuple):
 
 
 def read_suite(path: Path, limit: int | None = None) -> list[Question]:
-    """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each category. Raises `ValueError`,
-    naming the line that is not such a question, or the file if it has none; `OSError` if it cannot be read."""
+    """The questions of a file of JSON lines with `category` and `turns`, at most `limit` of each
+    category. Raises `ValueError`, naming the line that is not such a question, or the file if it
+    has none; `OSError` if it cannot be read."""
     found: list[Question] = []
     seen: Counter[str] = Counter()
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
@@ -43,11 +45,20 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
             data = json.loads(line)
         except ValueError as error:  # also text that is not UTF-8
             raise ValueError(f"{where}: not JSON: {error}") from None
-        category, turns = (data.get(name) if isinstance(data, dict) else None for name in ("category", "turns"))
+        category, turns = (
+            data.get(name) if isinstance(data, dict) else None for name in ("category", "turns")
+        )
         if not isinstance(category, str) or not category:
             raise ValueError(f'{where}: "category" must be a string, got {category!r:.80}')
-        if not isinstance(turns, list) or not turns or not isinstance(turns[0], str) or not turns[0]:
-            raise ValueError(f'{where}: "turns" must be a list that begins with a string, got {turns!r:.80}')
+        if (
+            not isinstance(turns, list)
+            or not turns
+            or not isinstance(turns[0], str)
+            or not turns[0]
+        ):
+            raise ValueError(
+                f'{where}: "turns" must be a list that begins with a string, got {turns!r:.80}'
+            )
         seen[category] += 1
         if limit is None or seen[category] <= limit:
             found.append(Question(category, turns[0], number))
@@ -57,20 +68,24 @@ def read_suite(path: Path, limit: int | None = None) -> list[Question]:
 
 
 def drafters_of(given: str | None) -> list[str] | None:
-    """The drafters in a comma-separated list, with a tree or `argmax` after a colon if wanted; None if no list is given. Raises
-    `ValueError` if one is not registered."""
+    """The drafters in a comma-separated list, with a tree or `argmax` after a colon if wanted;
+    None if no list is given. Raises `ValueError` if one is not registered."""
     if given is None:
         return None
     names = [name.strip() for name in given.split(",")]
     for name in names:
         if name != NONE and name.partition(":")[0] not in DRAFTERS:
-            raise ValueError(f"--drafters must be of {', '.join([*DRAFTERS, NONE])}, got {name!r:.80}")
+            raise ValueError(
+                f"--drafters must be of {', '.join([*DRAFTERS, NONE])}, got {name!r:.80}"
+            )
     return [name for name in dict.fromkeys(names) if name != NONE]
 
 
-def encode(decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question]) -> list[list[int]]:
-    """The questions as token ids, in the tokenizer's chat template where it has one. Raises `ValueError`, naming the line of a
-    question that the pair cannot decode."""
+def encode(
+    decoder: SpeculativeDecoder, path: Path, questions: Sequence[Question]
+) -> list[list[int]]:
+    """The questions as token ids, in the tokenizer's chat template where it has one. Raises
+    `ValueError`, naming the line of a question that the pair cannot decode."""
     prompts, chat = [], decoder.admission.has_chat_template
     for question in questions:
         try:
@@ -88,30 +103,40 @@ def ways_of(
     params: SamplingParams,
     peer: Transformers | None,
 ) -> list[Way]:
-    """Plain decoding; the drafters, by default all that the pair supports, with each window; with a peer transformers' plain
-    generation, prompt lookup and, with a draft model, assisted generation. Raises `ValueError` if the pair lacks what a drafter
-    needs, or a number is out of range."""
+    """Plain decoding; the drafters, by default all that the pair supports, with each window;
+    with a peer transformers' plain generation, prompt lookup and, with a draft model, assisted
+    generation. Raises `ValueError` if the pair lacks what a drafter needs, or a number is out of
+    range."""
     ways = [replace(our_way(decoder, 0, params), name=NONE)]
     if drafters is None:
         drafters = [name for name, kind in DRAFTERS.items() if kind.obstacle(decoder.pair) is None]
     for name in drafters:
         drafter, _, how = name.partition(":")
-        options: dict[str, Any] = {"draft_sampling": how} if how == "argmax" else {"tree": how or None}
+        options: dict[str, Any] = (
+            {"draft_sampling": how} if how == "argmax" else {"tree": how or None}
+        )
         tree = options.get("tree")
         for k in windows if not tree else [1]:  # a tree is drafted instead of a window
             decoder.prepare(Request([0], params, num_draft_tokens=k, drafter=drafter, **options))
             shown = name if tree or len(windows) == 1 else f"{name}, k = {k}"
             ways.append(replace(our_way(decoder, k, params, drafter, **options), name=shown))
     if peer is not None:
-        ways += [peer.way(0, params.temperature), peer.way(_LOOKUP, params.temperature, lookup=True)]
+        ways += [
+            peer.way(0, params.temperature),
+            peer.way(_LOOKUP, params.temperature, lookup=True),
+        ]
         ways += [peer.way(_ASSISTED, params.temperature)] if peer.draft is not None else []
     return ways
 
 
 def figures(
-    ways: Sequence[Way], questions: Sequence[Question], answers: Sequence[list[Run]], temperature: float
+    ways: Sequence[Way],
+    questions: Sequence[Question],
+    answers: Sequence[list[Run]],
+    temperature: float,
 ) -> dict[str, Any]:
-    """Figures by category and way, and overall, of the first questions, whose `answers` have a run per way."""
+    """Figures by category and way, and overall, of the first questions, whose `answers` have a
+    run per way."""
 
     def lines(some: Sequence[list[Run]]) -> dict[str, dict[str, Any]]:
         unknown = {} if temperature == 0 else {"same_as_plain": None}
@@ -120,12 +145,17 @@ def figures(
     by_category: dict[str, list[list[Run]]] = {}
     for question, runs in zip(questions, answers, strict=False):
         by_category.setdefault(question.category, []).append(runs)
-    return {"categories": {name: lines(some) for name, some in by_category.items()}, "overall": lines(answers)}
+    return {
+        "categories": {name: lines(some) for name, some in by_category.items()},
+        "overall": lines(answers),
+    }
 
 
-def answers_of(ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None]) -> tuple[list[list[Run]], bool]:
-    """The runs of each prompt, and whether Ctrl-C ended them after the last complete question; the first is decoded before, to
-    warm up."""
+def answers_of(
+    ways: Sequence[Way], prompts: Sequence[list[int]], tick: Callable[[int], None]
+) -> tuple[list[list[Run]], bool]:
+    """The runs of each prompt, and whether Ctrl-C ended them after the last complete question;
+    the first is decoded before, to warm up."""
     answers: list[list[Run]] = []
     try:
         for way in ways:

@@ -18,30 +18,55 @@ def _parser() -> Parser:
     parser = Parser(
         prog="naive_speculate differ",
         description="Explain why two texts of the same prompt differ.",
-        epilog="Exit status: 0 if both texts are right (the same, or a near tie), 1 otherwise, 2 for bad input.",
+        epilog=(
+            "Exit status: 0 if both texts are right (the same, or a near tie), 1 otherwise, 2 for"
+            " bad input."
+        ),
     )
     add = parser.add_argument
-    add("a", metavar="A.txt", type=text_file, help="one text, without the prompt; a last line end does not count")
+    add(
+        "a",
+        metavar="A.txt",
+        type=text_file,
+        help="one text, without the prompt; a last line end does not count",
+    )
     add("b", metavar="B.txt", type=text_file, help="the other")
     add("--target", required=True, metavar="M", help="Hub id, local folder, GGUF file or smollm2")
-    add("--prompt-file", required=True, type=text_file, metavar="P", help="file with the prompt of both")
+    add(
+        "--prompt-file",
+        required=True,
+        type=text_file,
+        metavar="P",
+        help="file with the prompt of both",
+    )
     add("--chat", action="store_true", help="the prompt is a user turn in the chat template")
     add("--greedy", action="store_true", help="both texts were decoded at temperature 0")
     help = "verification computes K + 1 rows (default: %(default)s)"
     add("--num-draft-tokens", type=positive, default=5, metavar="K", help=help)
-    add("--dtype", choices=HALF, default="bfloat16", help="half precision to compare with float32 (default: %(default)s)")
+    add(
+        "--dtype",
+        choices=HALF,
+        default="bfloat16",
+        help="half precision to compare with float32 (default: %(default)s)",
+    )
     add("--device", default="auto", metavar="D", help="auto, cpu, cuda … (default: %(default)s)")
     add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare two files; returns the exit status. Raises `ValueError` if an input is bad; `OSError` if a file cannot be
-    read."""
+    """Compare two files; returns the exit status. Raises `ValueError` if an input is bad;
+    `OSError` if a file cannot be read."""
     args = _parser().parse_args(arguments)
-    options = {name: getattr(args, name) for name in ("num_draft_tokens", "dtype", "chat", "greedy", "device")}
+    options = {
+        name: getattr(args, name)
+        for name in ("num_draft_tokens", "dtype", "chat", "greedy", "device")
+    }
     # An editor adds a line end; one that the other text continues is the model's.
-    a, b = (one if other.startswith(one) else one.removesuffix("\n") for one, other in ((args.a, args.b), (args.b, args.a)))
+    a, b = (
+        one if other.startswith(one) else one.removesuffix("\n")
+        for one, other in ((args.a, args.b), (args.b, args.a))
+    )
     found = differ(args.target, args.prompt_file, a, b, **options)
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
@@ -60,10 +85,22 @@ def show(found: Difference, console: Console) -> None:
     if found.margins:
         table = Table(title="log p at the first divergence, in nats")
         for heading in ("dtype", "rows", "A", "B", "margin A − B", "top two tokens"):
-            table.add_column(heading, justify="left" if heading in ("dtype", "top two tokens") else "right")
+            table.add_column(
+                heading, justify="left" if heading in ("dtype", "top two tokens") else "right"
+            )
         for m in found.margins:
             numbers = (f"{m.log_prob_a:.4f}", f"{m.log_prob_b:.4f}", f"{m.margin:+.4f}")
-            table.add_row(m.dtype, str(m.num_rows), *numbers, Text(" ".join(repr(visible(text)) for text in m.top)))
+            table.add_row(
+                m.dtype,
+                str(m.num_rows),
+                *numbers,
+                Text(" ".join(repr(visible(text)) for text in m.top)),
+            )
         console.print(table)
-        console.print(f"Rounding moves such margins by up to {found.rounding:.4f} nats in this text.", soft_wrap=True)
-    console.print(Text(f"{found.verdict.value.capitalize()}. {found.explanation}", "bold"), soft_wrap=True)
+        console.print(
+            f"Rounding moves such margins by up to {found.rounding:.4f} nats in this text.",
+            soft_wrap=True,
+        )
+    console.print(
+        Text(f"{found.verdict.value.capitalize()}. {found.explanation}", "bold"), soft_wrap=True
+    )

@@ -1,9 +1,11 @@
-"""Why two texts of the same prompt differ: rounding, the template, sampling, or something that needs a look.
+"""Why two texts of the same prompt differ: rounding, the template, sampling, or something that
+needs a look.
 
-In exact arithmetic, greedy speculative decoding emits what plain decoding emits. On a machine, a forward over k + 1 tokens
-rounds differently from k + 1 forwards over one, above all in half precision. If the two most probable tokens are closer than
-that, either may be emitted. `differ` measures the margin between the two tokens at the first divergence, and how much rounding
-moves such margins in this text.
+In exact arithmetic, greedy speculative decoding emits what plain decoding emits. On a machine, a
+forward over k + 1 tokens rounds differently from k + 1 forwards over one, above all in half
+precision. If the two most probable tokens are closer than that, either may be emitted. `differ`
+measures the margin between the two tokens at the first divergence, and how much rounding moves
+such margins in this text.
 """
 
 from collections.abc import Sequence
@@ -58,7 +60,9 @@ class Reading:
     prompt: str  # the form of the prompt under which the text fits best
     greedy: float  # the share of tokens that are the target's most probable ones, up to rounding
     temperature: float  # the temperature under which the text is most probable; 0 if it is greedy
-    rarest: float  # the probability that a sample at that temperature has a token as improbable as this text's rarest one
+    # the probability that a sample at that temperature has a token as improbable as this text's
+    # rarest one
+    rarest: float
 
     @property
     def plausible(self) -> bool:
@@ -77,8 +81,11 @@ class Difference:
     # token_a, token_b: the first tokens that differ
     token_a: str = ""
     token_b: str = ""
-    margins: tuple[Margin, ...] = ()  # at the divergence: float32 and half precision, one row and k + 1 rows
-    # the largest change of a margin between the two dtypes at the last positions before the divergence, in nats
+    margins: tuple[
+        Margin, ...
+    ] = ()  # at the divergence: float32 and half precision, one row and k + 1 rows
+    # the largest change of a margin between the two dtypes at the last positions before the
+    # divergence, in nats
     rounding: float = 0.0
     # a, b: how each text fits the target
     a: Reading | None = None
@@ -89,7 +96,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class _Text:
-    """A text under one form of the prompt: token ids of the prompt, of the text, and the logits at the text's tokens."""
+    """A text under one form of the prompt: token ids of the prompt, of the text, and the logits
+    at the text's tokens."""
 
     form: str
     prompt: list[int]
@@ -98,14 +106,23 @@ class _Text:
 
     def greedy(self, rounding: float) -> float:
         """The share of tokens that no other token exceeds by more than rounding."""
-        return float((gaps(self.logits, self.answer) <= rounding).float().mean()) if self.answer else 1.0
+        return (
+            float((gaps(self.logits, self.answer) <= rounding).float().mean())
+            if self.answer
+            else 1.0
+        )
 
     def reading(self, rounding: float) -> Reading:
         share, ids = self.greedy(rounding), torch.tensor(self.answer)
         if share == 1:
             return Reading(self.form, 1.0, 0.0, 1.0)
         temperature = fitted_temperature(self.logits, ids)
-        return Reading(self.form, round(share, 4), temperature, rarest(self.logits, ids, max(temperature, 0.05)))
+        return Reading(
+            self.form,
+            round(share, 4),
+            temperature,
+            rarest(self.logits, ids, max(temperature, 0.05)),
+        )
 
 
 def differ(
@@ -120,11 +137,13 @@ def differ(
     greedy: bool = False,
     device: str = "auto",
 ) -> Difference:
-    """Explain why two continuations of a prompt by a target differ; the texts are given without the prompt.
+    """Explain why two continuations of a prompt by a target differ; the texts are given without
+    the prompt.
 
-    `target` and `device` are as for `load_pair`. Verification computes `num_draft_tokens` + 1 rows. `dtype` is the half
-    precision to compare with float32: "bfloat16" or "float16". `chat`: the prompt is a user turn in the chat template; other
-    forms of the prompt are tried too. `greedy`: both were decoded at temperature 0, so that sampling explains nothing. Raises
+    `target` and `device` are as for `load_pair`. Verification computes `num_draft_tokens` + 1
+    rows. `dtype` is the half precision to compare with float32: "bfloat16" or "float16". `chat`:
+    the prompt is a user turn in the chat template; other forms of the prompt are tried too.
+    `greedy`: both were decoded at temperature 0, so that sampling explains nothing. Raises
     `ValueError` with the name of the argument.
     """
     if dtype not in HALF:
@@ -133,7 +152,9 @@ def differ(
         return same
     full = Scores(load_pair(target, device=device, dtype="float32"))
     half = Scores(load_pair(target, device=device, dtype=dtype), dtype)
-    return compare(full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, chat=chat, greedy=greedy)
+    return compare(
+        full, half, prompt, a, b, num_draft_tokens=num_draft_tokens, chat=chat, greedy=greedy
+    )
 
 
 def _checked(prompt: str, a: str, b: str, num_draft_tokens: int) -> Difference | None:
@@ -155,7 +176,8 @@ def compare(
     chat: bool = False,
     greedy: bool = False,
 ) -> Difference:
-    """`differ` with a target that is loaded already, in float32 and in half precision. Raises `ValueError` as `differ`."""
+    """`differ` with a target that is loaded already, in float32 and in half precision. Raises
+    `ValueError` as `differ`."""
     if (same := _checked(prompt, a, b, num_draft_tokens)) is not None:
         return same
     if full.pair.tokenizer is None:
@@ -167,25 +189,43 @@ def compare(
     prefix = first_a.prompt + first_a.answer[:index]
     vocabulary = Vocabulary(full.pair.tokenizer)
     ends = eos_token_ids(full.pair.target)
-    ids = [t.answer[index] if index < len(t.answer) else next(iter(ends), None) for t in (first_a, first_b)]
-    names = [vocabulary.text_of(t.answer[index]) if index < len(t.answer) else END for t in (first_a, first_b)]
+    ids = [
+        t.answer[index] if index < len(t.answer) else next(iter(ends), None)
+        for t in (first_a, first_b)
+    ]
+    names = [
+        vocabulary.text_of(t.answer[index]) if index < len(t.answer) else END
+        for t in (first_a, first_b)
+    ]
     rounding = _rounding(full, half, prefix)
     # Of forms that fit equally well, the first.
-    readings = [max(forms, key=lambda text: text.greedy(rounding)).reading(rounding) for forms in (read_a, read_b)]
+    readings = [
+        max(forms, key=lambda text: text.greedy(rounding)).reading(rounding)
+        for forms in (read_a, read_b)
+    ]
     margins = () if None in ids else _margins_at(full, half, prefix, ids, num_draft_tokens + 1)
     verdict, explanation = _judge(margins, rounding, readings, names, greedy)
     before = "".join(vocabulary.texts(prefix[-24:]))
-    return Difference(verdict, explanation, index, before, names[0], names[1], margins, rounding, *readings)
+    return Difference(
+        verdict, explanation, index, before, names[0], names[1], margins, rounding, *readings
+    )
 
 
 def _forms(tokenizer: Any, prompt: str, chat: bool) -> list[tuple[str, str, bool]]:
-    """The prompt's possible forms, the stated one first: name, text, whether special tokens are added."""
-    forms = [("as plain text", prompt, True), ("as plain text without special tokens", prompt, False)]
+    """The prompt's possible forms, the stated one first: name, text, whether special tokens are
+    added."""
+    forms = [
+        ("as plain text", prompt, True),
+        ("as plain text without special tokens", prompt, False),
+    ]
     if getattr(tokenizer, "chat_template", None):
         turn = [{"role": "user", "content": prompt}]
         rendered = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
         unopened = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=False)
-        forms += [("in the chat template", rendered, False), ("in the chat template without an answer header", unopened, False)]
+        forms += [
+            ("in the chat template", rendered, False),
+            ("in the chat template without an answer header", unopened, False),
+        ]
         if chat:
             forms = forms[2:] + forms[:2]
     elif chat:
@@ -198,8 +238,11 @@ def _forms(tokenizer: Any, prompt: str, chat: bool) -> list[tuple[str, str, bool
     return list(distinct.values())
 
 
-def _read(scores: Scores, form: str, prompt: str, special: bool, texts: Sequence[str]) -> list[_Text]:
-    """Score texts after one form of the prompt. Prompt and text are tokenised together, as an engine's output was written."""
+def _read(
+    scores: Scores, form: str, prompt: str, special: bool, texts: Sequence[str]
+) -> list[_Text]:
+    """Score texts after one form of the prompt. Prompt and text are tokenised together, as an
+    engine's output was written."""
     encode = scores.pair.tokenizer
     before = encode(prompt, add_special_tokens=special).input_ids
     wholes = [encode(prompt + text, add_special_tokens=special).input_ids for text in texts]
@@ -207,11 +250,15 @@ def _read(scores: Scores, form: str, prompt: str, special: bool, texts: Sequence
     limit = getattr(scores.pair.target, "max_positions", None)
     if limit is not None and (longest := max(map(len, wholes))) > limit:
         raise ValueError(f"prompt and text have {longest} tokens, and the target takes {limit}")
-    return [_Text(form, whole[:start], whole[start:], scores.whole(whole)[start - 1 : -1]) for whole in wholes]
+    return [
+        _Text(form, whole[:start], whole[start:], scores.whole(whole)[start - 1 : -1])
+        for whole in wholes
+    ]
 
 
 def _rounding(full: Scores, half: Scores, prefix: Sequence[int], last: int = 64) -> float:
-    """The largest change, over the last positions, of the margin between float32's two most probable tokens."""
+    """The largest change, over the last positions, of the margin between float32's two most
+    probable tokens."""
     logits, rounded = full.whole(prefix)[-last:], half.whole(prefix)[-last:]
     top = logits.topk(2, dim=-1).indices
     changes = [x.gather(-1, top).diff(dim=-1)[:, 0] for x in (logits, rounded)]
@@ -221,7 +268,8 @@ def _rounding(full: Scores, half: Scores, prefix: Sequence[int], last: int = 64)
 def _margins_at(
     full: Scores, half: Scores, prefix: Sequence[int], ids: Sequence[int | None], num_rows: int
 ) -> tuple[Margin, ...]:
-    """The margin between two tokens after a prefix: in float32 and in half precision, with one row and with `num_rows`."""
+    """The margin between two tokens after a prefix: in float32 and in half precision, with one
+    row and with `num_rows`."""
     text_of, margins = Vocabulary(full.pair.tokenizer).text_of, []
     for scores, n in product((full, half), (1, num_rows)):
         logits = scores.last(prefix, n)
@@ -232,42 +280,68 @@ def _margins_at(
 
 
 def _judge(
-    margins: Sequence[Margin], rounding: float, readings: Sequence[Reading], names: Sequence[str], greedy: bool
+    margins: Sequence[Margin],
+    rounding: float,
+    readings: Sequence[Reading],
+    names: Sequence[str],
+    greedy: bool,
 ) -> tuple[Verdict, str]:
     a, b = readings
     apart = abs(margins[0].margin) if margins else float("nan")
     flips = len({m.margin > 0 for m in margins}) > 1
     on_top = {text for m in margins for text in m.top} >= set(names) - {END}
     if a.prompt != b.prompt and min(a.greedy, b.greedy) == 1:
-        return Verdict.TEMPLATE, (
-            f"Each text is the target's greedy output, but for different forms of the prompt: "
-            f"{a.prompt} for A, {b.prompt} for B. Compare the templates and special tokens of the two engines."
+        return (
+            Verdict.TEMPLATE,
+            (
+                "Each text is the target's greedy output, but for different forms of the prompt:"
+                f" {a.prompt} for A, {b.prompt} for B. Compare the templates and special tokens of"
+                " the two engines."
+            ),
         )
     if margins and (flips or apart <= rounding) and on_top and a.greedy == b.greedy == 1:
         reason = "the order of the two tokens changes with the number of rows or the precision"
         if not flips:
-            reason = f"the two tokens are {apart:.4f} nats apart, and rounding moves margins by up to {rounding:.4f} here"
-        return Verdict.NEAR_TIE, f"Both texts are right: {reason}. After a different token, different texts follow."
+            reason = (
+                f"the two tokens are {apart:.4f} nats apart, and rounding moves margins by up to"
+                f" {rounding:.4f} here"
+            )
+        return (
+            Verdict.NEAR_TIE,
+            f"Both texts are right: {reason}. After a different token, different texts follow.",
+        )
     if END in names and min(a.greedy, b.greedy) == 1:
-        return Verdict.LENGTH, (
-            "One text ends where the other continues, and both are the target's greedy output up to there. "
-            "Compare length limits, stop strings and end tokens."
+        return (
+            Verdict.LENGTH,
+            (
+                "One text ends where the other continues, and both are the target's greedy output"
+                " up to there. Compare length limits, stop strings and end tokens."
+            ),
         )
     if not greedy and min(a.greedy, b.greedy) < 1 and a.plausible and b.plausible:
-        return Verdict.SAMPLING, (
-            f"The texts fit different sampling parameters or seeds. A is most probable at temperature {a.temperature:g} "
-            f"({a.greedy:.0%} of its tokens are greedy), B at {b.temperature:g} ({b.greedy:.0%})."
+        return (
+            Verdict.SAMPLING,
+            (
+                "The texts fit different sampling parameters or seeds. A is most probable at"
+                f" temperature {a.temperature:g} ({a.greedy:.0%} of its tokens are greedy), B at"
+                f" {b.temperature:g} ({b.greedy:.0%})."
+            ),
         )
-    return Verdict.UNEXPLAINED, (
-        f"Rounding cannot explain it: it moves margins by up to {rounding:.4f} nats here, and the tokens are "
-        f"{apart:.4f} apart. A is most probable at temperature {a.temperature:g}, B at {b.temperature:g}. "
-        "Compare weights, quantisation and adapters."
+    return (
+        Verdict.UNEXPLAINED,
+        (
+            f"Rounding cannot explain it: it moves margins by up to {rounding:.4f} nats here, and"
+            f" the tokens are {apart:.4f} apart. A is most probable at temperature"
+            f" {a.temperature:g}, B at {b.temperature:g}. Compare weights, quantisation and"
+            " adapters."
+        ),
     )
 
 
 @dataclass(frozen=True)
 class Flip:
-    """A position where one row and several rows have different most probable tokens in half precision."""
+    """A position where one row and several rows have different most probable tokens in half
+    precision."""
 
     before: str  # the end of the text before it
     # one, many: the most probable token with one row, and with `num_rows`
@@ -279,10 +353,13 @@ class Flip:
     to_dict = asdict
 
 
-def find_flip(full: Scores, half: Scores, token_ids: Sequence[int], start: int, *, num_rows: int = 5) -> Flip | None:
-    """The first flip among the positions, from `start` (1 or more) on, where float32's two most probable tokens are closest;
-    None if there is none. `full` and `half` are the same target in float32 and in half precision; `num_rows` is
-    k + 1. Raises `ValueError` if `start` or `num_rows` is out of range."""
+def find_flip(
+    full: Scores, half: Scores, token_ids: Sequence[int], start: int, *, num_rows: int = 5
+) -> Flip | None:
+    """The first flip among the positions, from `start` (1 or more) on, where float32's two most
+    probable tokens are closest; None if there is none. `full` and `half` are the same target in
+    float32 and in half precision; `num_rows` is k + 1. Raises `ValueError` if `start` or
+    `num_rows` is out of range."""
     if not 1 <= start < len(token_ids):
         raise ValueError(f"start must be from 1 to {len(token_ids) - 1}, got {start}")
     if num_rows < 2:
@@ -295,5 +372,7 @@ def find_flip(full: Scores, half: Scores, token_ids: Sequence[int], start: int, 
         if one != many:
             margins = _margins_at(full, half, prefix, (one, many), num_rows)
             before = "".join(vocabulary.texts(prefix[-_BEFORE:]))
-            return Flip(before, vocabulary.text_of(one), vocabulary.text_of(many), num_rows, margins)
+            return Flip(
+                before, vocabulary.text_of(one), vocabulary.text_of(many), num_rows, margins
+            )
     return None

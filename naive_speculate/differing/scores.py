@@ -17,12 +17,13 @@ class Scores:
         self.device = getattr(pair.target, "device", torch.device("cpu"))
 
     def whole(self, token_ids: Sequence[int]) -> torch.Tensor:
-        """The logits after each token, from one forward over all of them; float32, shape `[num_tokens, vocab_size]`."""
+        """The logits after each token, from one forward over all of them; float32, shape
+        `[num_tokens, vocab_size]`."""
         return self._forward(token_ids, new_cache(self.pair.target))
 
     def last(self, token_ids: Sequence[int], num_rows: int) -> torch.Tensor:
-        """The logits after the last token, as decoding computes them: after a forward over the tokens before, one over the last
-        `num_rows` tokens; float32, shape `[vocab_size]`."""
+        """The logits after the last token, as decoding computes them: after a forward over the
+        tokens before, one over the last `num_rows` tokens; float32, shape `[vocab_size]`."""
         cache, split = new_cache(self.pair.target), max(0, len(token_ids) - num_rows)
         if split:
             self._forward(token_ids[:split], cache)
@@ -30,28 +31,34 @@ class Scores:
 
     def _forward(self, token_ids: Sequence[int], cache: KVCache) -> torch.Tensor:
         with torch.inference_mode():
-            logits = self.pair.target.forward(torch.tensor([list(token_ids)], device=self.device), cache)
+            logits = self.pair.target.forward(
+                torch.tensor([list(token_ids)], device=self.device), cache
+            )
         return logits[0, :, : self.pair.vocab_size].float().cpu()
 
 
 def gaps(logits: torch.Tensor, token_ids: Sequence[int]) -> torch.Tensor:
-    """How far the logits `[num_tokens, vocab_size]` of these tokens are below the largest ones; shape `[num_tokens]`."""
+    """How far the logits `[num_tokens, vocab_size]` of these tokens are below the largest ones;
+    shape `[num_tokens]`."""
     return logits.amax(-1) - logits.gather(-1, torch.tensor(token_ids)[:, None])[:, 0]
 
 
 def fitted_temperature(logits: torch.Tensor, token_ids: torch.Tensor) -> float:
-    """The temperature under which these tokens, int64 `[num_tokens]`, are most probable by logits `[num_tokens, vocab_size]`; 0
-    if each is the most probable one."""
+    """The temperature under which these tokens, int64 `[num_tokens]`, are most probable by
+    logits `[num_tokens, vocab_size]`; 0 if each is the most probable one."""
     if not len(token_ids) or torch.equal(logits.argmax(-1), token_ids):
         return 0.0
     candidates = torch.logspace(-1.3, 1.3, 53)
-    fits = [torch.log_softmax(logits / t, -1).gather(-1, token_ids[:, None]).sum() for t in candidates]
+    fits = [
+        torch.log_softmax(logits / t, -1).gather(-1, token_ids[:, None]).sum() for t in candidates
+    ]
     return round(float(candidates[int(torch.stack(fits).argmax())]), 2)
 
 
 def rarest(logits: torch.Tensor, token_ids: torch.Tensor, temperature: float) -> float:
-    """How rare the least likely token is in samples of this length and temperature: the probability of tokens as improbable as
-    it is, times the number of tokens (Bonferroni), at most 1. Shapes as for `fitted_temperature`."""
+    """How rare the least likely token is in samples of this length and temperature: the
+    probability of tokens as improbable as it is, times the number of tokens (Bonferroni), at
+    most 1. Shapes as for `fitted_temperature`."""
     probs = torch.softmax(logits.double() / temperature, -1)
     chosen = probs.gather(-1, token_ids[:, None])
     tails = probs.where(probs <= chosen, 0).sum(-1)

@@ -1,4 +1,5 @@
-"""Diagnoses an engine's speculative decoding from its logs and metrics: `python -m naive_speculate doctor FILE…`."""
+"""Diagnoses an engine's speculative decoding from its logs and metrics: `python -m
+naive_speculate doctor FILE…`."""
 
 from naive_speculate.doctor.diagnosis import Diagnosis, Suspect, Window, estimated, given
 from naive_speculate.doctor.formats import read

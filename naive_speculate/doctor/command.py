@@ -24,7 +24,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Diagnoses an engine's speculative decoding from its logs, all together.",
         epilog=f"Supported: {KNOWN}.",
     )
-    add, speed = parser.add_argument, parsed(float, "a positive number", lambda found: 0 < found < math.inf)
+    add, speed = (
+        parser.add_argument,
+        parsed(float, "a positive number", lambda found: 0 < found < math.inf),
+    )
     add(
         "files",
         nargs="*",
@@ -33,16 +36,50 @@ def _parser() -> argparse.ArgumentParser:
     )
     size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
     cost = parsed(str, "a number", lambda text: bool(text.strip()))
-    help = "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
+    help = (
+        "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
+    )
     add("--draft-cost", type=cost, metavar="C", help=help)
-    help = "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one number (default: 1)"
+    help = (
+        "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one"
+        " number (default: 1)"
+    )
     add("--verify-cost", type=cost, metavar="V,V…", help=help)
-    add("--draft-size", type=size, metavar="N", help="parameters of the draft, such as 0.6B, to estimate its cost")
-    add("--target-size", type=size, metavar="N", help="parameters of the target; for a mixture of experts the active ones")
-    add("--num-draft-tokens", type=positive, metavar="K", help="the window, if the log does not contain it")
-    add("--speed", type=speed, metavar="N", help="tokens per second with drafting, if the log does not contain them")
-    add("--plain-speed", type=speed, metavar="N", help="tokens per second without drafting, on the same prompts")
-    add("--profile", metavar="FILE", help="write the acceptance rates by index, and by category if known, to FILE as JSON")
+    add(
+        "--draft-size",
+        type=size,
+        metavar="N",
+        help="parameters of the draft, such as 0.6B, to estimate its cost",
+    )
+    add(
+        "--target-size",
+        type=size,
+        metavar="N",
+        help="parameters of the target; for a mixture of experts the active ones",
+    )
+    add(
+        "--num-draft-tokens",
+        type=positive,
+        metavar="K",
+        help="the window, if the log does not contain it",
+    )
+    add(
+        "--speed",
+        type=speed,
+        metavar="N",
+        help="tokens per second with drafting, if the log does not contain them",
+    )
+    add(
+        "--plain-speed",
+        type=speed,
+        metavar="N",
+        help="tokens per second without drafting, on the same prompts",
+    )
+    add(
+        "--profile",
+        metavar="FILE",
+        help="write the acceptance rates by index, and by category if known, to FILE as JSON",
+    )
     add("--json", action="store_true", help="print the diagnosis as a JSON object and nothing else")
     return parser
 
@@ -55,8 +92,8 @@ def _bytes(file: str) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the logs and print the diagnosis. Raises `ValueError` if a file cannot be read, no format is recognised, or an
-    option is out of range."""
+    """Read the logs and print the diagnosis. Raises `ValueError` if a file cannot be read, no
+    format is recognised, or an option is out of range."""
     args = _parser().parse_args(arguments)
     draft, verify, sizes = args.draft_cost, args.verify_cost, (args.draft_size, args.target_size)
     if None in sizes and any(sizes):
@@ -66,16 +103,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verify and not draft and not any(sizes):
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
     table, basis = from_words(" / ".join(sizes) if all(sizes) else draft or "", verify or "")
-    reading = read("\n".join(map(decoded, map(_bytes, args.files) if args.files else [sys.stdin.buffer.read()])))
+    reading = read(
+        "\n".join(
+            map(decoded, map(_bytes, args.files) if args.files else [sys.stdin.buffer.read()])
+        )
+    )
     given = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
-    reading = replace(reading, **{name: speed for name, speed in given.items() if speed is not None})
+    reading = replace(
+        reading, **{name: speed for name, speed in given.items() if speed is not None}
+    )
     found = diagnose(reading, table, num_draft_tokens=args.num_draft_tokens)
     if args.profile is not None:
         profile = json.dumps(found.profile(), indent=2, ensure_ascii=False, allow_nan=False)
         try:
             Path(args.profile).write_text(profile + "\n", encoding="utf-8")
         except OSError as error:
-            raise ValueError(f"--profile: cannot write {args.profile!r:.80}: {error.strerror}") from None
+            raise ValueError(
+                f"--profile: cannot write {args.profile!r:.80}: {error.strerror}"
+            ) from None
     if args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
     else:

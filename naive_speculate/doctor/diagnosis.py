@@ -1,8 +1,9 @@
-"""Derives α, rates per index, the best window and break-even costs from an engine's figures, with costs as given by the user or
-estimated from the models' sizes.
+"""Derives α, rates per index, the best window and break-even costs from an engine's figures,
+with costs as given by the user or estimated from the models' sizes.
 
-The formulas are those of `naive_speculate.theory` (Leviathan et al. 2023, arXiv 2211.17192). If the rates per index are given,
-the tokens of a shorter window follow without α: 1 + the sum of its rates.
+The formulas are those of `naive_speculate.theory` (Leviathan et al. 2023, arXiv 2211.17192). If
+the rates per index are given, the tokens of a shorter window follow without α: 1 + the sum of
+its rates.
 """
 
 import math
@@ -20,9 +21,20 @@ from naive_speculate.theory import alpha_for, break_even_alpha, expected_tokens,
 
 MAX_K = 16  # the largest window that is evaluated
 _DERIVED = (
-    "alpha", "alpha_error", "alpha_assumes_one", "conditional", "unconditional", "num_draft_tokens", "mean_acceptance_length",
-    "draft_acceptance_rate", "windows", "best_k", "speedup", "measured_speedup", "suspects",
-)  # fmt: skip
+    "alpha",
+    "alpha_error",
+    "alpha_assumes_one",
+    "conditional",
+    "unconditional",
+    "num_draft_tokens",
+    "mean_acceptance_length",
+    "draft_acceptance_rate",
+    "windows",
+    "best_k",
+    "speedup",
+    "measured_speedup",
+    "suspects",
+)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMBT]?)", re.IGNORECASE)
 _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
@@ -42,44 +54,68 @@ class Window:
 
     k: int  # draft tokens per step
     tokens: float  # tokens per step, the target's own included
-    measured: bool  # whether all its indices have rates; otherwise the last rate, or α, is used for the rest
-    break_even_draft_cost: float | None  # the draft cost below which it is faster than plain decoding; None if it never is
+    # whether all its indices have rates; otherwise the last rate, or α, is used for the rest
+    measured: bool
+    break_even_draft_cost: (
+        float | None
+    )  # the draft cost below which it is faster than plain decoding; None if it never is
     break_even_alpha: float | None = None  # the α above which it is faster, for the given costs
     speedup: float | None = None  # expected with the given costs
 
 
 class Diagnosis:
-    """The diagnosis of an engine's figures with these costs, and with this window if the figures lack one. Raises `ValueError`
-    if `num_draft_tokens` is not positive, or the figures contradict each other."""
+    """The diagnosis of an engine's figures with these costs, and with this window if the figures
+    lack one. Raises `ValueError` if `num_draft_tokens` is not positive, or the figures
+    contradict each other."""
 
-    def __init__(self, reading: Reading, costs: CostTable | None = None, num_draft_tokens: int | None = None) -> None:
+    def __init__(
+        self, reading: Reading, costs: CostTable | None = None, num_draft_tokens: int | None = None
+    ) -> None:
         if num_draft_tokens is not None and num_draft_tokens < 1:
             raise ValueError(f"num_draft_tokens must be 1 or more, got {num_draft_tokens}")
-        read, given, accepted = reading.drafted_per_step, num_draft_tokens, reading.accepted_per_step
+        read, given, accepted = (
+            reading.drafted_per_step,
+            num_draft_tokens,
+            reading.accepted_per_step,
+        )
         width = read or given if reading.other_drafted_per_step is None else given or read
-        if accepted is None and width and reading.num_accepted_tokens is not None and reading.num_draft_tokens:
+        if (
+            accepted is None
+            and width
+            and reading.num_accepted_tokens is not None
+            and reading.num_draft_tokens
+        ):
             accepted = reading.num_accepted_tokens / reading.num_draft_tokens * width
         if accepted is not None and width is not None and accepted > width * (1 + 1e-3) + 0.01:
-            raise ValueError(f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is impossible")
+            raise ValueError(
+                f"{reading.format}: {accepted:.2f} accepted of {width:.2f} drafted per step is"
+                " impossible"
+            )
         rates, rate = reading.rates, ratio(accepted, width)
         self.reading, self.costs, self._accepted = reading, costs, accepted
         self.num_draft_tokens = width  # the window: k, or its mean
-        self.mean_acceptance_length = None if accepted is None else 1 + accepted  # tokens per step, the target's own included
+        self.mean_acceptance_length = (
+            None if accepted is None else 1 + accepted
+        )  # tokens per step, the target's own included
         total = ratio(reading.num_accepted_tokens, reading.num_draft_tokens)
         self.draft_acceptance_rate = total if rate is None else rate  # accepted ÷ drafted
         self.measured_speedup = ratio(reading.tokens_per_second, reading.plain_tokens_per_second)
         self.unconditional = rates  # per index, the share of all steps that accept the token
-        # Per index, the share of windows with all earlier tokens accepted that accept this one too; None if there are none.
+        # Per index, the share of windows with all earlier tokens accepted that accept this one too;
+        # None if there are none.
         judged = zip(reading.judged or (1.0, *rates), rates, strict=False)
-        self.conditional = tuple(min(rate / last, 1.0) if last > 0 else None for last, rate in judged)
-        # The rates, if every window had a draft token at each index, so that they are rates of windows; else empty.
+        self.conditional = tuple(
+            min(rate / last, 1.0) if last > 0 else None for last, rate in judged
+        )
+        # The rates, if every window had a draft token at each index, so that they are rates of
+        # windows; else empty.
         self.whole_rates = rates if width is not None and abs(len(rates) - width) < 0.01 else ()
         self.suspects: tuple[Suspect, ...] = ()  # possible faults, those of acceptance first
 
     @cached_property
     def alpha(self) -> float | None:
-        """Probability that a draft token is accepted if all earlier ones are: accepted ÷ (accepted + rejected). None if it
-        cannot be derived."""
+        """Probability that a draft token is accepted if all earlier ones are: accepted ÷
+        (accepted + rejected). None if it cannot be derived."""
         accepted, width = self._accepted, self.num_draft_tokens
         if self.reading.judged:
             return ratio(sum(self.unconditional), sum(self.reading.judged))
@@ -89,7 +125,9 @@ class Diagnosis:
             return None
         if self.whole_rates:  # each step ends in a rejection, unless all tokens were accepted
             return ratio(accepted, accepted + 1 - self.whole_rates[-1]) or 0.0
-        return alpha_for(1 + accepted, lambda alpha: _at(width, lambda k: expected_tokens(alpha, k)))
+        return alpha_for(
+            1 + accepted, lambda alpha: _at(width, lambda k: expected_tokens(alpha, k))
+        )
 
     @property
     def alpha_assumes_one(self) -> bool:
@@ -120,7 +158,11 @@ class Diagnosis:
             if costs is not None:
                 cost = costs.draft, costs.verify_cost(k)
                 with_costs = break_even_alpha(k, *cost), tokens / step_cost(k, *cost)
-            found.append(Window(k, tokens, k <= len(rates), pays_below if pays_below > 0 else None, *with_costs))
+            found.append(
+                Window(
+                    k, tokens, k <= len(rates), pays_below if pays_below > 0 else None, *with_costs
+                )
+            )
         return tuple(found)
 
     @property
@@ -142,13 +184,23 @@ class Diagnosis:
     @property
     def gain(self) -> float | None:
         """Speed of the best window relative to the current one."""
-        best = None if self.best_k is None else self.windows[self.best_k - 1].speedup if self.best_k else 1.0
+        best = (
+            None
+            if self.best_k is None
+            else self.windows[self.best_k - 1].speedup
+            if self.best_k
+            else 1.0
+        )
         return ratio(best, self.speedup)
 
     @property
     def draft_share(self) -> float | None:
         """The drafter's share of a step's time, as measured or by the costs; None if unknown."""
-        share, width, tokens = self.reading.draft_share, self.num_draft_tokens, self.mean_acceptance_length
+        share, width, tokens = (
+            self.reading.draft_share,
+            self.num_draft_tokens,
+            self.mean_acceptance_length,
+        )
         if share or self.costs is None or width is None or tokens is None or self.speedup is None:
             return share
         return width * self.costs.draft * self.speedup / tokens
@@ -160,14 +212,21 @@ class Diagnosis:
         return {"reading": reading, **derived, "costs": self.costs and self.costs.to_dict()}
 
     def profile(self) -> dict[str, Any]:
-        """Acceptance rates by index, of the whole text and of each category, as plain JSON values."""
+        """Acceptance rates by index, of the whole text and of each category, as plain JSON
+        values."""
         names = ("engine", "format", "num_steps", "num_draft_tokens", "num_accepted_tokens")
         rates = enumerate(zip(self.conditional, self.unconditional, strict=True))
         return {name: getattr(self.reading, name) for name in names} | {
             "mean_acceptance_length": self.mean_acceptance_length,
             "alpha": self.alpha,
-            "rates": [{"index": index, "conditional": if_reached, "marginal": share} for index, (if_reached, share) in rates],
-            "categories": {name: Diagnosis(of_one).profile() for name, of_one in self.reading.categories.items()},
+            "rates": [
+                {"index": index, "conditional": if_reached, "marginal": share}
+                for index, (if_reached, share) in rates
+            ],
+            "categories": {
+                name: Diagnosis(of_one).profile()
+                for name, of_one in self.reading.categories.items()
+            },
         }
 
 
@@ -179,8 +238,9 @@ def _at(width: float, of_window: Callable[[int], float]) -> float:
 
 
 def given(draft: float, verify: Sequence[float] = (1.0,)) -> CostTable:
-    """Costs in units of the target's pass over one token: of a draft pass, and of a target pass over 1, 2, 3 … tokens,
-    or one number for all windows. Raises `ValueError` if one is not positive."""
+    """Costs in units of the target's pass over one token: of a draft pass, and of a target pass
+    over 1, 2, 3 … tokens, or one number for all windows. Raises `ValueError` if one is not
+    positive."""
     for name, cost in (("draft_cost", draft), *(("verify_cost", cost) for cost in verify)):
         if not 0 < cost < math.inf:
             raise ValueError(f"{name} must be positive, got {cost:g}")
@@ -190,30 +250,39 @@ def given(draft: float, verify: Sequence[float] = (1.0,)) -> CostTable:
 
 
 def estimated(draft_size: str, target_size: str, verify: Sequence[float] = (1.0,)) -> CostTable:
-    """Estimated costs, if a forward takes the time of reading its weights, as it does over few tokens. Sizes are the
-    parameters that a forward reads, such as "0.6B"; for a mixture of experts the active ones. Raises `ValueError` if one is
-    invalid."""
+    """Estimated costs, if a forward takes the time of reading its weights, as it does over few
+    tokens. Sizes are the parameters that a forward reads, such as "0.6B"; for a mixture of
+    experts the active ones. Raises `ValueError` if one is invalid."""
     return given(parameters(draft_size) / parameters(target_size), verify)
 
 
 def from_words(draft: str, verify: str = "") -> tuple[CostTable | None, str]:
     """Costs from text fields, and their source in words; a `ValueError` names the argument.
 
-    `draft` is a draft pass's cost such as "0.08", or two sizes such as "0.6B / 8B"; empty for unknown. `verify` is as for
-    `given`, comma-separated; empty for 1.
+    `draft` is a draft pass's cost such as "0.08", or two sizes such as "0.6B / 8B"; empty for
+    unknown. `verify` is as for `given`, comma-separated; empty for 1.
     """
-    table = _numbers("verify_cost", verify, "several with commas between them") if verify.strip() else (1.0,)
+    table = (
+        _numbers("verify_cost", verify, "several with commas between them")
+        if verify.strip()
+        else (1.0,)
+    )
     if not draft.strip():
         if verify.strip():
             raise ValueError("verify_cost needs draft_cost")
         return None, ""
     of_draft, slash, of_target = draft.partition("/")
     if slash:
-        basis = f"an estimate from {of_draft.strip()} ÷ {of_target.strip()}, counting only the reading of weights"
+        basis = (
+            f"an estimate from {of_draft.strip()} ÷ {of_target.strip()}, counting only the reading"
+            " of weights"
+        )
         return estimated(of_draft, of_target, table), basis
-    (cost, *more) = _numbers("draft_cost", draft, "two sizes such as 0.6B / 8B")
+    cost, *more = _numbers("draft_cost", draft, "two sizes such as 0.6B / 8B")
     if more:
-        raise ValueError(f"draft_cost must be one number, or two sizes such as 0.6B / 8B, got {draft!r:.40}")
+        raise ValueError(
+            f"draft_cost must be one number, or two sizes such as 0.6B / 8B, got {draft!r:.40}"
+        )
     return given(cost, table), "as given"
 
 

@@ -10,15 +10,20 @@ from typing import Any
 
 MAX_DEPTH = 40
 LONGEST = 200_000  # most characters of a Python print that spans several lines
-PATIENCE, LINES = 8, 20  # bounds of the work: failed looks per character on average, and attempts over several lines
+PATIENCE, LINES = (
+    8,
+    20,
+)  # bounds of the work: failed looks per character on average, and attempts over several lines
 _BRACES = re.compile(r"""'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|[{}]""")
 
 
-def objects(text: str, names: tuple[str, ...], depth: int = 0) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def objects(
+    text: str, names: tuple[str, ...], depth: int = 0
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """All objects in a text that have one of these names, each with its outermost enclosing object.
 
-    The text may be one JSON value, or contain any number of them, on one line or several, or Python prints of them, or strings
-    with such text.
+    The text may be one JSON value, or contain any number of them, on one line or several, or
+    Python prints of them, or strings with such text.
     """
     if not any(name in text for name in names):
         return
@@ -30,7 +35,8 @@ def objects(text: str, names: tuple[str, ...], depth: int = 0) -> Iterator[tuple
 def last_reports(
     text: str, names: tuple[str, ...], key: Callable[[dict[str, Any], dict[str, Any]], Any]
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The objects as of `objects`; of those with one key, as in a streamed response, the last. None is no key."""
+    """The objects as of `objects`; of those with one key, as in a streamed response, the last.
+    None is no key."""
     found: dict[Any, tuple[dict[str, Any], dict[str, Any]]] = {}
     for number, (one, outermost) in enumerate(objects(text, names)):
         name = key(one, outermost)
@@ -81,7 +87,8 @@ def _within(
 
 
 def _end(text: str, begin: int, limit: int) -> int | None:
-    """The index after the brace that closes the one at `begin`, ignoring quoted braces; None if there is none."""
+    """The index after the brace that closes the one at `begin`, ignoring quoted braces; None if
+    there is none."""
     depth = 0
     for found in _BRACES.finditer(text, begin, limit):
         depth += {"{": 1, "}": -1}.get(found[0], 0)

@@ -1,9 +1,10 @@
-"""llama.cpp: the server's log and `timings`, the statistics of `common/speculative.cpp`, the output of its examples, and its
-lines of each step, at log level debug or with LLAMA_TRACE.
+"""llama.cpp: the server's log and `timings`, the statistics of `common/speculative.cpp`, the
+output of its examples, and its lines of each step, at log level debug or with LLAMA_TRACE.
 
-Versions: `tools/server/server-task.cpp` 00efb3e18426 (`timings`), `common/speculative.cpp` 001d906a6d86 ("statistics"),
-`examples/speculative-simple/speculative-simple.cpp` 08d0baaca674 and `examples/speculative/speculative.cpp` 007d71358afe,
-`tools/server/server-context.cpp` 001d906a6d86 (steps).
+Versions: `tools/server/server-task.cpp` 00efb3e18426 (`timings`), `common/speculative.cpp`
+001d906a6d86 ("statistics"), `examples/speculative-simple/speculative-simple.cpp` 08d0baaca674
+and `examples/speculative/speculative.cpp` 007d71358afe, `tools/server/server-context.cpp`
+001d906a6d86 (steps).
 """
 
 import re
@@ -14,22 +15,51 @@ from itertools import zip_longest
 from typing import Any
 
 from naive_speculate.doctor.json_objects import last_reports, whole_number
-from naive_speculate.doctor.reading import Format, Part, Reading, Stretch, judged_of, last_of_each, numbers_in, rates_of
+from naive_speculate.doctor.reading import (
+    Format,
+    Part,
+    Reading,
+    Stretch,
+    judged_of,
+    last_of_each,
+    numbers_in,
+    rates_of,
+)
 
-_TIMINGS = Format("llama.cpp", "server `timings`", "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)")
-_ROUNDS = Format("mlx-vlm", "server `timings` that count rounds", "mlx_vlm/server, timings (mlx-vlm#1788, #2324)")
+_TIMINGS = Format(
+    "llama.cpp",
+    "server `timings`",
+    "tools/server/server-task.cpp, result_timings::to_json (00efb3e18426)",
+)
+_ROUNDS = Format(
+    "mlx-vlm", "server `timings` that count rounds", "mlx_vlm/server, timings (mlx-vlm#1788, #2324)"
+)
 _LOG = Format(
-    "llama.cpp", "server log “draft acceptance”", "tools/server/server-context.cpp, server_slot::print_timings (2026)"
+    "llama.cpp",
+    "server log “draft acceptance”",
+    "tools/server/server-context.cpp, server_slot::print_timings (2026)",
 )
-_LINE = Format("llama.cpp", "“statistics” line", "common/speculative.cpp, common_speculative_print_stats (001d906a6d86)")
+_LINE = Format(
+    "llama.cpp",
+    "“statistics” line",
+    "common/speculative.cpp, common_speculative_print_stats (001d906a6d86)",
+)
 _EXAMPLE = Format(
-    "llama.cpp", "`n_drafted` and `n_accept`", "examples/speculative-simple/speculative-simple.cpp (08d0baaca674)"
+    "llama.cpp",
+    "`n_drafted` and `n_accept`",
+    "examples/speculative-simple/speculative-simple.cpp (08d0baaca674)",
 )
-_STEPS = Format("llama.cpp", "lines of each step", "tools/server/server-context.cpp, after verification (001d906a6d86)")
+_STEPS = Format(
+    "llama.cpp",
+    "lines of each step",
+    "tools/server/server-context.cpp, after verification (001d906a6d86)",
+)
 _RATES = r"acc(?:ept(?:ance)?)?(?: rate)?(?:/| per )pos(?:ition)? *[=:] *\(([\d., ]*)\)"
 _STATISTICS = re.compile(
-    r"statistics\s+(\S+):\s+#calls(?:\(b,g,a\))?\s*=\s+(?:(\d+)\s+(\d+)\s+)?(\d+),\s+#gen drafts\s*=\s+(\d+),\s+"
-    r"#acc drafts\s*=\s+(\d+),\s+#gen tokens\s*=\s+(\d+),\s+#acc tokens\s*=\s+(\d+)(.*(?:\n[ \t]+#.*)*)"
+    r"statistics\s+(\S+):\s+#calls(?:\(b,g,a\))?\s*=\s+(?:(\d+)\s+(\d+)\s+)?(\d+),\s+#gen"
+    r" drafts\s*=\s+(\d+),\s+"
+    r"#acc drafts\s*=\s+(\d+),\s+#gen tokens\s*=\s+(\d+),\s+#acc tokens\s*=\s+(\d+)(.*(?:\n["
+    r" \t]+#.*)*)"
 )
 _DURATIONS = re.compile(r"dur\(b,g,a\) = *[\d.]+, *([\d.]+), *[\d.]+ ms")
 _EVAL = r"(?<!prompt )\beval time = +([\d.]+) ms / +(\d+)"
@@ -50,46 +80,77 @@ _PRINTED = re.compile(r"\b(n_predict|n_drafted|n_accept) += +(\d+)\s*$", re.MULT
 _STEP = re.compile(
     r"(?:\bid\s+(?P<slot>\d+)\s*\|[^\n]{0,80}?)?"
     r"(?:\baccepted\s+(?P<accepted>\d+)\s*/\s*(?P<drafted>\d+)\s+draft tokens"
-    r"(?:[^\n]{0,80}?(?:new n_(?:tokens|past)\s*=\s*(?P<position>\d+)|(?P<restores>restore checkpoint)))?"
+    r"(?:[^\n]{0,80}?(?:new n_(?:tokens|past)\s*=\s*(?P<position>\d+)|(?P<restores>restore"
+    r" checkpoint)))?"
     r"|\badd accepted tokens:[^\n]{0,80}?ids\.size=(?P<size>\d+),\s*n_draft=(?P<n_draft>\d+)"
     r"|(?P<restoring>\brestoring speculative checkpoint))"
 )
-_KINDS = {"position": "new", "n_draft": "added", "restoring": "restoring"}  # by the last group that matched
-_NO_RATES = "llama.cpp reports no rates per index here; its statistics line, at log level trace (-lv 4), does."
-_P_MIN = "llama.cpp ends a window if the draft is unsure (--draft-p-min), so windows differ in length."
-_UNDRAFTED = "This build prints 0 for the draft tokens of a step (llama.cpp#18211), so the window is unknown."
+_KINDS = {
+    "position": "new",
+    "n_draft": "added",
+    "restoring": "restoring",
+}  # by the last group that matched
+_NO_RATES = (
+    "llama.cpp reports no rates per index here; its statistics line, at log level trace (-lv 4),"
+    " does."
+)
+_P_MIN = (
+    "llama.cpp ends a window if the draft is unsure (--draft-p-min), so windows differ in length."
+)
+_UNDRAFTED = (
+    "This build prints 0 for the draft tokens of a step (llama.cpp#18211), so the window is"
+    " unknown."
+)
 _REPLAYED = (
-    "Partly accepted windows were decoded again: without trace lines their full length is unknown, and counted too short."
+    "Partly accepted windows were decoded again: without trace lines their full length is unknown,"
+    " and counted too short."
 )
 
 
 def read_timings(text: str) -> Reading | None:
-    """`timings` of all responses together; None if there are none. Of a streamed response the last report counts."""
+    """`timings` of all responses together; None if there are none. Of a streamed response the
+    last report counts."""
     found = last_reports(text, ("draft_n", "draft_n_accepted"), _response)
     if not found:
         return None
     parts, rounds = [], []
     for timings, _ in found:
-        drafted, accepted = (whole_number(timings.get(name), name) for name in ("draft_n", "draft_n_accepted"))
-        names = (name for name, value in timings.items() if _ROUND_NAMES.fullmatch(name) and value is not None)
+        drafted, accepted = (
+            whole_number(timings.get(name), name) for name in ("draft_n", "draft_n_accepted")
+        )
+        names = (
+            name
+            for name, value in timings.items()
+            if _ROUND_NAMES.fullmatch(name) and value is not None
+        )
         rounds.append(name := next(names, None))
         steps = whole_number(timings[name], name) if name else None  # as counted
-        if name is None and timings.get("predicted_n") is not None:  # the tokens that were not draft tokens, nor the prefill's
+        if (
+            name is None and timings.get("predicted_n") is not None
+        ):  # the tokens that were not draft tokens, nor the prefill's
             steps = whole_number(timings["predicted_n"], "predicted_n") - accepted - 1
         parts.append(Part(accepted, drafted, steps))
     times = [
         (bool(timings.get("draft_n")), timings["predicted_ms"], timings["predicted_n"])
         for timings, _ in last_reports(text, ("predicted_ms",), _response)
-        if isinstance(timings["predicted_ms"], int | float) and isinstance(timings.get("predicted_n"), int)
+        if isinstance(timings["predicted_ms"], int | float)
+        and isinstance(timings.get("predicted_n"), int)
     ]
     if None in rounds:
         return _TIMINGS.of_tokens(parts, _NO_RATES, _P_MIN, **_per_second(times))
-    named = _ROUNDS if any("draft_kind" in timings for timings, _ in found) else _ROUNDS._replace(engine="llama.cpp")
-    return named.total(parts, unknown=("These timings have no rates per index.",), **_per_second(times))
+    named = (
+        _ROUNDS
+        if any("draft_kind" in timings for timings, _ in found)
+        else _ROUNDS._replace(engine="llama.cpp")
+    )
+    return named.total(
+        parts, unknown=("These timings have no rates per index.",), **_per_second(times)
+    )
 
 
 def read_mtp_bench(text: str) -> Reading | None:
-    """The lines of mtp-bench.py, which prints the timings of some prompts by llama.cpp's server; None without drafts."""
+    """The lines of mtp-bench.py, which prints the timings of some prompts by llama.cpp's server;
+    None without drafts."""
     parts, times = [], []
     for name, *numbers, speed in _BENCH.findall(text):
         tokens, drafted, accepted = map(int, numbers)
@@ -129,11 +190,14 @@ def read_server_log(text: str) -> Reading | None:
     if not rated:
         return _LOG.of_tokens(parts, _NO_RATES, _P_MIN, **speeds(text))
     derived = ("The steps are derived from the mean length, which has two decimals.",)
-    return _LOG.total(parts, rates=_LOG.total(rated).rates, derived=derived, unknown=(_P_MIN,), **speeds(text))
+    return _LOG.total(
+        parts, rates=_LOG.total(rated).rates, derived=derived, unknown=(_P_MIN,), **speeds(text)
+    )
 
 
 def speeds(text: str) -> dict[str, Any]:
-    """What the server's log says of speed: tokens per second with and without drafting, and the drafter's share of the time.
+    """What the server's log says of speed: tokens per second with and without drafting, and the
+    drafter's share of the time.
 
     A request without a line on its drafts was decoded without drafting.
     """
@@ -143,8 +207,15 @@ def speeds(text: str) -> dict[str, Any]:
         for one, after in zip_longest(found, found[1:])
         if one[1]
     ]
-    lines = [(int(line[1] or 0), float(spent[1])) for line in _statistics(text) if (spent := _DURATIONS.search(line[-1]))]
-    drafting, total = sum(spent for _, spent in lines), sum(spent for drafted, spent, _ in times if drafted)
+    lines = [
+        (int(line[1] or 0), float(spent[1]))
+        for line in _statistics(text)
+        if (spent := _DURATIONS.search(line[-1]))
+    ]
+    drafting, total = (
+        sum(spent for _, spent in lines),
+        sum(spent for drafted, spent, _ in times if drafted),
+    )
     # The lines count all requests since the server's start; the log may lack some.
     whole = total and all(begun <= len(times) for begun, _ in lines)
     share = drafting / total if whole else 0.0
@@ -152,7 +223,8 @@ def speeds(text: str) -> dict[str, Any]:
 
 
 def _per_second(times: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
-    """Tokens per second with and without drafting, from each request's kind, milliseconds and tokens; empty if unknown."""
+    """Tokens per second with and without drafting, from each request's kind, milliseconds and
+    tokens; empty if unknown."""
     named = {}
     for drafted, name in ((True, "tokens_per_second"), (False, "plain_tokens_per_second")):
         found = [time for time in times if time[0] == drafted]
@@ -165,9 +237,15 @@ def _per_second(times: Sequence[tuple[bool, float, int]]) -> dict[str, float]:
 def _statistics(text: str) -> list[tuple[str, ...]]:
     """The last statistics line of each drafter and process, since its counters grow."""
     # Each accepted draft has an accepted token; a line with fewer was cut.
-    lines = [line for line in _STATISTICS.findall(text) if int(line[6]) and int(line[5]) <= int(line[7])]
+    lines = [
+        line for line in _STATISTICS.findall(text) if int(line[6]) and int(line[5]) <= int(line[7])
+    ]
     names = dict.fromkeys(line[0] for line in lines)
-    return [last for name in names for last in last_of_each([line for line in lines if line[0] == name], slice(3, 8))]
+    return [
+        last
+        for name in names
+        for last in last_of_each([line for line in lines if line[0] == name], slice(3, 8))
+    ]
 
 
 def read_statistics(text: str) -> Reading | None:
@@ -176,24 +254,41 @@ def read_statistics(text: str) -> Reading | None:
     for name, _, drafting, calls, drafts, first, of_drafter, of_accepted, rest in _statistics(text):
         called[name] += int(drafting or calls)
         steps, found = min(int(calls), int(drafts)) or int(drafts), re.search(f"#{_RATES}", rest)
-        if not found and calls == first:  # until May 2026 llama.cpp did not count a step that accepted nothing
+        if (
+            not found and calls == first
+        ):  # until May 2026 llama.cpp did not count a step that accepted nothing
             steps = int(drafts)
         complete = complete and found is not None
-        parts.append(Part(int(of_accepted), int(of_drafter), steps, numbers_in(found[1]) if found else (int(first) / steps,)))
+        parts.append(
+            Part(
+                int(of_accepted),
+                int(of_drafter),
+                steps,
+                numbers_in(found[1]) if found else (int(first) / steps,),
+            )
+        )
     if not parts:
         generated = [int(line[6]) for line in _STATISTICS.findall(text)]
         if any(generated):
             raise ValueError("llama.cpp's statistics line was not copied in full")
         return _LINE.total([Part(0, 0, 0)]) if generated else None  # refused: nothing was drafted
-    first_only = "This version's line has a rate for the first index only (#acc drafts ÷ the steps)."
-    unknown = (_P_MIN, "The line counts since the start of a server's slot.", *(() if complete else (first_only,)))
-    share = sum(part.steps or 0 for part in parts) / max(*called.values(), 1)  # the first drafter is called in every step
+    first_only = (
+        "This version's line has a rate for the first index only (#acc drafts ÷ the steps)."
+    )
+    unknown = (
+        _P_MIN,
+        "The line counts since the start of a server's slot.",
+        *(() if complete else (first_only,)),
+    )
+    share = sum(part.steps or 0 for part in parts) / max(
+        *called.values(), 1
+    )  # the first drafter is called in every step
     return _LINE.total(parts, unknown=unknown, drafted_share=min(share, 1.0), **speeds(text))
 
 
 def read_example(text: str) -> Reading | None:
-    """`n_drafted` and `n_accept`, as printed by llama-speculative, llama-speculative-simple and llama-lookup; None without
-    them."""
+    """`n_drafted` and `n_accept`, as printed by llama-speculative, llama-speculative-simple and
+    llama-lookup; None without them."""
     predicted, drafted, accepted = (
         [int(number) for name, number in _PRINTED.findall(text) if name == wanted]
         for wanted in ("n_predict", "n_drafted", "n_accept")
@@ -213,7 +308,8 @@ class _Step:
 
 
 def read_steps(text: str) -> Reading | None:
-    """All steps; None if there is none. Raises `ValueError` if a step accepts more tokens than it drafts."""
+    """All steps; None if there is none. Raises `ValueError` if a step accepts more tokens than
+    it drafts."""
     steps = _steps(text)
     drafted_known = any(step.drafted for step in steps)
     if drafted_known:
@@ -222,10 +318,19 @@ def read_steps(text: str) -> Reading | None:
         return None
     for step in steps:
         if drafted_known and step.accepted > step.drafted:
-            raise ValueError(f"llama.cpp's log: {step.accepted} accepted of {step.drafted} drafted in one step is impossible")
+            raise ValueError(
+                f"llama.cpp's log: {step.accepted} accepted of {step.drafted} drafted in one step"
+                " is impossible"
+            )
     hits = Counter(step.accepted for step in steps)
-    rates = rates_of([hits[count] for count in range(max(hits) + 1)], max(step.drafted for step in steps))
-    judged = judged_of([(step.drafted, step.accepted, 1) for step in steps], len(rates)) if drafted_known else ()
+    rates = rates_of(
+        [hits[count] for count in range(max(hits) + 1)], max(step.drafted for step in steps)
+    )
+    judged = (
+        judged_of([(step.drafted, step.accepted, 1) for step in steps], len(rates))
+        if drafted_known
+        else ()
+    )
     course = tuple(Stretch(step.position, 1, min(step.accepted, 1)) for step in steps)
     drafted = sum(step.drafted for step in steps) if drafted_known else None
     whole = Part(sum(step.accepted for step in steps), drafted, len(steps), rates, judged, course)
@@ -237,10 +342,12 @@ def read_steps(text: str) -> Reading | None:
 def _steps(text: str) -> list[_Step]:
     """The steps, from the kind of line that occurs most.
 
-    One step may be written three times: "accepted 2/ 3 draft tokens" (trace), "add accepted tokens: …, ids.size=3, n_draft=3"
-    and "accepted 2/3 draft tokens, new n_tokens = 741" (debug; missing for a request's last step, which takes the position of
-    the one before). Where a context cannot drop single tokens, a partly accepted window ends in "(restore checkpoint)", and its
-    accepted tokens and the target's own are decoded again as a window of their own, which is no step.
+    One step may be written three times: "accepted 2/ 3 draft tokens" (trace), "add accepted
+    tokens: …, ids.size=3, n_draft=3" and "accepted 2/3 draft tokens, new n_tokens = 741" (debug;
+    missing for a request's last step, which takes the position of the one before). Where a
+    context cannot drop single tokens, a partly accepted window ends in "(restore checkpoint)",
+    and its accepted tokens and the target's own are decoded again as a window of their own,
+    which is no step.
     """
     lines = [(_KINDS.get(str(found.lastgroup), "trace"), found) for found in _STEP.finditer(text)]
     chosen = max(("trace", "added", "new"), key=[kind for kind, _ in lines].count)
@@ -256,7 +363,10 @@ def _steps(text: str) -> list[_Step]:
             announced = replay.pop(slot, None)
             if announced == "trace":  # the step is in the list already
                 continue
-            accepted, drafted = int(found["accepted"] or int(found["size"] or 0) - 1), int(found["drafted"] or found["n_draft"])
+            accepted, drafted = (
+                int(found["accepted"] or int(found["size"] or 0) - 1),
+                int(found["drafted"] or found["n_draft"]),
+            )
             if announced:  # the target's own token is part of the replayed window
                 accepted = max(drafted - 1, 0)
             if found["restores"]:

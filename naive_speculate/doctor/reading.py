@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 NO_HISTOGRAM = "There is no histogram, so the rates per index are unknown."
 _STEPS = (
-    "The steps are derived from the tokens that were not draft tokens. Steps without a draft token are counted too, which "
-    "makes windows look shorter."
+    "The steps are derived from the tokens that were not draft tokens. Steps without a draft token"
+    " are counted too, which makes windows look shorter."
 )
 ROUNDING = 0.0006  # largest rounding error of a rate printed with three decimals
 MOST_TOKENS = 10**15
@@ -24,19 +24,23 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Figures of an engine's speculative decoding; unknown ones are None. Raises `ValueError` if they are impossible."""
+    """Figures of an engine's speculative decoding; unknown ones are None. Raises `ValueError` if
+    they are impossible."""
 
     engine: str
     format: str
     source: str  # the file of the engine that writes the format, and its commit
     accepted_per_step: float | None = None  # draft tokens
     drafted_per_step: float | None = None  # k, or its mean
-    other_drafted_per_step: float | None = None  # by the format's other meaning, if the text does not decide between them
-    # Per index, the share of all steps that accept the draft token (vLLM's per-position acceptance rate). Fewer than k if the
-    # engine does not report all.
+    other_drafted_per_step: float | None = (
+        None  # by the format's other meaning, if the text does not decide between them
+    )
+    # Per index, the share of all steps that accept the draft token (vLLM's per-position acceptance
+    # rate). Fewer than k if the engine does not report all.
     rates: tuple[float, ...] = ()
-    # Per index, the share of all steps that judge a draft token there: all earlier ones were accepted, and the window has this
-    # one. Empty if unknown; then all windows are taken to be whole.
+    # Per index, the share of all steps that judge a draft token there: all earlier ones were
+    # accepted, and the window has this one. Empty if unknown; then all windows are taken to be
+    # whole.
     judged: tuple[float, ...] = ()
     num_steps: float | None = None  # with draft tokens
     drafted_share: float | None = None  # of all steps, the share with draft tokens
@@ -46,9 +50,15 @@ class Reading:
     tokens_per_second: float | None = None  # with drafting
     plain_tokens_per_second: float | None = None  # without drafting, of the same number of requests
     draft_share: float | None = None  # share of the decoding time that the drafter takes
-    experts: str = ""  # what in the text shows that the target is a mixture of experts; empty if nothing does
-    course: tuple[Stretch, ...] = ()  # acceptance over the run, in the order of the text; empty if there are only totals
-    categories: Mapping[str, "Reading"] = field(default_factory=dict)  # of requests, if the text names categories
+    experts: str = (
+        ""  # what in the text shows that the target is a mixture of experts; empty if nothing does
+    )
+    course: tuple[
+        Stretch, ...
+    ] = ()  # acceptance over the run, in the order of the text; empty if there are only totals
+    categories: Mapping[str, "Reading"] = field(
+        default_factory=dict
+    )  # of requests, if the text names categories
     derived: tuple[str, ...] = ()  # sentences on figures that were derived
     unknown: tuple[str, ...] = ()  # sentences on figures that the format lacks
 
@@ -56,20 +66,30 @@ class Reading:
         accepted, drafted = self.num_accepted_tokens, self.num_draft_tokens
         for count in (accepted, drafted):
             if count is not None and count > MOST_TOKENS:
-                raise ValueError(f"{self.format}: {float(min(count, 10**300)):.3g} tokens are impossible")
+                raise ValueError(
+                    f"{self.format}: {float(min(count, 10**300)):.3g} tokens are impossible"
+                )
         if drafted == 0:
             raise ValueError(f"{self.engine} reports that nothing was drafted")
         if accepted is not None and drafted is not None and not 0 <= accepted <= drafted:
-            raise ValueError(f"{self.format}: {accepted} accepted of {drafted} drafted is impossible")
+            raise ValueError(
+                f"{self.format}: {accepted} accepted of {drafted} drafted is impossible"
+            )
         if self.accepted_per_step is not None and self.accepted_per_step < 0:
-            raise ValueError(f"{self.format}: {self.accepted_per_step:g} accepted per step is impossible")
+            raise ValueError(
+                f"{self.format}: {self.accepted_per_step:g} accepted per step is impossible"
+            )
         for index, (before, rate) in enumerate(zip((1.0, *self.rates), self.rates, strict=False)):
             if not 0 <= rate <= before + 2 * ROUNDING:
-                raise ValueError(f"{self.format}: a rate of {rate:g} at index {index}, after {before:g}, is impossible")
+                raise ValueError(
+                    f"{self.format}: a rate of {rate:g} at index {index}, after {before:g}, is"
+                    " impossible"
+                )
 
 
 class Part(NamedTuple):
-    """One report: a line, a response or a run. Its fields are as in `Reading`, with the rates of its own steps."""
+    """One report: a line, a response or a run. Its fields are as in `Reading`, with the rates of
+    its own steps."""
 
     accepted: int
     drafted: int | None
@@ -81,21 +101,28 @@ class Part(NamedTuple):
 
 
 class Format(NamedTuple):
-    """A format: its engine, its name, and the file of the engine that writes it, with its commit."""
+    """A format: its engine, its name, and the file of the engine that writes it, with its
+    commit."""
 
     engine: str
     format: str
     source: str
 
     def total(self, parts: Sequence[Part], **figures: Any) -> Reading:
-        """All reports together, and those of each category if every report names one; `figures` add to theirs.
+        """All reports together, and those of each category if every report names one; `figures`
+        add to theirs.
 
-        A count is unknown if one report lacks it. Rates are means over the steps, and unknown if a report with steps has none.
+        A count is unknown if one report lacks it. Rates are means over the steps, and unknown if
+        a report with steps has none.
         """
         columns = zip(*(part[:3] for part in parts), strict=True)
         accepted, drafted, steps = (None if None in column else sum(column) for column in columns)
         names = dict.fromkeys(part.category for part in parts)
-        by_category = {} if None in names else {name: [part for part in parts if part.category == name] for name in names}
+        by_category = (
+            {}
+            if None in names
+            else {name: [part for part in parts if part.category == name] for name in names}
+        )
         found: dict[str, Any] = {
             "accepted_per_step": ratio(accepted, steps),
             "drafted_per_step": ratio(drafted, steps),
@@ -106,38 +133,54 @@ class Format(NamedTuple):
             "judged": mean_rates([(part.steps, part.judged) for part in parts]) if steps else (),
             "course": tuple(stretch for part in parts for stretch in part.course),
             "categories": {
-                name: self.total([part._replace(category=None) for part in of_one]) for name, of_one in by_category.items()
+                name: self.total([part._replace(category=None) for part in of_one])
+                for name, of_one in by_category.items()
             },
         }
         return Reading(*self, **found | figures)
 
     def of_tokens(self, parts: Sequence[Part], *unknown: str, **figures: Any) -> Reading:
-        """As `total`, of reports whose steps were derived: each step gives the accepted draft tokens and one of the target."""
-        known = all(part.steps is not None for part in parts) and sum(part.steps or 0.0 for part in parts) > 0
+        """As `total`, of reports whose steps were derived: each step gives the accepted draft
+        tokens and one of the target."""
+        known = (
+            all(part.steps is not None for part in parts)
+            and sum(part.steps or 0.0 for part in parts) > 0
+        )
         if not known:
             parts = [part._replace(steps=None) for part in parts]
         unknown = (*unknown, *(() if known else ("The number of steps cannot be derived.",)))
-        return self.total(parts, **{"derived": (_STEPS,) if known else (), "unknown": unknown} | figures)
+        return self.total(
+            parts, **{"derived": (_STEPS,) if known else (), "unknown": unknown} | figures
+        )
 
-    def of_means(self, runs: Sequence[tuple[float, float | None, tuple[float, ...]]], **figures: Any) -> Reading:
-        """Runs without counts, with equal weights: accepted draft tokens per step, the percentage accepted, and rates."""
+    def of_means(
+        self, runs: Sequence[tuple[float, float | None, tuple[float, ...]]], **figures: Any
+    ) -> Reading:
+        """Runs without counts, with equal weights: accepted draft tokens per step, the
+        percentage accepted, and rates."""
         widths = [ratio(100 * accepted, percentage) for accepted, percentage, _ in runs if accepted]
         width = None if None in widths else mean(width for width in widths if width is not None)
         rates = mean_rates([(1, rates) for *_, rates in runs])
         if width is not None and rates and abs(width - len(rates)) < 0.05 * len(rates):
             width = float(len(rates))  # the printed figures have two decimals
         unknown = ("The text does not count the steps, so several runs have the same weight.",)
-        found = {"accepted_per_step": mean(accepted for accepted, *_ in runs), "drafted_per_step": width, "rates": rates}
+        found = {
+            "accepted_per_step": mean(accepted for accepted, *_ in runs),
+            "drafted_per_step": width,
+            "rates": rates,
+        }
         return Reading(*self, unknown=unknown, **found | figures)
 
 
 def last_of_each(reports: Iterable[tuple[str, ...]], counters: slice) -> list[tuple[str, ...]]:
-    """The last report of each set of growing counters: of processes that share a log, or of one that was restarted. A report
-    continues the nearest earlier one of which no counter is larger."""
+    """The last report of each set of growing counters: of processes that share a log, or of one
+    that was restarted. A report continues the nearest earlier one of which no counter is larger."""
     last: list[tuple[list[int], tuple[str, ...]]] = []
     for report in reports:
         counts = list(map(int, report[counters]))
-        before = [one for one in last if all(old <= new for old, new in zip(one[0], counts, strict=True))]
+        before = [
+            one for one in last if all(old <= new for old, new in zip(one[0], counts, strict=True))
+        ]
         if before:
             last.remove(max(before, key=lambda one: sum(one[0])))
         last.append((counts, report))
@@ -145,17 +188,31 @@ def last_of_each(reports: Iterable[tuple[str, ...]], counters: slice) -> list[tu
 
 
 def mean_rates(parts: Sequence[tuple[float | None, tuple[float, ...]]]) -> tuple[float, ...]:
-    """The mean of lists of rates, weighted by steps; empty if one list is, and a shorter list counts 0 for the rest."""
+    """The mean of lists of rates, weighted by steps; empty if one list is, and a shorter list
+    counts 0 for the rest."""
     weighted = [(steps, rates) for steps, rates in parts if steps]
     if not all(rates for _, rates in weighted):
         return ()
-    total, width = sum(steps for steps, _ in weighted), max((len(rates) for _, rates in weighted), default=0)
-    return tuple(sum(n / total * rates[index] for n, rates in weighted if index < len(rates)) for index in range(width))
+    total, width = (
+        sum(steps for steps, _ in weighted),
+        max((len(rates) for _, rates in weighted), default=0),
+    )
+    return tuple(
+        sum(n / total * rates[index] for n, rates in weighted if index < len(rates))
+        for index in range(width)
+    )
 
 
 def category(outermost: Mapping[str, Any]) -> str | None:
     """The category that the outermost object around a report names, as benchmarks do."""
-    return next((name for key in ("category", "task", "dataset") if isinstance(name := outermost.get(key), str)), None)
+    return next(
+        (
+            name
+            for key in ("category", "task", "dataset")
+            if isinstance(name := outermost.get(key), str)
+        ),
+        None,
+    )
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:
@@ -175,15 +232,24 @@ def mean(numbers: Iterable[float]) -> float | None:
 
 
 def rates_of(histogram: Sequence[int], width: float | None) -> tuple[float, ...]:
-    """Rates per index from the numbers of steps that accepted 0, 1, 2 … draft tokens; the histogram may end early."""
+    """Rates per index from the numbers of steps that accepted 0, 1, 2 … draft tokens; the
+    histogram may end early."""
     steps = sum(histogram)
-    tails = [sum(histogram[count:]) / steps for count in range(1, max(len(histogram), 2))] if steps else []
+    tails = (
+        [sum(histogram[count:]) / steps for count in range(1, max(len(histogram), 2))]
+        if steps
+        else []
+    )
     if width is not None and width == int(width):
         tails += [0.0] * (int(width) - len(tails))
     return tuple(tails)
 
 
 def judged_of(windows: Sequence[tuple[int, int, int]], width: int) -> tuple[float, ...]:
-    """The shares of steps that judge each index, from windows: draft tokens, accepted ones, and how many windows are alike."""
+    """The shares of steps that judge each index, from windows: draft tokens, accepted ones, and
+    how many windows are alike."""
     steps = sum(count for *_, count in windows)
-    return tuple(sum(count for drafted, hits, count in windows if hits >= index < drafted) / steps for index in range(width))
+    return tuple(
+        sum(count for drafted, hits, count in windows if hits >= index < drafted) / steps
+        for index in range(width)
+    )

@@ -12,7 +12,12 @@ from naive_speculate.doctor.suspects import is_set
 from naive_speculate.tables import table
 
 BAR = 20
-EXAMPLES = (0.01, 0.05, 0.1, 0.2)  # draft costs for which the best window is shown if none was given
+EXAMPLES = (
+    0.01,
+    0.05,
+    0.1,
+    0.2,
+)  # draft costs for which the best window is shown if none was given
 
 
 def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
@@ -40,9 +45,13 @@ def show(found: Diagnosis, console: Console, basis: str = "as given") -> None:
         styles = ["bold" if window.k == found.best_k else "" for window in windows]
         rows = [_row(window, found.costs is not None) for window in windows]
         shown = table(rows, styles=styles, box=None, pad_edge=False)
-        line = best_window(found, basis) + (" Give yours: --draft-cost." if found.costs is None else "")
+        line = best_window(found, basis) + (
+            " Give yours: --draft-cost." if found.costs is None else ""
+        )
         console.print("", shown, "", Text(line), sep="\n")
-    listed = [f"! {suspect.words}\n  Measure next: {suspect.next}" for suspect in found.suspects] or [no_problems(found)]
+    listed = [
+        f"! {suspect.words}\n  Measure next: {suspect.next}" for suspect in found.suspects
+    ] or [no_problems(found)]
     console.print("", Text("\n".join(listed)), sep="\n")
     if found.reading.derived or found.reading.unknown or found.alpha_assumes_one:
         console.print("", Text("\n".join(caveats(found)), style="dim"), sep="\n")
@@ -59,7 +68,9 @@ def figures(found: Diagnosis) -> dict[str, str]:
     rows: dict[str, Any] = {
         "α": alpha or "unknown: the window is missing (--num-draft-tokens)",
         "tokens per target pass": found.mean_acceptance_length,
-        "draft tokens accepted": None if found.draft_acceptance_rate is None else f"{found.draft_acceptance_rate:.1%}",
+        "draft tokens accepted": (
+            None if found.draft_acceptance_rate is None else f"{found.draft_acceptance_rate:.1%}"
+        ),
         "draft tokens per step": found.num_draft_tokens,
         "drafted": drafts,
         "requests at once": reading.requests_running,
@@ -67,7 +78,9 @@ def figures(found: Diagnosis) -> dict[str, str]:
         "measured speedup": found.measured_speedup,
     }
     return {
-        name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in rows.items() if value is not None
+        name: f"{value:.2f}" if isinstance(value, float) else str(value)
+        for name, value in rows.items()
+        if value is not None
     }
 
 
@@ -80,11 +93,22 @@ def best_window(found: Diagnosis, basis: str = "as given") -> str:
     """A sentence on the best window; without costs, for some example costs."""
     costs = found.costs
     if costs is None:
-        speeds = {c: {0: 1.0} | {window.k: window.tokens / (1 + window.k * c) for window in found.windows} for c in EXAMPLES}
-        best = ", ".join(f"{max(by_k, key=by_k.__getitem__)} for {cost:g}" for cost, by_k in speeds.items())
-        return f"Best k by the cost of a draft pass (a target pass is 1, verifying costs no more): {best}."
+        speeds = {
+            c: {0: 1.0} | {window.k: window.tokens / (1 + window.k * c) for window in found.windows}
+            for c in EXAMPLES
+        }
+        best = ", ".join(
+            f"{max(by_k, key=by_k.__getitem__)} for {cost:g}" for cost, by_k in speeds.items()
+        )
+        return (
+            "Best k by the cost of a draft pass (a target pass is 1, verifying costs no more):"
+            f" {best}."
+        )
     verify = ", ".join(f"{cost:g}" for cost in costs.verify)
-    line = f"Best k: {found.best_k} (a draft pass costs {costs.draft:.3g}, verifying {verify}; {basis})."
+    line = (
+        f"Best k: {found.best_k} (a draft pass costs {costs.draft:.3g}, verifying {verify};"
+        f" {basis})."
+    )
     return line + (" Drafting does not pay." if found.best_k == 0 else "")
 
 
@@ -98,7 +122,11 @@ def _row(window: Window, with_costs: bool) -> dict[str, str]:
         "tokens per step": tokens,
         "pays if a draft costs less than": limit(window.break_even_draft_cost),
     }
-    return row | ({"and α is above": limit(window.break_even_alpha), "speedup": f"{window.speedup:.2f}"} if with_costs else {})
+    return row | (
+        {"and α is above": limit(window.break_even_alpha), "speedup": f"{window.speedup:.2f}"}
+        if with_costs
+        else {}
+    )
 
 
 def no_problems(found: Diagnosis) -> str:
@@ -106,8 +134,8 @@ def no_problems(found: Diagnosis) -> str:
     if found.measured_speedup is not None:
         return "No problems found."
     return (
-        "No problems found. Measure next: tokens per second with drafting and without, on the same prompts (--speed, "
-        "--plain-speed). High acceptance alone is no speedup."
+        "No problems found. Measure next: tokens per second with drafting and without, on the same"
+        " prompts (--speed, --plain-speed). High acceptance alone is no speedup."
     )
 
 
@@ -115,17 +143,23 @@ def caveats(found: Diagnosis) -> list[str]:
     """Sentences on derived and missing figures."""
     reading = found.reading
     lines = [*reading.derived, *reading.unknown]
-    if reading.other_drafted_per_step is not None and found.num_draft_tokens == reading.drafted_per_step:
-        read = replace(reading, drafted_per_step=reading.other_drafted_per_step, other_drafted_per_step=None)
+    if (
+        reading.other_drafted_per_step is not None
+        and found.num_draft_tokens == reading.drafted_per_step
+    ):
+        read = replace(
+            reading, drafted_per_step=reading.other_drafted_per_step, other_drafted_per_step=None
+        )
         other = Diagnosis(read, found.costs)
         lines.append(
-            f"By the other meaning k is {other.num_draft_tokens:.3g}, α {other.alpha:.3f}, and "
-            f"{other.draft_acceptance_rate:.1%} of the draft tokens are accepted. Give k to decide (--num-draft-tokens)."
+            f"By the other meaning k is {other.num_draft_tokens:.3g}, α {other.alpha:.3f}, and"
+            f" {other.draft_acceptance_rate:.1%} of the draft tokens are accepted. Give k to decide"
+            " (--num-draft-tokens)."
         )
     if found.num_draft_tokens is not None and not is_set(found.num_draft_tokens):
         lines.append(
-            "Windows differ in length. If the drafter ends them when it is unsure, α holds for tokens it was sure of, and "
-            "predicts little for longer windows."
+            "Windows differ in length. If the drafter ends them when it is unsure, α holds for"
+            " tokens it was sure of, and predicts little for longer windows."
         )
     if any(not window.measured for window in found.windows):
         lines.append("* derived: there is no rate for this index.")

@@ -1,5 +1,6 @@
-"""SGLang's log line "Decode batch" and its Prometheus gauges, which are means over the last few steps, and the `meta_info` of a
-response (before 9155cf0e6eff in `tokenizer_manager.py`, c60799d0eb1b; its counters were renamed twice).
+"""SGLang's log line "Decode batch" and its Prometheus gauges, which are means over the last few
+steps, and the `meta_info` of a response (before 9155cf0e6eff in `tokenizer_manager.py`,
+c60799d0eb1b; its counters were renamed twice).
 """
 
 import re
@@ -9,33 +10,62 @@ from typing import Any
 
 from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
 from naive_speculate.doctor.prometheus import samples
-from naive_speculate.doctor.reading import NO_HISTOGRAM, Format, Part, Reading, Stretch, category, mean, rates_of, ratio
+from naive_speculate.doctor.reading import (
+    NO_HISTOGRAM,
+    Format,
+    Part,
+    Reading,
+    Stretch,
+    category,
+    mean,
+    rates_of,
+    ratio,
+)
 from naive_speculate.doctor.suspects import drop
 
-_LOG = Format("SGLang", "log line “Decode batch”", "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)")
+_LOG = Format(
+    "SGLang",
+    "log line “Decode batch”",
+    "python/sglang/srt/managers/scheduler_metrics_mixin.py (78ac30c2056f)",
+)
 _STATED = [  # the server's printed arguments
     re.compile(rf"speculative[-_]{name}['\"]?\s*[=:\s]\s*(\d+)")
     for name in ("num[-_]steps", "eagle[-_]topk", "num[-_]draft[-_]tokens")
 ]
 _MEANINGS = (
-    "“accept rate” is read as accepted ÷ drafted, as SGLang prints it since April 2026 (sglang#23530)",
-    "“accept rate” is read as (accepted + 1) ÷ (drafted + 1), as SGLang printed it before April 2026 (sglang#23530)",
+    (
+        "“accept rate” is read as accepted ÷ drafted, as SGLang prints it since April 2026"
+        " (sglang#23530)"
+    ),
+    (
+        "“accept rate” is read as (accepted + 1) ÷ (drafted + 1), as SGLang printed it before April"
+        " 2026 (sglang#23530)"
+    ),
 )
 _UNDECIDED = (
-    "“accept rate” has two possible meanings, and the log does not decide: accepted ÷ drafted since April 2026 (sglang#23530), "
-    "which is used here, and (accepted + 1) ÷ (drafted + 1) before."
+    "“accept rate” has two possible meanings, and the log does not decide: accepted ÷ drafted since"
+    " April 2026 (sglang#23530), which is used here, and (accepted + 1) ÷ (drafted + 1) before."
 )
 GIVEN = "The window is from the server's arguments."
-_GAUGE = Format("SGLang", "Prometheus gauges", "python/sglang/srt/observability/metrics_collector.py (44cedc2b9c7d)")
+_GAUGE = Format(
+    "SGLang",
+    "Prometheus gauges",
+    "python/sglang/srt/observability/metrics_collector.py (44cedc2b9c7d)",
+)
 _NO_RATES = "This format has no counts and no rates per index; meta_info's histogram has them."
 _TREE = "The server drafts trees: the window is their depth, and {} tokens are verified per step."
 _META = Format(
-    "SGLang", "meta_info", "python/sglang/srt/managers/tokenizer_manager_components/spec_decoding_meta.py (9155cf0e6eff)"
+    "SGLang",
+    "meta_info",
+    "python/sglang/srt/managers/tokenizer_manager_components/spec_decoding_meta.py (9155cf0e6eff)",
 )
-TREES = "With topk above 1 SGLang drafts trees without reporting it; then it counts all branches as drafted."
+TREES = (
+    "With topk above 1 SGLang drafts trees without reporting it; then it counts all branches as"
+    " drafted."
+)
 _ENDS = (
-    "No step accepts more than {} draft tokens: the server drafts trees of this depth (topk above 1) and counts all branches "
-    "as drafted, or acceptance ends there."
+    "No step accepts more than {} draft tokens: the server drafts trees of this depth (topk above"
+    " 1) and counts all branches as drafted, or acceptance ends there."
 )
 _ACCEPTED = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
 _DRAFTED = ("spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num")
@@ -45,12 +75,15 @@ _MOST = 1024  # the largest window that is tried
 _HALF, _EXACT = 0.005, 1e-4  # rounding errors of two decimals, and of gauges that were not rounded
 
 
-_Width = tuple[float | None, float | None, str]  # the window, the window by the rate's other meaning, and their source
+_Width = tuple[
+    float | None, float | None, str
+]  # the window, the window by the rate's other meaning, and their source
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One report: requests, accepted tokens per step with the target's own, accept rate, context length, tokens per second."""
+    """One report: requests, accepted tokens per step with the target's own, accept rate, context
+    length, tokens per second."""
 
     running: float
     length: float
@@ -61,13 +94,23 @@ class _Line:
 
 def read_log(text: str) -> Reading | None:
     """The mean of all lines, weighted by their requests; None if there is none."""
-    found = [line for line in map(_line, (row for row in text.split("\n") if "Decode batch" in row)) if line.running]
-    lines, plain = [line for line in found if line.length >= 1], [line for line in found if not line.length]
+    found = [
+        line
+        for line in map(_line, (row for row in text.split("\n") if "Decode batch" in row))
+        if line.running
+    ]
+    lines, plain = (
+        [line for line in found if line.length >= 1],
+        [line for line in found if not line.length],
+    )
     if not lines:
         return None
-    common = {line.running for line in lines} & {line.running for line in plain}  # speeds are of as many requests
+    common = {line.running for line in lines} & {
+        line.running for line in plain
+    }  # speeds are of as many requests
     speed, plain_speed = (
-        mean(line.throughput for line in part if line.throughput and line.running in common) for part in (lines, plain)
+        mean(line.throughput for line in part if line.throughput and line.running in common)
+        for part in (lines, plain)
     )
     windows, tree = stated(text)
     # A step that accepts any accepts three at most, or this is an underestimate.
@@ -103,7 +146,11 @@ def read_gauges(text: str) -> Reading | None:
         lengths, rates = gauges["spec_accept_length"], gauges.get("spec_accept_rate", [])
         running = mean(gauges.get("num_running_reqs", [])) or 1.0
         each = rates if len(rates) == len(lengths) else [None] * len(lengths)
-        lines += [_Line(running, length, rate) for length, rate in zip(lengths, each, strict=True) if length >= 1]
+        lines += [
+            _Line(running, length, rate)
+            for length, rate in zip(lengths, each, strict=True)
+            if length >= 1
+        ]
     if not lines:
         raise ValueError("SGLang reports that nothing was drafted: sglang:spec_accept_length is 0")
     depth, verified = (
@@ -113,27 +160,43 @@ def read_gauges(text: str) -> Reading | None:
     if own := [k for k in (depth, verified - 1) if k >= 1]:
         width: _Width = (float(int(own[0])), None, "The window is from the server's gauges.")
     else:
-        rounded = all(round(value, 2) == value for line in lines for value in (line.length, line.rate or 0.0))
+        rounded = all(
+            round(value, 2) == value for line in lines for value in (line.length, line.rate or 0.0)
+        )
         width = _width(lines, stated(text)[0], _meaning(text), _HALF if rounded else _EXACT)
     tree = depth >= 1 and verified >= 1 and verified != depth + 1
-    reported = [mean(gauges["num_running_reqs"]) for gauges in workers if "num_running_reqs" in gauges]
+    reported = [
+        mean(gauges["num_running_reqs"]) for gauges in workers if "num_running_reqs" in gauges
+    ]
     return Reading(
         *_GAUGE,
         **_means(lines, width),
         requests_running=mean(count for count in reported if count),
-        unknown=(_TREE.format(f"{verified:.0f}") if tree else TREES, _NO_RATES, "Gauges cover the last few steps only."),
+        unknown=(
+            _TREE.format(f"{verified:.0f}") if tree else TREES,
+            _NO_RATES,
+            "Gauges cover the last few steps only.",
+        ),
     )
 
 
 def _workers(text: str) -> list[dict[str, list[float]]]:
-    """The gauges of each data-parallel worker, by name. Its tensor-parallel ranks repeat them: the first counts."""
+    """The gauges of each data-parallel worker, by name. Its tensor-parallel ranks repeat them:
+    the first counts."""
     workers: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for (name, labels), values in samples(text, "sglang").items():
         given = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        worker = workers.setdefault(tuple(given.get(label, "") for label in ("engine_type", "model_name", "dp_rank")), {})
-        worker.setdefault(name, [float(value) for value in values if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", value)])
+        worker = workers.setdefault(
+            tuple(given.get(label, "") for label in ("engine_type", "model_name", "dp_rank")), {}
+        )
+        worker.setdefault(
+            name,
+            [float(value) for value in values if re.fullmatch(r"[\d.]+(?:[eE][+-]?\d+)?", value)],
+        )
     drafting = {key: gauges for key, gauges in workers.items() if "spec_accept_length" in gauges}
-    return [gauges for (kind, *_), gauges in drafting.items() if kind != "draft"] or list(drafting.values())
+    return [gauges for (kind, *_), gauges in drafting.items() if kind != "draft"] or list(
+        drafting.values()
+    )
 
 
 def _meaning(text: str) -> int | None:
@@ -144,48 +207,74 @@ def _meaning(text: str) -> int | None:
 
 
 def stated(text: str) -> tuple[list[int], int]:
-    """The windows that the server's arguments state, and how many tokens it verifies per step if it drafts trees, else 0. Of a
-    tree the first window is the depth. With topk 1 SGLang verifies steps + 1, whatever was requested."""
-    steps, branches, verified = ([int(number) for number in pattern.findall(text)] for pattern in _STATED)
+    """The windows that the server's arguments state, and how many tokens it verifies per step if
+    it drafts trees, else 0. Of a tree the first window is the depth. With topk 1 SGLang verifies
+    steps + 1, whatever was requested."""
+    steps, branches, verified = (
+        [int(number) for number in pattern.findall(text)] for pattern in _STATED
+    )
     windows = [k for k in (*steps, *(count - 1 for count in verified)) if k >= 1]
-    return windows, verified[0] if windows and steps and verified and max(branches, default=1) > 1 else 0
+    return windows, (
+        verified[0] if windows and steps and verified and max(branches, default=1) > 1 else 0
+    )
 
 
 def _means(lines: Sequence[_Line], width: _Width) -> dict[str, Any]:
     length = sum(line.running * line.length for line in lines) / sum(line.running for line in lines)
-    figures = {"accepted_per_step": length - 1, "drafted_per_step": width[0], "other_drafted_per_step": width[1]}
+    figures = {
+        "accepted_per_step": length - 1,
+        "drafted_per_step": width[0],
+        "other_drafted_per_step": width[1],
+    }
     return figures | {"derived": (width[2],) if width[2] else ()}
 
 
-def _width(lines: Sequence[_Line], given: Sequence[int], meaning: int | None = None, half: float = _HALF) -> _Width:
-    """The window from the windows that the server's arguments state, from the rate's meaning if it is stated, or from the
-    meaning that gives a whole number; `half` is the rounding error of the figures."""
+def _width(
+    lines: Sequence[_Line], given: Sequence[int], meaning: int | None = None, half: float = _HALF
+) -> _Width:
+    """The window from the windows that the server's arguments state, from the rate's meaning if
+    it is stated, or from the meaning that gives a whole number; `half` is the rounding error of
+    the figures."""
     reports = [(line.running, line.length, line.rate) for line in lines if line.rate is not None]
     if len(reports) < len(lines):
         return (given[0], None, GIVEN) if given else (None, None, "")
-    fitting = [[k for k in {*range(1, _MOST + 1), *given} if _fits(k, own, reports, half)] for own in (0, 1)]
+    fitting = [
+        [k for k in {*range(1, _MOST + 1), *given} if _fits(k, own, reports, half)]
+        for own in (0, 1)
+    ]
     for words, ks in zip(_MEANINGS, fitting, strict=True):
         if found := [k for k in given if k in ks]:
             return found[0], None, f"{words}: this fits the window in the server's arguments."
     weighted_rate = sum(running * rate for running, _, rate in reports)
     if not weighted_rate:
         return None, None, ""
-    means = [sum(running * (length - 1 + own) for running, length, _ in reports) / weighted_rate - own for own in (0, 1)]
+    means = [
+        sum(running * (length - 1 + own) for running, length, _ in reports) / weighted_rate - own
+        for own in (0, 1)
+    ]
     if meaning is not None:
         whole = abs(means[meaning] - round(means[meaning])) < 0.1
         width = float(max(round(means[meaning]), 1)) if whole else means[meaning]
         return width, None, f"{_MEANINGS[meaning]}: its HELP line states this."
-    nearest = [min(((abs(k - near), k) for k in ks), default=None) for ks, near in zip(fitting, means, strict=True)]
+    nearest = [
+        min(((abs(k - near), k) for k in ks), default=None)
+        for ks, near in zip(fitting, means, strict=True)
+    ]
     new, old = (None if found is None else found[1] for found in nearest)
     if new is not None and old is not None and new != old:
         return new, old, _UNDECIDED
     if new is None and old is None:
         return round(means[0], 1), round(means[1], 1), _UNDECIDED
-    return new or old, None, f"{_MEANINGS[new is None]}: only this gives a whole number of draft tokens."
+    return (
+        new or old,
+        None,
+        f"{_MEANINGS[new is None]}: only this gives a whole number of draft tokens.",
+    )
 
 
 def _fits(k: int, own: int, reports: Sequence[tuple[float, float, float]], half: float) -> bool:
-    """Whether a window agrees with all reports within rounding, where rate = (accepted + own) ÷ (k + own)."""
+    """Whether a window agrees with all reports within rounding, where rate = (accepted + own) ÷
+    (k + own)."""
     return all(
         (rate - half) * (k + own) - 1e-9 <= length - 1 + half + own
         and max(length - 1 - half, 0.0) + own <= (rate + half) * (k + own) + 1e-9
@@ -194,9 +283,14 @@ def _fits(k: int, own: int, reports: Sequence[tuple[float, float, float]], half:
 
 
 def read_meta_info(text: str) -> Reading | None:
-    """All requests together; None if there is none. Of a streamed request the last report counts."""
+    """All requests together; None if there is none. Of a streamed request the last report
+    counts."""
     found = last_reports(text, ("spec_verify_ct",), lambda meta, _: meta.get("id"))
-    parts = [_of_request(*one) for one in found if whole_number(one[0]["spec_verify_ct"], "spec_verify_ct")]
+    parts = [
+        _of_request(*one)
+        for one in found
+        if whole_number(one[0]["spec_verify_ct"], "spec_verify_ct")
+    ]
     if not parts:
         return None
     no_rates = () if all(part.rates for part in parts) else (NO_HISTOGRAM,)
@@ -206,7 +300,11 @@ def read_meta_info(text: str) -> Reading | None:
         return reading
     window, ends = reading.drafted_per_step, _ENDS.format(depth)
     return replace(
-        reading, rates=reading.rates[:depth], drafted_per_step=float(depth), other_drafted_per_step=window, unknown=(ends,)
+        reading,
+        rates=reading.rates[:depth],
+        drafted_per_step=float(depth),
+        other_drafted_per_step=window,
+        unknown=(ends,),
     )
 
 
@@ -215,16 +313,29 @@ def _of_request(meta: dict[str, Any], outermost: dict[str, Any]) -> Part:
         return next((meta[name] for name in names if meta.get(name) is not None), None)
 
     steps, histogram = int(meta["spec_verify_ct"]), first(_HISTOGRAM)
-    counts = whole_numbers(histogram if isinstance(histogram, list | tuple) else None, "spec_accept_histogram")
+    counts = whole_numbers(
+        histogram if isinstance(histogram, list | tuple) else None, "spec_accept_histogram"
+    )
     if counts and sum(counts) != steps:
-        raise ValueError(f"spec_accept_histogram counts {sum(counts)} steps, spec_verify_ct is {steps}")
+        raise ValueError(
+            f"spec_accept_histogram counts {sum(counts)} steps, spec_verify_ct is {steps}"
+        )
     accepted, proposed = first(_ACCEPTED), first(_DRAFTED)
     if accepted is None and counts:
         accepted = sum(index * count for index, count in enumerate(counts))
     elif accepted is None and "completion_tokens" in meta:
         accepted = max(whole_number(meta["completion_tokens"], "completion_tokens") - steps, 0)
     elif accepted is None:
-        raise ValueError("meta_info: spec_verify_ct is given without completion_tokens or a count of accepted drafts")
+        raise ValueError(
+            "meta_info: spec_verify_ct is given without completion_tokens or a count of accepted"
+            " drafts"
+        )
     drafted = None if proposed is None else whole_number(proposed, "proposed drafts")
     rates = rates_of(counts, ratio(drafted, steps)) if counts else ()
-    return Part(whole_number(accepted, "accepted drafts"), drafted, steps, rates, category=category(outermost))
+    return Part(
+        whole_number(accepted, "accepted drafts"),
+        drafted,
+        steps,
+        rates,
+        category=category(outermost),
+    )

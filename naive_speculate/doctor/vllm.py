@@ -1,7 +1,8 @@
 """vLLM's log and request metrics.
 
-The log line "SpecDecoding metrics" covers the few seconds since the previous one: `vllm/v1/spec_decode/metrics.py`,
-`SpecDecodingLogging.log`, at ee4ceaae5953. Earlier versions have fewer fields in another order. The request metrics:
+The log line "SpecDecoding metrics" covers the few seconds since the previous one:
+`vllm/v1/spec_decode/metrics.py`, `SpecDecodingLogging.log`, at ee4ceaae5953. Earlier versions
+have fewer fields in another order. The request metrics:
 `docs/features/speculative_decoding/acceptance_metrics.md`, at 02cf515f0b62.
 """
 
@@ -27,30 +28,50 @@ from naive_speculate.doctor.reading import (
 )
 
 _LOG = Format(
-    "vLLM", "log line “SpecDecoding metrics”", "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)"
+    "vLLM",
+    "log line “SpecDecoding metrics”",
+    "vllm/v1/spec_decode/metrics.py, SpecDecodingLogging.log (ee4ceaae5953)",
 )
-_LOG_V0 = Format("vLLM", "log line “Speculative metrics”", "vllm/engine/metrics.py, _format_spec_decode_metrics_str (v0.8)")
-_REQUEST = Format("vLLM", "request metrics", "the response's metrics.speculative_decoding (vllm#48915)")
-_LMDEPLOY = _LOG._replace(engine="LMDeploy", source="lmdeploy/metrics/loggers.py, get_spec_msg (1263d5cd8)")
-_BEGIN, _LONGEST = re.compile(r"SpecDecoding\s+metrics:"), 2000  # a message may span lines, or follow another one on a line
+_LOG_V0 = Format(
+    "vLLM",
+    "log line “Speculative metrics”",
+    "vllm/engine/metrics.py, _format_spec_decode_metrics_str (v0.8)",
+)
+_REQUEST = Format(
+    "vLLM", "request metrics", "the response's metrics.speculative_decoding (vllm#48915)"
+)
+_LMDEPLOY = _LOG._replace(
+    engine="LMDeploy", source="lmdeploy/metrics/loggers.py, get_spec_msg (1263d5cd8)"
+)
+_BEGIN, _LONGEST = (
+    re.compile(r"SpecDecoding\s+metrics:"),
+    2000,
+)  # a message may span lines, or follow another one on a line
 _COUNT = re.compile(r"(?<![A-Za-z] )\b(Accepted|Drafted):\s*(\d+)\s*tokens")
 _LINE_V0 = re.compile(
-    r"Speculative metrics:(?:[^,\n]{0,60},){2} Number of speculative tokens: (\d+), Number of accepted tokens: \d+, "
+    r"Speculative metrics:(?:[^,\n]{0,60},){2} Number of speculative tokens: (\d+), Number of"
+    r" accepted tokens: \d+, "
     r"Number of draft tokens(?: tokens)?: (\d+), Number of emitted tokens(?: tokens)?: (\d+)"
 )
 _LENGTH = re.compile(r"[Mm]ean acceptance length:\s*(\d+(?:\.\d+)?)")
 _PERCENTAGE = re.compile(r"Draft acceptance rate:\s*(\d+(?:\.\d+)?)%")
 _RATES = re.compile(r"Per-position acceptance rate:\s*[\[(]?(\d+(?:\.\d+)?(?:,\s*\d+(?:\.\d+)?)*)")
-_RUNNING = re.compile(r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)")  # vllm/v1/metrics/loggers.py; LMDeploy
+_RUNNING = re.compile(
+    r"(?:Running:|Engine \(running/waiting\):)\s*(\d+)(?: reqs| /)"
+)  # vllm/v1/metrics/loggers.py; LMDeploy
 _TOO_FEW = "The line does not count the steps"
 
 
 def read_log(text: str) -> Reading | None:
-    """All messages together, weighted by their steps; None if there is none. One without its rates, such as one that was cut,
-    counts if no other has them."""
+    """All messages together, weighted by their steps; None if there is none. One without its
+    rates, such as one that was cut, counts if no other has them."""
     messages = [re.sub(r"\s+", " ", message[:_LONGEST]) for message in _BEGIN.split(text)[1:]]
     counted = [(dict(reversed(_COUNT.findall(message))), message) for message in messages]
-    parts = [_of_message(int(count["Accepted"]), int(count["Drafted"]), one) for count, one in counted if len(count) == 2]
+    parts = [
+        _of_message(int(count["Accepted"]), int(count["Drafted"]), one)
+        for count, one in counted
+        if len(count) == 2
+    ]
     if any(part.rates for part in parts):
         parts = [part for part in parts if part.rates or not part.drafted]
     if not parts:
@@ -59,16 +80,27 @@ def read_log(text: str) -> Reading | None:
     return (_LMDEPLOY if "Avg thr (in/out)" in text else _LOG).total(
         parts,
         requests_running=mean(int(number) for number in _RUNNING.findall(text) if int(number)),
-        derived=(f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",) if known else (),
-        unknown=() if known else (f"{_TOO_FEW}, and this version has no rates to derive them from.",),
+        derived=(
+            (f"{_TOO_FEW}: they are derived from Drafted, Accepted and the rates.",)
+            if known
+            else ()
+        ),
+        unknown=(
+            () if known else (f"{_TOO_FEW}, and this version has no rates to derive them from.",)
+        ),
     )
 
 
 def _of_shortened(messages: Sequence[str]) -> Reading | None:
-    """Messages from which the counts were left out, as in reports; None if they have no mean length."""
+    """Messages from which the counts were left out, as in reports; None if they have no mean
+    length."""
     runs = []
     for message in messages:
-        length, percentage, rates = _LENGTH.search(message), _PERCENTAGE.search(message), _RATES.search(message)
+        length, percentage, rates = (
+            _LENGTH.search(message),
+            _PERCENTAGE.search(message),
+            _RATES.search(message),
+        )
         if length:
             percent = float(percentage[1]) if percentage else None
             runs.append((float(length[1]) - 1, percent, numbers_in(rates[1]) if rates else ()))
@@ -76,19 +108,26 @@ def _of_shortened(messages: Sequence[str]) -> Reading | None:
 
 
 def read_v0_log(text: str) -> Reading | None:
-    """The last line of each process of version 0, whose counters grow; None if there is none. Its count of accepted tokens
-    includes those after a rejection, so the emitted ones count."""
+    """The last line of each process of version 0, whose counters grow; None if there is none.
+    Its count of accepted tokens includes those after a rejection, so the emitted ones count."""
     parts = []
-    for k, drafted, emitted in (map(int, report) for report in last_of_each(_LINE_V0.findall(text), slice(3))):
+    for k, drafted, emitted in (
+        map(int, report) for report in last_of_each(_LINE_V0.findall(text), slice(3))
+    ):
         steps = drafted / k if k else 0.0
         parts.append(Part(round(emitted - steps), drafted, steps))
-    derived = ("The steps are derived from the draft tokens and the window, the accepted tokens from the emitted ones.",)
+    derived = (
+        (
+            "The steps are derived from the draft tokens and the window, the accepted tokens from"
+            " the emitted ones."
+        ),
+    )
     return _LOG_V0.total(parts, derived=derived) if parts else None
 
 
 def _of_message(accepted: int, drafted: int, message: str) -> Part:
-    """All windows have full length, unless that contradicts the rates, which are shares of the steps. Without rates if some
-    were cut off: the mean length is 1 + their sum."""
+    """All windows have full length, unless that contradicts the rates, which are shares of the
+    steps. Without rates if some were cut off: the mean length is 1 + their sum."""
     found, length, steps = _RATES.search(message), _LENGTH.search(message), None
     rates = numbers_in(found[1]) if found else ()
     if rates and length and abs(1 + sum(rates) - float(length[1])) > 0.005 + len(rates) * ROUNDING:
@@ -101,12 +140,21 @@ def _of_message(accepted: int, drafted: int, message: str) -> Part:
             steps = accepted / sum(rates)
     elif length and float(length[1]) > 1:
         steps = accepted / (float(length[1]) - 1)
-    return Part(accepted, drafted, steps, rates, course=(Stretch(None, steps, steps * rates[0]),) if rates and steps else ())
+    return Part(
+        accepted,
+        drafted,
+        steps,
+        rates,
+        course=(Stretch(None, steps, steps * rates[0]),) if rates and steps else (),
+    )
 
 
 def read_request(text: str) -> Reading | None:
-    """The metrics of all responses together; None if there are none. Of a streamed response the last report counts."""
-    found = last_reports(text, ("num_spec_steps",), lambda _, response: _whole_response(response).get("id"))
+    """The metrics of all responses together; None if there are none. Of a streamed response the
+    last report counts."""
+    found = last_reports(
+        text, ("num_spec_steps",), lambda _, response: _whole_response(response).get("id")
+    )
     parts = [_of_request(metrics, _whole_response(response)) for metrics, response in found]
     if not parts:
         return None
@@ -127,17 +175,34 @@ def _of_request(metrics: dict[str, Any], response: dict[str, Any]) -> Part:
     )
     if len(hits_of_steps) != len(drafts_of_steps):
         hits_of_steps = drafts_of_steps = []
-    windows = [(drafts, hits, 1) for hits, drafts in zip(hits_of_steps, drafts_of_steps, strict=True)]
+    windows = [
+        (drafts, hits, 1) for hits, drafts in zip(hits_of_steps, drafts_of_steps, strict=True)
+    ]
     if isinstance(by_length := metrics.get("acceptance_histogram_by_draft_length"), dict):
-        given = {int(length): _dense(counts) for length, counts in by_length.items() if str(length).isdecimal()}
-        windows = [(length, hits, count) for length, counts in given.items() for hits, count in enumerate(counts)]
+        given = {
+            int(length): _dense(counts)
+            for length, counts in by_length.items()
+            if str(length).isdecimal()
+        }
+        windows = [
+            (length, hits, count)
+            for length, counts in given.items()
+            for hits, count in enumerate(counts)
+        ]
     rates = rates_of(histogram, drafted / steps) if steps and sum(histogram) == steps else ()
     complete = sum(count for *_, count in windows) == steps
     judged = judged_of(windows, len(rates)) if complete else ()
     usage = response.get("usage")
     prompt = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    after = accumulate((1 + hits for hits in hits_of_steps), initial=prompt) if isinstance(prompt, int) else repeat(None)
-    course = [Stretch(position, 1, min(hits, 1)) for hits, position in zip(hits_of_steps, after, strict=False)]
+    after = (
+        accumulate((1 + hits for hits in hits_of_steps), initial=prompt)
+        if isinstance(prompt, int)
+        else repeat(None)
+    )
+    course = [
+        Stretch(position, 1, min(hits, 1))
+        for hits, position in zip(hits_of_steps, after, strict=False)
+    ]
     return Part(accepted, drafted, steps, rates, judged, tuple(course), category(response))
 
 
@@ -145,6 +210,10 @@ def _dense(histogram: Any) -> list[int]:
     """A histogram as a list; tools also write it as an object without the empty counts."""
     name = "acceptance_histogram"
     if isinstance(histogram, dict):
-        sparse = {int(key): whole_number(count, name) for key, count in histogram.items() if str(key).isdecimal()}
+        sparse = {
+            int(key): whole_number(count, name)
+            for key, count in histogram.items()
+            if str(key).isdecimal()
+        }
         return [sparse.get(key, 0) for key in range(min(max(sparse, default=0), 1000) + 1)]
     return whole_numbers(histogram, name)

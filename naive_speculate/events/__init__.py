@@ -11,4 +11,13 @@ from naive_speculate.events.event import (
     TokenProb,
 )
 
-__all__ = ["OUTPUT_KINDS", "TOKEN_KINDS", "Event", "EventKind", "FinishReason", "Logprob", "MeasuredSpeedup", "TokenProb"]
+__all__ = [
+    "OUTPUT_KINDS",
+    "TOKEN_KINDS",
+    "Event",
+    "EventKind",
+    "FinishReason",
+    "Logprob",
+    "MeasuredSpeedup",
+    "TokenProb",
+]

@@ -1,7 +1,8 @@
 """Events: the complete output of a speculative run.
 
-A run is a stream of `Event`. Command line, page, metrics and saved traces are functions of it alone. One flat record serves
-every kind; fields that do not apply are None and are left out of the JSON.
+A run is a stream of `Event`. Command line, page, metrics and saved traces are functions of it
+alone. One flat record serves every kind; fields that do not apply are None and are left out of
+the JSON.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,10 +29,15 @@ class EventKind(StrEnum):
     FINISHED = "finished"
 
 
-TOKEN_KINDS = frozenset(EventKind) - {EventKind.STARTED, EventKind.STEP, EventKind.FINISHED}  # kinds that concern one token
+TOKEN_KINDS = frozenset(EventKind) - {
+    EventKind.STARTED,
+    EventKind.STEP,
+    EventKind.FINISHED,
+}  # kinds that concern one token
 
 OUTPUT_KINDS = frozenset({EventKind.ACCEPTED, EventKind.RESAMPLED, EventKind.BONUS})
-"""Kinds whose joined `text` is the generated text, and whose `token_id` are the generated tokens."""
+"""Kinds whose joined `text` is the generated text, and whose `token_id` are the generated
+tokens."""
 
 
 class FinishReason(StrEnum):
@@ -65,7 +71,9 @@ class Logprob:
     """A token's log-probability under the raw distribution."""
 
     # natural logarithm of the probability
-    logprob: Annotated[float, PlainSerializer(lambda value: max(value, LOWEST_LOGPROB), when_used="json")]
+    logprob: Annotated[
+        float, PlainSerializer(lambda value: max(value, LOWEST_LOGPROB), when_used="json")
+    ]
     rank: int  # 1 for the most probable token
     token: str  # the token's text
 
@@ -73,7 +81,9 @@ class Logprob:
 class TopTokens(list[TokenProb]):
     """The most probable tokens, in descending order."""
 
-    def __init__(self, token_ids: list[int], probs: list[float], text_of: Callable[[int], str]) -> None:
+    def __init__(
+        self, token_ids: list[int], probs: list[float], text_of: Callable[[int], str]
+    ) -> None:
         super().__init__(map(TokenProb, token_ids, map(text_of, token_ids), probs))
 
 
@@ -86,12 +96,14 @@ _Distance = Annotated[float, Field(ge=0, le=1)]
 @_FINITE
 @dataclass(slots=True)
 class MeasuredSpeedup:
-    """The speedup of drafting over plain decoding, measured by decoding a text both ways (see `speedup.py`).
+    """The speedup of drafting over plain decoding, measured by decoding a text both ways (see
+    `speedup.py`).
 
     Costs are in target passes over one token.
     """
 
-    # value, low, high: plain seconds per token ÷ seconds per token with drafts, and its 90% bootstrap interval
+    # value, low, high: plain seconds per token ÷ seconds per token with drafts, and its 90%
+    # bootstrap interval
     value: _Cost
     low: _Cost
     high: _Cost
@@ -113,9 +125,12 @@ class TreeNode:
 
     token_id: int
     text: str
-    parent: Annotated[int, Field(ge=-1)]  # its parent's index in the tree, lower than its own; -1 for the text
+    parent: Annotated[
+        int, Field(ge=-1)
+    ]  # its parent's index in the tree, lower than its own; -1 for the text
     kind: Literal["accepted", "rejected", "discarded"]  # discarded: not judged
-    # draft_prob, target_prob, accept_prob, uniform: as of an event; `draft_prob` counts earlier siblings in, `accept_prob` not
+    # draft_prob, target_prob, accept_prob, uniform: as of an event; `draft_prob` counts earlier
+    # siblings in, `accept_prob` not
     draft_prob: float | None = None
     target_prob: float | None = None
     accept_prob: float | None = None
@@ -134,47 +149,60 @@ class Event:
         step: Number of the speculative step, from 0.
         index: Index in the window, from 0; a step's last token follows the draft tokens.
         position: Position in the generated text, from 0.
-        token_id, token, text: The token, its piece in the vocabulary, and the text that it adds to the output.
-        draft_prob, target_prob: Probability under draft and target, after temperature, top-p and the rest; under greedy
-            decoding, where temperature is ignored, at temperature 1.
+        token_id, token, text: The token, its piece in the vocabulary, and the text that it adds
+            to the output.
+        draft_prob, target_prob: Probability under draft and target, after temperature, top-p and
+            the rest; under greedy decoding, where temperature is ignored, at temperature 1.
         accept_prob: Probability with which the verifier accepts the token.
-        expected_accept: The exact α at a draft token's index: the probability, before the token was drawn, that the verifier
-            accepts it. It is Σ min(p, q) over the vocabulary, or p(token) where the drafter is certain; 1 or 0 under greedy
-            decoding; under typical acceptance the draft's mass on tokens above the threshold. Block verification does not judge
+        expected_accept: The exact α at a draft token's index: the probability, before the token
+            was drawn, that the verifier accepts it. It is Σ min(p, q) over the vocabulary, or
+            p(token) where the drafter is certain; 1 or 0 under greedy decoding; under typical
+            acceptance the draft's mass on tokens above the threshold. Block verification does
+            not judge
             tokens one by one: there it is the value of judging this token alone.
-        sampled_accept, argmax_accept: Both exact acceptance rates at a draft token's index under speculative sampling:
-            Σ min(p, q) if the token is drawn from the draft model's distribution q, and p(argmax q) if it is the most probable
-            one. Of draft tokens of a model only.
+        sampled_accept, argmax_accept: Both exact acceptance rates at a draft token's index under
+            speculative sampling: Σ min(p, q) if the token is drawn from the draft model's
+            distribution q, and p(argmax q) if it is the most probable one. Of draft tokens of a
+            model only.
         uniform: The draw in [0, 1) that was compared with `accept_prob`; accepted if smaller.
         threshold: Typical acceptance's threshold on `target_prob`.
         draft_top, target_top, residual_top: The most probable tokens of the three distributions.
-        draft_top_target, target_top_draft: Of a judged draft token: the target's probability of each token of `draft_top`, and
-            the draft's of each token of `target_top`.
+        draft_top_target, target_top_draft: Of a judged draft token: the target's probability of
+            each token of `draft_top`, and the draft's of each token of `target_top`.
         draft_entropy, target_entropy: Entropies of the distributions, in nats.
         logprobs: Of a generated token, if requested: log-probabilities by token id, its own first.
         unknown_to_draft: True if the draft has another tokenizer that lacks the token.
-        prompt_logprobs: Of the `finished` event: log-probabilities for each prompt token; None for the first.
-        copied_from: Of a copied draft token: the position of its source, counted from the prompt's first token.
-        forced: Under a grammar: "token" if it allows no other token here; "text" for a draft token of text that must follow,
-            but that other tokens can spell too.
-        reason: Why a token was discarded: "rejected" (an earlier draft token was), "stop" or "length".
-        num_draft, num_accepted, draft_seconds, verify_seconds, total_seconds: A step's figures. `num_accepted` counts the
+        prompt_logprobs: Of the `finished` event: log-probabilities for each prompt token; None
+            for the first.
+        copied_from: Of a copied draft token: the position of its source, counted from the
+            prompt's first token.
+        forced: Under a grammar: "token" if it allows no other token here; "text" for a draft
+            token of text that must follow, but that other tokens can spell too.
+        reason: Why a token was discarded: "rejected" (an earlier draft token was), "stop" or
+            "length".
+        num_draft, num_accepted, draft_seconds, verify_seconds, total_seconds: A step's figures.
+        `num_accepted` counts the
             draft tokens that the verifier accepted, before any cut by a stop or the length limit.
-        others: Of a sampled step in full detail: how many draft tokens each other strategy would have accepted with the same
-            draws. Strategies that need draws are missing if the run's own makes none.
-        typical_distances: Of the same steps, per index: total variation between the target's distribution and the output of
-            typical acceptance, given that earlier draft tokens were accepted.
-        tree: Of a step with a tree of draft tokens: all its nodes. The step's draft tokens are then the accepted path and the
-            first children below it.
-        schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device, cost_table: The inputs of a run.
-        weights: A description of the target's weights, where its name is not enough: "Q4_1 weights, dequantised".
-        vocabularies: If the draft has another tokenizer: the numbers of tokens that both have ("shared"), of the target and of
-            the draft.
-        head_layers, target_layers: If the drafter reads hidden states of the target: the number of target layers before each,
-            and the target's depth, if known.
+        others: Of a sampled step in full detail: how many draft tokens each other strategy would
+            have accepted with the same draws. Strategies that need draws are missing if the
+            run's own makes none.
+        typical_distances: Of the same steps, per index: total variation between the target's
+            distribution and the output of typical acceptance, given that earlier draft tokens
+            were accepted.
+        tree: Of a step with a tree of draft tokens: all its nodes. The step's draft tokens are
+            then the accepted path and the first children below it.
+        schema_version, prompt, prompt_token_ids, prompt_texts, settings, seed, models, device,
+        cost_table: The inputs of a run.
+        weights: A description of the target's weights, where its name is not enough: "Q4_1
+            weights, dequantised".
+        vocabularies: If the draft has another tokenizer: the numbers of tokens that both have
+            ("shared"), of the target and of the draft.
+        head_layers, target_layers: If the drafter reads hidden states of the target: the number
+            of target layers before each, and the target's depth, if known.
         finish_reason, metrics, message: How the run ended; `message` describes an error.
         speedup: Of a `finished` event, if measured afterwards: the speedup of drafting.
-        stop_reason: As in vLLM: the stop string or the id of the stop token; None for the model's own end token.
+        stop_reason: As in vLLM: the stop string or the id of the stop token; None for the
+            model's own end token.
     """
 
     kind: EventKind
@@ -250,4 +278,6 @@ def parse(data: dict[str, Any]) -> Event:
 
 def plain_logprobs(entries: Sequence[Mapping[int, Logprob] | None]) -> list[Any]:
     """Log-probabilities by token id as plain JSON values, one entry per token."""
-    return _LOGPROBS.dump_python([None if entry is None else dict(entry) for entry in entries], mode="json")
+    return _LOGPROBS.dump_python(
+        [None if entry is None else dict(entry) for entry in entries], mode="json"
+    )

@@ -1,7 +1,9 @@
-"""Expected and observed acceptance of a run's draft tokens: separates luck from the draft's quality.
+"""Expected and observed acceptance of a run's draft tokens: separates luck from the draft's
+quality.
 
-Every judged draft token is accepted with probability α (`expected_accept`), whatever happened before. So accepted − Σ α is a
-martingale, and the variance of the accepted number around its expectation is Σ α(1 − α).
+Every judged draft token is accepted with probability α (`expected_accept`), whatever happened
+before. So accepted − Σ α is a martingale, and the variance of the accepted number around its
+expectation is Σ α(1 − α).
 """
 
 import math
@@ -23,8 +25,9 @@ class ExpectedAcceptance:
     expected: float  # expected number of accepted ones: Σ α over the judged tokens
     variance: float  # variance of the accepted number: Σ α(1 − α)
     by_place: tuple[float, ...]  # mean α per index of the window, over the steps that reached it
-    # whether tokens were judged one by one. Block verification judges windows as a whole; then `expected` is the value for
-    # judging one by one, and the accepted number does not vary around it
+    # whether tokens were judged one by one. Block verification judges windows as a whole; then
+    # `expected` is the value for judging one by one, and the accepted number does not vary around
+    # it
     one_by_one: bool = True
 
     @property
@@ -45,29 +48,40 @@ class ExpectedAcceptance:
     def __str__(self) -> str:
         """One sentence."""
         if not self.one_by_one:
-            return f"judged one by one, this draft's α would be {self.alpha:.2f}; windows are judged as a whole"
+            return (
+                f"judged one by one, this draft's α would be {self.alpha:.2f}; windows are judged"
+                " as a whole"
+            )
         if self.variance <= 0:
             return f"this draft's α is {self.alpha:.2f}, with nothing random"
-        return f"this draft's α is {self.alpha:.2f} ± {self.deviation:.2f}; observed {self.observed:.2f}"
+        return (
+            f"this draft's α is {self.alpha:.2f} ± {self.deviation:.2f}; observed"
+            f" {self.observed:.2f}"
+        )
 
 
 def expected_acceptance(events: Iterable[Event]) -> ExpectedAcceptance | None:
-    """Expected acceptance from the events so far. Returns None where nothing was judged, or the events lack
-    `expected_accept`."""
+    """Expected acceptance from the events so far. Returns None where nothing was judged, or the
+    events lack `expected_accept`."""
     drafted: dict[int, list[float | None]] = defaultdict(list)  # of the current step, by row
     alphas: list[list[float]] = []
     kept, one_by_one = 0, True
     for event in events:
         if event.kind == EventKind.STARTED:
             settings = event.settings or {}
-            whole = settings.get("verify_strategy") == "block_verification" and settings.get("temperature") != 0
+            whole = (
+                settings.get("verify_strategy") == "block_verification"
+                and settings.get("temperature") != 0
+            )
             one_by_one = one_by_one and not whole
         elif event.kind == EventKind.PROPOSED:
             drafted[event.row].append(event.expected_accept)
         elif event.kind == EventKind.STEP:
             accepted = event.num_accepted or 0
             judged = drafted.pop(event.row, [])[: accepted + 1]
-            known = [min(1.0, max(0.0, alpha)) for alpha in judged if alpha is not None]  # a loaded trace may hold any number
+            known = [
+                min(1.0, max(0.0, alpha)) for alpha in judged if alpha is not None
+            ]  # a loaded trace may hold any number
             if len(known) < min(event.num_draft or 0, accepted + 1):
                 return None
             alphas.append(known)
@@ -75,7 +89,10 @@ def expected_acceptance(events: Iterable[Event]) -> ExpectedAcceptance | None:
     total = sum(map(len, alphas))
     if not total:
         return None
-    places = [[window[place] for window in alphas if len(window) > place] for place in range(max(map(len, alphas)))]
+    places = [
+        [window[place] for window in alphas if len(window) > place]
+        for place in range(max(map(len, alphas)))
+    ]
     return ExpectedAcceptance(
         judged=total,
         kept=kept,
@@ -91,13 +108,15 @@ class DraftSamplingRates:
     """Both ways to draft with a model, compared at the indexes that a run judged."""
 
     judged: int  # draft tokens that were judged
-    sampled: float  # mean acceptance rate of tokens drawn from the draft model's distribution: Σ min(p, q)
+    # mean acceptance rate of tokens drawn from the draft model's distribution: Σ min(p, q)
+    sampled: float
     argmax: float  # mean acceptance rate of its most probable tokens: p(argmax q)
     used: str  # what the run did, "sampled" or "argmax"
 
     @property
     def better(self) -> str | None:
-        """Which of the two is accepted more often; None where they differ by less than half a percent."""
+        """Which of the two is accepted more often; None where they differ by less than half a
+        percent."""
         if abs(self.sampled - self.argmax) < _NO_DIFFERENCE:
             return None
         return "sampled" if self.sampled > self.argmax else "argmax"
@@ -107,7 +126,10 @@ class DraftSamplingRates:
         rates = {"sampled": self.sampled, "argmax": self.argmax}
         own, other = rates.pop(self.used), rates.popitem()
         better = "no difference" if self.better is None else f"{self.better} drafts are better here"
-        return f"{self.used} drafts are accepted {own:.0%} of the time, {other[0]} drafts would be {other[1]:.0%}: {better}"
+        return (
+            f"{self.used} drafts are accepted {own:.0%} of the time, {other[0]} drafts would be"
+            f" {other[1]:.0%}: {better}"
+        )
 
 
 def draft_sampling_rates(events: Iterable[Event]) -> DraftSamplingRates | None:
@@ -122,4 +144,6 @@ def draft_sampling_rates(events: Iterable[Event]) -> DraftSamplingRates | None:
     if not rates:
         return None
     sampled, argmax = (math.fsum(values) / len(rates) for values in zip(*rates, strict=True))
-    return DraftSamplingRates(len(rates), sampled, argmax, "argmax" if used == "argmax" else "sampled")
+    return DraftSamplingRates(
+        len(rates), sampled, argmax, "argmax" if used == "argmax" else "sampled"
+    )

@@ -1,7 +1,8 @@
-"""Figures of a run, from its events alone, so that a replayed trace gives the same ones as the live run.
+"""Figures of a run, from its events alone, so that a replayed trace gives the same ones as the
+live run.
 
-Names follow vLLM's per-request speculative-decoding metrics; `alpha` is the acceptance rate of Leviathan et al. 2023
-(arXiv 2211.17192, definition 3.1 and section 3.5).
+Names follow vLLM's per-request speculative-decoding metrics; `alpha` is the acceptance rate of
+Leviathan et al. 2023 (arXiv 2211.17192, definition 3.1 and section 3.5).
 """
 
 from collections.abc import Iterable
@@ -20,28 +21,40 @@ class Metrics:
     num_spec_steps: int = 0  # steps (target forwards after the prefill), plain ones included
     num_draft_tokens: int = 0  # of a tree all nodes
     num_accepted_draft_tokens: int = 0
-    num_rejected_draft_tokens: int = 0  # rejected draft tokens; those after them are discarded unjudged
+    num_rejected_draft_tokens: int = (
+        0  # rejected draft tokens; those after them are discarded unjudged
+    )
     draft_acceptance_rate: float | None = None  # accepted ÷ drafted; None where nothing was drafted
     mean_acceptance_length: float | None = None  # mean tokens per step, the last token included
-    acceptance_histogram: list[int] = field(default_factory=list)  # number of steps with 0, 1, 2 … accepted draft tokens
-    alpha: float | None = None  # accepted ÷ (accepted + rejected), an estimate of the paper's α; None where nothing was judged
-    # the conditional rate per index: of the windows that accepted all earlier draft tokens, the share that accepted this one
-    # too; None for an index that no window reached
+    acceptance_histogram: list[int] = field(
+        default_factory=list
+    )  # number of steps with 0, 1, 2 … accepted draft tokens
+    alpha: float | None = (
+        # accepted ÷ (accepted + rejected), an estimate of the paper's α; None where nothing was
+        # judged
+        None
+    )
+    # the conditional rate per index: of the windows that accepted all earlier draft tokens, the
+    # share that accepted this one too; None for an index that no window reached
     acceptance_rate_per_position: list[float | None] = field(default_factory=list)
-    # of all windows with draft tokens, the share that accepted the one at this index; vLLM's per-position acceptance rate. It
-    # never rises with the index
+    # of all windows with draft tokens, the share that accepted the one at this index; vLLM's
+    # per-position acceptance rate. It never rises with the index
     unconditional_acceptance_rate_per_position: list[float] = field(default_factory=list)
-    # sampled_acceptance_per_position, argmax_acceptance_per_position: the exact acceptance rates by index, over the draft
-    # tokens that were judged: if a token is drawn from the draft model's distribution, and if it is the most probable. Empty
-    # where they are unknown, as for copies
+    # sampled_acceptance_per_position, argmax_acceptance_per_position: the exact acceptance rates by
+    # index, over the draft tokens that were judged: if a token is drawn from the draft model's
+    # distribution, and if it is the most probable. Empty where they are unknown, as for copies
     sampled_acceptance_per_position: list[float] = field(default_factory=list)
     argmax_acceptance_per_position: list[float] = field(default_factory=list)
-    tokens_per_second: float | None = None  # output tokens ÷ seconds from the run's start to its last step
+    tokens_per_second: float | None = (
+        None  # output tokens ÷ seconds from the run's start to its last step
+    )
     # draft_seconds, verify_seconds, total_seconds: sums over the steps
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     total_seconds: float = 0.0
-    time_to_first_token: float | None = None  # seconds from the run's start to the end of the step that gave the first token
+    time_to_first_token: float | None = (
+        None  # seconds from the run's start to the end of the step that gave the first token
+    )
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain JSON values."""
@@ -55,12 +68,17 @@ class Summary:
         self._counts = Metrics()
         self._last_time = 0.0
         self._accepted_whole: list[int] = []  # by length, the fully accepted windows
-        self._rates: dict[int, tuple[float, float, int]] = {}  # by index: sums of both acceptance rates, and their number
+        self._rates: dict[
+            int, tuple[float, float, int]
+        ] = {}  # by index: sums of both acceptance rates, and their number
 
     def add(self, event: Event) -> None:
         """Add the run's next event."""
         m = self._counts
-        if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED) and event.sampled_accept is not None:
+        if (
+            event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)
+            and event.sampled_accept is not None
+        ):
             sums = self._rates.get(event.index or 0, (0.0, 0.0, 0))
             both = (sums[0] + event.sampled_accept, sums[1] + (event.argmax_accept or 0.0))
             self._rates[event.index or 0] = (*both, sums[2] + 1)
@@ -87,7 +105,8 @@ class Summary:
 
     @property
     def metrics(self) -> Metrics:
-        """The figures so far; takes time proportional to the longest window, not to the number of events."""
+        """The figures so far; takes time proportional to the longest window, not to the number
+        of events."""
         m = replace(self._counts, acceptance_histogram=list(self._counts.acceptance_histogram))
         judged = m.num_accepted_draft_tokens + m.num_rejected_draft_tokens
         if m.num_draft_tokens:
@@ -95,7 +114,9 @@ class Summary:
         if judged:
             m.alpha = m.num_accepted_draft_tokens / judged
         if m.num_spec_steps:
-            m.mean_acceptance_length = (m.num_accepted_draft_tokens + m.num_spec_steps) / m.num_spec_steps
+            m.mean_acceptance_length = (
+                m.num_accepted_draft_tokens + m.num_spec_steps
+            ) / m.num_spec_steps
             accepted = list(accumulate(m.acceptance_histogram[:0:-1]))[::-1]  # windows, by index
             drafted = m.num_spec_steps - self._accepted_whole[0]  # empty windows do not count
             m.unconditional_acceptance_rate_per_position = [here / drafted for here in accepted]

@@ -1,4 +1,5 @@
-"""What one speculative step did to one sequence, as plain numbers and texts: events are made from nothing else."""
+"""What one speculative step did to one sequence, as plain numbers and texts: events are made
+from nothing else."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,22 +14,34 @@ class Outcome:
     draft_token_ids: list[int]
     num_accepted: int  # how many of them the verifier accepted
     next_token_id: int  # the next token: resampled after a rejection, else the bonus token
-    # why there is no next token, since its position has no distribution; then `next_token_id` means nothing
+    # why there is no next token, since its position has no distribution; then `next_token_id` means
+    # nothing
     obstacle: str | None
     judges_all: bool  # whether drafts after a rejected one were judged too
     # draft_seconds, verify_seconds, total_seconds: the step's times, which a batch shares
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     total_seconds: float = 0.0
-    # fields of the token events, by name: a value per draft token, and of the target's fields one more, for the next token
+    # fields of the token events, by name: a value per draft token, and of the target's fields one
+    # more, for the next token
     values: dict[str, list[Any]] = field(default_factory=dict)
-    residual_top: TopTokens | None = None  # the most probable tokens of the residual distribution, after a rejection
-    logprobs: list[dict[int, Logprob]] | None = None  # raw log-probabilities at each accepted draft and the next token
-    copied_from: int | None = None  # the position, in prompt and output, that the first draft was copied from
-    others: dict[str, int] | None = None  # how many drafts each other strategy would have accepted, by its name
+    residual_top: TopTokens | None = (
+        None  # the most probable tokens of the residual distribution, after a rejection
+    )
+    logprobs: list[dict[int, Logprob]] | None = (
+        None  # raw log-probabilities at each accepted draft and the next token
+    )
+    copied_from: int | None = (
+        None  # the position, in prompt and output, that the first draft was copied from
+    )
+    others: dict[str, int] | None = (
+        None  # how many drafts each other strategy would have accepted, by its name
+    )
     # for each draft, how far typical acceptance's output distribution is from the target's
     typical_distances: list[float] | None = None
-    tree: list[TreeNode] | None = None  # all nodes of a draft tree; the draft tokens are then one path through it
+    tree: list[TreeNode] | None = (
+        None  # all nodes of a draft tree; the draft tokens are then one path through it
+    )
 
     @property
     def token_ids(self) -> list[int]:
@@ -44,8 +57,14 @@ class StepRecord:
     number: int  # the step's number, from 0
     ended_at: float  # when it was over, in seconds of `time.perf_counter`
     outcome: Outcome
-    texts: list[str]  # what each token adds to the text, up to the sequence's end; one per committed token
+    texts: list[
+        str
+    ]  # what each token adds to the text, up to the sequence's end; one per committed token
     draft_texts: list[str]  # what each draft would add, accepted or not
     finish_reason: FinishReason | None  # why the sequence ends with this step; None if it goes on
     text_end: int | None  # where a stop string ends the whole text; None where none does
-    settled: int | None  # the length of the text that no stop string can still remove; None where there are no stop strings
+    settled: (
+        int | None
+        # the length of the text that no stop string can still remove; None where there are no stop
+        # strings
+    )

@@ -1,8 +1,9 @@
-"""Speedup from traces of the same prompt and settings, decoded alternately: plain, with drafts, plain, …
+"""Speedup from traces of the same prompt and settings, decoded alternately: plain, with drafts,
+plain, …
 
-The first step of a run processes the prompt and is left out. Each step counts with the median time of the run's steps with the
-same number of draft tokens, which reduces disturbance by other programs. The interval is found by bootstrap over steps and
-adjacent plain runs.
+The first step of a run processes the prompt and is left out. Each step counts with the median
+time of the run's steps with the same number of draft tokens, which reduces disturbance by other
+programs. The interval is found by bootstrap over steps and adjacent plain runs.
 """
 
 import random
@@ -28,13 +29,20 @@ class _Step:
     verify_seconds: float
 
 
-def compare(plain: Sequence[Iterable[Event]], drafted: Sequence[Iterable[Event]], machine: str) -> MeasuredSpeedup | None:
-    """The speedup of drafting on this machine; each drafted trace was decoded between two plain ones. Returns None where a run
-    is too short. Raises `ValueError` if there is not exactly one plain trace more."""
+def compare(
+    plain: Sequence[Iterable[Event]], drafted: Sequence[Iterable[Event]], machine: str
+) -> MeasuredSpeedup | None:
+    """The speedup of drafting on this machine; each drafted trace was decoded between two plain
+    ones. Returns None where a run is too short. Raises `ValueError` if there is not exactly one
+    plain trace more."""
     if not drafted or len(plain) != len(drafted) + 1:
-        raise ValueError(f"plain must have one trace more than drafted, got {len(plain)} and {len(drafted)}")
+        raise ValueError(
+            f"plain must have one trace more than drafted, got {len(plain)} and {len(drafted)}"
+        )
     slow, fast = [_steps(trace) for trace in plain], [_steps(trace) for trace in drafted]
-    if min(map(len, slow + fast)) < LEAST_STEPS or any(r.seconds <= 0 for run in slow + fast for r in run):
+    if min(map(len, slow + fast)) < LEAST_STEPS or any(
+        r.seconds <= 0 for run in slow + fast for r in run
+    ):
         return None
     plain_seconds = fmean(map(_seconds_per_token, slow))
     seconds = fmean(map(_seconds_per_token, fast))
@@ -62,7 +70,8 @@ def compare(plain: Sequence[Iterable[Event]], drafted: Sequence[Iterable[Event]]
 
 
 def plain_rates(plain: Sequence[Iterable[Event]]) -> list[float]:
-    """Tokens per second of each plain trace; they agree on a quiet machine. Empty if one is too short."""
+    """Tokens per second of each plain trace; they agree on a quiet machine. Empty if one is too
+    short."""
     runs = [_steps(trace) for trace in plain]
     if min(map(len, runs), default=0) < LEAST_STEPS:
         return []
@@ -85,7 +94,8 @@ def _steps(trace: Iterable[Event]) -> list[_Step]:
 
 
 def _typical(steps: Sequence[_Step], what: Callable[[_Step], float]) -> float:
-    """The mean of a step's quantity, each replaced by the median of steps with the same number of draft tokens."""
+    """The mean of a step's quantity, each replaced by the median of steps with the same number
+    of draft tokens."""
     alike = defaultdict(list)
     for one in steps:
         alike[one.drafts].append(what(one))
@@ -96,8 +106,11 @@ def _seconds_per_token(steps: Sequence[_Step]) -> float:
     return _typical(steps, lambda one: one.seconds) / fmean(one.tokens for one in steps)
 
 
-def _draw(slow: Sequence[Sequence[_Step]], fast: Sequence[Sequence[_Step]], source: random.Random) -> float:
-    """A bootstrap draw: steps drawn with replacement from a drafted run and an adjacent plain run."""
+def _draw(
+    slow: Sequence[Sequence[_Step]], fast: Sequence[Sequence[_Step]], source: random.Random
+) -> float:
+    """A bootstrap draw: steps drawn with replacement from a drafted run and an adjacent plain
+    run."""
     at = source.randrange(len(fast))
     adjacent = slow[at + source.randrange(2)]
     some = [source.choices(run, k=len(run)) for run in (adjacent, fast[at])]

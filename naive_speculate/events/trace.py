@@ -9,7 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, parse
-from naive_speculate.events.expected import DraftSamplingRates, ExpectedAcceptance, draft_sampling_rates, expected_acceptance
+from naive_speculate.events.expected import (
+    DraftSamplingRates,
+    ExpectedAcceptance,
+    draft_sampling_rates,
+    expected_acceptance,
+)
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.events.notebook import step_svg, to_html
 
@@ -51,7 +56,9 @@ class Trace:
     @property
     def token_ids(self) -> list[int]:
         """The generated token ids."""
-        return [e.token_id for e in self.events if e.kind in OUTPUT_KINDS and e.token_id is not None]
+        return [
+            e.token_id for e in self.events if e.kind in OUTPUT_KINDS and e.token_id is not None
+        ]
 
     @property
     def started(self) -> Event | None:
@@ -66,7 +73,9 @@ class Trace:
     @property
     def finished(self) -> Event | None:
         """The event that ended the run; None before."""
-        return next((event for event in reversed(self.events) if event.kind == EventKind.FINISHED), None)
+        return next(
+            (event for event in reversed(self.events) if event.kind == EventKind.FINISHED), None
+        )
 
     @property
     def metrics(self) -> Metrics:
@@ -80,7 +89,8 @@ class Trace:
 
     @property
     def draft_sampling_rates(self) -> DraftSamplingRates | None:
-        """Both acceptance rates of a model's drafts, if drawn and if the most probable ones; None if unknown."""
+        """Both acceptance rates of a model's drafts, if drawn and if the most probable ones;
+        None if unknown."""
         return draft_sampling_rates(self.events)
 
     def to_svg(self, step: int, row: int = 0) -> str:
@@ -96,7 +106,13 @@ class Trace:
         return "".join(dumps(event) + "\n" for event in self.events)
 
     @classmethod
-    def from_jsonl(cls, text: str, *, max_line: int | None = None, check: Callable[[Event], None] = lambda _: None) -> "Trace":
+    def from_jsonl(
+        cls,
+        text: str,
+        *,
+        max_line: int | None = None,
+        check: Callable[[Event], None] = lambda _: None,
+    ) -> "Trace":
         """Read a trace back.
 
         Args:
@@ -105,12 +121,17 @@ class Trace:
             check: Called with each event before the next line is read; may raise ValueError.
 
         Raises:
-            ValueError: Naming the line and the fault, if the text is not a trace of a supported version.
+            ValueError: Naming the line and the fault, if the text is not a trace of a supported
+                version.
         """
-        lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+        lines = [
+            (number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()
+        ]
         for number, line in lines:
             if max_line is not None and len(line) > max_line:
-                raise ValueError(f"trace line {number}: {len(line)} characters, at most {max_line} are read")
+                raise ValueError(
+                    f"trace line {number}: {len(line)} characters, at most {max_line} are read"
+                )
         events = []
         for number, line in lines:
             try:
@@ -121,7 +142,9 @@ class Trace:
         if not events:
             raise ValueError("trace: it contains no event")
         if events[0].kind != EventKind.STARTED:
-            raise ValueError(f"trace line 1: the first event is {events[0].kind.value!r}, expected 'started'")
+            raise ValueError(
+                f"trace line 1: the first event is {events[0].kind.value!r}, expected 'started'"
+            )
         return cls(events)
 
     def save(self, path: str | Path) -> None:
@@ -139,7 +162,9 @@ class Trace:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(f"trace {path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
+            raise ValueError(
+                f"trace {path}: not UTF-8 text ({error.reason} at byte {error.start})"
+            ) from None
         return cls.from_jsonl(text)
 
 
@@ -183,7 +208,9 @@ def _parse_line(line: str) -> Event:
         raise ValueError(f"the 'started' event has no schema_version, expected {SCHEMA_VERSION}")
     for index, node in enumerate(event.tree or ()):
         if node.parent >= index:
-            raise ValueError(f"node {index} of the tree has the parent {node.parent}, which must be lower")
+            raise ValueError(
+                f"node {index} of the tree has the parent {node.parent}, which must be lower"
+            )
     # Figures allocate lists of this length, so a wrong number would exhaust memory.
     drafted, accepted = event.num_draft or 0, event.num_accepted or 0
     if not 0 <= accepted <= drafted <= MAX_WINDOW:

@@ -1,4 +1,5 @@
-"""Inference for speculative decoding: models, caches, and the engine that generates tokens with them."""
+"""Inference for speculative decoding: models, caches, and the engine that generates tokens with
+them."""
 
 from typing import TYPE_CHECKING, Any
 

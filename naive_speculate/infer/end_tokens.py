@@ -6,7 +6,11 @@ from functools import lru_cache
 from numbers import Integral
 from typing import Any
 
-_INNER = ("text_config", "decoder", "generator")  # fields of a composite model's configuration that hold its language model's
+_INNER = (
+    "text_config",
+    "decoder",
+    "generator",
+)  # fields of a composite model's configuration that hold its language model's
 _log = logging.getLogger(__name__)
 
 
@@ -24,9 +28,10 @@ class HasEndTokens:
 def end_tokens(generation_config: Any, config: Any, name: str) -> tuple[int, ...]:
     """The tokens at which transformers' `generate` ends.
 
-    A generation configuration decides alone, even if it names no end token, as in `generate` (transformers 5.23). Without one,
-    the outer configuration comes before the inner one, whose class may have a default. Both may be objects, or the content of
-    their JSON file. Raises `ValueError` if they are not token ids.
+    A generation configuration decides alone, even if it names no end token, as in `generate`
+    (transformers 5.23). Without one, the outer configuration comes before the inner one, whose
+    class may have a default. Both may be objects, or the content of their JSON file. Raises
+    `ValueError` if they are not token ids.
     """
     of_config = _first([config, *(_value(config, key) for key in _INNER)])
     if generation_config is None:
@@ -40,7 +45,8 @@ def end_tokens(generation_config: Any, config: Any, name: str) -> tuple[int, ...
 @lru_cache
 def _warn_once(name: str, ids: str) -> None:
     message = (
-        "%s: its generation configuration has no end token, so none ends a text, as in transformers; its configuration: %s"
+        "%s: its generation configuration has no end token, so none ends a text, as in"
+        " transformers; its configuration: %s"
     )
     _log.warning(message, name, ids)
 

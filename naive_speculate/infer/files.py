@@ -1,4 +1,5 @@
-"""Finds the files of a model, in a local folder or on the Hub, and says in one line what kept it from loading."""
+"""Finds the files of a model, in a local folder or on the Hub, and says in one line what kept it
+from loading."""
 
 import json
 import os
@@ -13,9 +14,21 @@ from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from transformers.utils.hub import cached_file
 
-_TOKENIZER, _TEMPLATE, _INDEX = "tokenizer.json", "chat_template.jinja", "model.safetensors.index.json"
-_NO_MEMORY = re.compile("[Cc]annot allocate memory|can't allocate memory|bad_alloc")  # of mmap, torch and ONNX Runtime
-_SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", _INDEX)
+_TOKENIZER, _TEMPLATE, _INDEX = (
+    "tokenizer.json",
+    "chat_template.jinja",
+    "model.safetensors.index.json",
+)
+_NO_MEMORY = re.compile(
+    "[Cc]annot allocate memory|can't allocate memory|bad_alloc"
+)  # of mmap, torch and ONNX Runtime
+_SETTINGS = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    _INDEX,
+)
 
 
 def is_path(name: str) -> bool:
@@ -29,21 +42,29 @@ def is_gguf(source: str | Path) -> bool:
 
 
 def model_file(name: str, file: str, fetch: bool = True) -> Path | None:
-    """A file of a local folder or a Hub repository; without `fetch`, of the Hub's cache alone. None if there is none."""
+    """A file of a local folder or a Hub repository; without `fetch`, of the Hub's cache alone.
+    None if there is none."""
     if is_path(name):
         return path if (path := Path(name).expanduser() / file).is_file() else None
-    found = cached_file(name, file, local_files_only=not fetch, _raise_exceptions_for_missing_entries=False)
+    found = cached_file(
+        name, file, local_files_only=not fetch, _raise_exceptions_for_missing_entries=False
+    )
     return None if found is None else Path(os.fspath(found))
 
 
-def tensor_files(name: str, wanted: Callable[[str], object] = bool, fetch: bool = True) -> list[Path]:
-    """The safetensors files of a local folder or a Hub repository; of several, those with a tensor whose name is wanted.
-    Without `fetch`, only the cache of the Hub is read. Raises `ValueError` if one is missing."""
+def tensor_files(
+    name: str, wanted: Callable[[str], object] = bool, fetch: bool = True
+) -> list[Path]:
+    """The safetensors files of a local folder or a Hub repository; of several, those with a
+    tensor whose name is wanted. Without `fetch`, only the cache of the Hub is read. Raises
+    `ValueError` if one is missing."""
     if (single := model_file(name, "model.safetensors", fetch)) is not None:
         return [single]
     if (index := model_file(name, _INDEX, fetch)) is None:
         has_pickle = model_file(name, "pytorch_model.bin", fetch) is not None
-        pickled = " (pytorch_model.bin is not read, since it can hold any program)" if has_pickle else ""
+        pickled = (
+            " (pytorch_model.bin is not read, since it can hold any program)" if has_pickle else ""
+        )
         raise ValueError(f"it has no model.safetensors{pickled}")
     files = []
     for shard in sorted({file for tensor, file in _shards(index).items() if wanted(tensor)}):
@@ -54,19 +75,28 @@ def tensor_files(name: str, wanted: Callable[[str], object] = bool, fetch: bool 
 
 
 def _shards(index: Path) -> dict[str, str]:
-    """The file of each tensor, from an index of several files; a `ValueError` if the index is damaged."""
+    """The file of each tensor, from an index of several files; a `ValueError` if the index is
+    damaged."""
     found: Any = json.loads(index.read_text(encoding="utf-8"))
     shards = found.get("weight_map") if isinstance(found, dict) else None
-    if not isinstance(shards, dict) or not shards or not all(str(file).endswith(".safetensors") for file in shards.values()):
+    if (
+        not isinstance(shards, dict)
+        or not shards
+        or not all(str(file).endswith(".safetensors") for file in shards.values())
+    ):
         raise ValueError("it has no weight_map of tensors to files")
     return shards
 
 
 def damaged_file(source: str | Path) -> str | None:
-    """The first file of a model that cannot be read, and why; None if all can be read. `source`: local folder, or Hub id whose
-    files were downloaded."""
+    """The first file of a model that cannot be read, and why; None if all can be read. `source`:
+    local folder, or Hub id whose files were downloaded."""
     folder = Path(source).expanduser()
-    weights = sorted(path.name for path in folder.glob("*.safetensors")) if folder.is_dir() else ["model.safetensors"]
+    weights = (
+        sorted(path.name for path in folder.glob("*.safetensors"))
+        if folder.is_dir()
+        else ["model.safetensors"]
+    )
     for name in (*_SETTINGS, _TOKENIZER, _TEMPLATE, *weights):
         path = None
         with suppress(OSError, ValueError):
@@ -91,16 +121,23 @@ def damaged_file(source: str | Path) -> str | None:
     return None
 
 
-def load_error(argument: str, name: str, error: Exception, files: str = "config.json") -> ValueError:
-    """The error of a model that cannot be loaded, in one line. `files`: those whose values can cause an error of any kind."""
+def load_error(
+    argument: str, name: str, error: Exception, files: str = "config.json"
+) -> ValueError:
+    """The error of a model that cannot be loaded, in one line. `files`: those whose values can
+    cause an error of any kind."""
     if name.startswith((".", "/", "~")) and not Path(name).exists():
-        return ValueError(f"{argument}={name!r}: there is no such {'file' if is_gguf(name) else 'folder'}")
+        return ValueError(
+            f"{argument}={name!r}: there is no such {'file' if is_gguf(name) else 'folder'}"
+        )
     reason = one_line(error)
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or _NO_MEMORY.search(reason):
         return ValueError(f"{argument}={name!r} does not fit in memory: {reason}")
     if not is_gguf(name):
         if not isinstance(error, (OSError, ValueError, ImportError, RuntimeError, SafetensorError)):
-            shown = repr(error) if isinstance(error, KeyError) else reason  # transformers looks values up
+            shown = (
+                repr(error) if isinstance(error, KeyError) else reason
+            )  # transformers looks values up
             reason = f"a value in its {files} is wrong ({shown})"
         elif "custom code" in reason:
             reason = "it needs code of its own, which is not run"

@@ -1,4 +1,5 @@
-"""Loads one language model, from the Hub, a local folder or a GGUF file, with the executor that suits it."""
+"""Loads one language model, from the Hub, a local folder or a GGUF file, with the executor that
+suits it."""
 
 import logging
 from collections.abc import Mapping
@@ -40,20 +41,28 @@ def check_executor(executor: str) -> None:
         raise ValueError(f"executor must be one of {', '.join(EXECUTORS)}, got {executor!r:.80}")
 
 
-def load_model(name: str, argument: str, options: LoadOptions, device_map: str | None = None) -> LanguageModel:
-    """Load a model from the Hub, a local folder or a GGUF file. Raises `ValueError`, in one line, naming the argument and the
-    fault."""
+def load_model(
+    name: str, argument: str, options: LoadOptions, device_map: str | None = None
+) -> LanguageModel:
+    """Load a model from the Hub, a local folder or a GGUF file. Raises `ValueError`, in one
+    line, naming the argument and the fault."""
     if is_gguf(name):
         return _load_gguf(argument, name, options, device_map)
     try:
         return _load_folder(name, options, device_map)
-    except Exception as error:  # transformers, tokenizers and ONNX Runtime raise any kind for odd values
+    except (
+        Exception
+    ) as error:  # transformers, tokenizers and ONNX Runtime raise any kind for odd values
         raise load_error(argument, name, error) from None
 
 
 def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> LanguageModel:
     device, dtype, executor = options.device, options.dtype, options.executor
-    if device_map is None and executor != "transformers" and (stored := _read_stored(Path(name), device, dtype)) is not None:
+    if (
+        device_map is None
+        and executor != "transformers"
+        and (stored := _read_stored(Path(name), device, dtype)) is not None
+    ):
         return LlamaLanguageModel(stored, cast(Any, executor))
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
 
@@ -61,7 +70,9 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
         tensor_files(name)  # a `ValueError` that names the missing one
     config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise ValueError(f"transformers has no causal language model of model_type {config.model_type!r}")
+        raise ValueError(
+            f"transformers has no causal language model of model_type {config.model_type!r}"
+        )
     wanted = dtype_of(dtype, device, getattr(config, "dtype", None))
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         name,
@@ -75,9 +86,14 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
     model, report = loaded
     check_complete(report)
     for parameter in model.parameters():
-        if parameter.dtype in (torch.float16, torch.bfloat16):  # of FP8 weights, dequantised to the files' dtype
+        if parameter.dtype in (
+            torch.float16,
+            torch.bfloat16,
+        ):  # of FP8 weights, dequantised to the files' dtype
             parameter.data = parameter.data.to(wanted)
-    if device_map is not None:  # its layers are placed already, and only transformers' own forward moves between devices
+    if (
+        device_map is not None
+    ):  # its layers are placed already, and only transformers' own forward moves between devices
         return wrap(model, "transformers" if executor == "auto" else executor)
     return wrap(model.to(device), executor)
 
@@ -85,22 +101,26 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
 def wrap(model: Any, executor: str = "auto") -> LanguageModel:
     """A transformers causal language model, on its device, as a `LanguageModel`.
 
-    The executor "auto" takes our fast implementation for the Llama family and transformers' own for all others; "onnx" and
-    "torch" are the two fast ones, "transformers" is its own. Raises `ValueError` if the executor is unknown or cannot run the
-    model, the model's state cannot be rolled back, or its logits with a cache differ from those of its own forward.
+    The executor "auto" takes our fast implementation for the Llama family and transformers' own
+    for all others; "onnx" and "torch" are the two fast ones, "transformers" is its own. Raises
+    `ValueError` if the executor is unknown or cannot run the model, the model's state cannot be
+    rolled back, or its logits with a cache differ from those of its own forward.
     """
     check_executor(executor)
     if executor == "transformers":
         return _probed(model)
     obstacle = is_supported(model.config)
     if executor == "auto" and obstacle is not None:
-        _log.info("%s runs in transformers: %s", model.name_or_path or type(model).__name__, obstacle)
+        _log.info(
+            "%s runs in transformers: %s", model.name_or_path or type(model).__name__, obstacle
+        )
         return _probed(model)
     return LlamaLanguageModel.from_transformers(model, cast(Any, executor))
 
 
 def device_of(device: str) -> torch.device:
-    """A device by name; "auto" is CUDA where there is one. A `ValueError` if it is not available."""
+    """A device by name; "auto" is CUDA where there is one. A `ValueError` if it is not
+    available."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -119,20 +139,33 @@ def dtype_of(dtype: str, device: torch.device, stored: Any) -> torch.dtype:
         return stored if isinstance(stored, torch.dtype) else torch.bfloat16
     found = getattr(torch, dtype, None)
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise ValueError(f"dtype must be 'auto' or a floating-point type such as 'float32' or 'bfloat16', got {dtype!r}")
+        raise ValueError(
+            "dtype must be 'auto' or a floating-point type such as 'float32' or 'bfloat16', got"
+            f" {dtype!r}"
+        )
     return found
 
 
 def check_complete(report: Mapping[str, Any]) -> None:
-    """Raise a `ValueError` where the files lack weights or have them in other shapes, which transformers would make up, or have
-    quantised weights whose scales it ignores."""
+    """Raise a `ValueError` where the files lack weights or have them in other shapes, which
+    transformers would make up, or have quantised weights whose scales it ignores."""
     missing, misshapen = sorted(report["missing_keys"]), sorted(report["mismatched_keys"])
     ignored = set(report.get("unexpected_keys", ()))
-    scales = [name for name in ignored if name.endswith(_SCALES) and name.rpartition("_scale")[0] not in ignored]
+    scales = [
+        name
+        for name in ignored
+        if name.endswith(_SCALES) and name.rpartition("_scale")[0] not in ignored
+    ]
     if scales:
-        raise ValueError(f"its weights are quantised in a way that transformers does not read: it ignores {min(scales)}")
+        raise ValueError(
+            "its weights are quantised in a way that transformers does not read: it ignores"
+            f" {min(scales)}"
+        )
     if missing:
-        raise ValueError(f"its safetensors files lack {missing[0]}" + (f" and {len(missing) - 1} more" if missing[1:] else ""))
+        raise ValueError(
+            f"its safetensors files lack {missing[0]}"
+            + (f" and {len(missing) - 1} more" if missing[1:] else "")
+        )
     if misshapen:
         name, stored, wanted = misshapen[0]
         raise ValueError(f"{name} is {list(stored)}, its configuration requires {list(wanted)}")
@@ -143,23 +176,36 @@ def _read_stored(folder: Path, device: torch.device, dtype: str) -> StoredLlama 
     return None if stored is None else read_llama(folder, device, dtype_of(dtype, device, stored))
 
 
-def _load_gguf(argument: str, name: str, options: LoadOptions, device_map: str | None) -> LanguageModel:
+def _load_gguf(
+    argument: str, name: str, options: LoadOptions, device_map: str | None
+) -> LanguageModel:
     if device_map is not None:
-        raise ValueError(f"device_map={device_map!r} is not for GGUF files, such as {argument}={name!r}")
+        raise ValueError(
+            f"device_map={device_map!r} is not for GGUF files, such as {argument}={name!r}"
+        )
     try:
         if options.by_llama_cpp:
-            from naive_speculate.infer.gguf.model import GgufLanguageModel  # llama-cpp-python is optional
+            from naive_speculate.infer.gguf.model import (
+                GgufLanguageModel,
+            )  # llama-cpp-python is optional
 
             return GgufLanguageModel(name, options.requested, options.dtype)
         from naive_speculate.infer.gguf.weights import read_gguf_llama, unread_by_transformers
 
         path, dtype = Path(name), dtype_of(options.dtype, options.device, None)
-        if options.executor != "transformers" and (stored := read_gguf_llama(path, options.device, dtype)) is not None:
+        if (
+            options.executor != "transformers"
+            and (stored := read_gguf_llama(path, options.device, dtype)) is not None
+        ):
             return LlamaLanguageModel(stored, cast(Any, options.executor))
         if (reason := unread_by_transformers(path)) is not None:
-            raise ValueError(f"{reason}, which transformers does not read: pip install 'naive-speculate[gguf]'")
+            raise ValueError(
+                f"{reason}, which transformers does not read: pip install 'naive-speculate[gguf]'"
+            )
         return wrap(_from_gguf(path, dtype).to(options.device), "transformers")
-    except Exception as error:  # transformers, tokenizers and ONNX Runtime raise any kind for odd values
+    except (
+        Exception
+    ) as error:  # transformers, tokenizers and ONNX Runtime raise any kind for odd values
         raise load_error(argument, name, error) from None
 
 
@@ -174,7 +220,9 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
     )
     model, report = loaded
     if missing := sorted(report["missing_keys"]):
-        raise ValueError(f"transformers finds no {missing[0]} in it: pip install 'naive-speculate[gguf]'")
+        raise ValueError(
+            f"transformers finds no {missing[0]} in it: pip install 'naive-speculate[gguf]'"
+        )
     model.config._name_or_path = model.name_or_path = str(path)
     ends, known = ends_in(read_metadata(path)), model.generation_config.eos_token_id
     if isinstance(known, list):  # transformers reads all of Gemma 4; of others one alone, or none
@@ -187,7 +235,11 @@ def _probed(model: Any) -> "TransformersLanguageModel":
     from naive_speculate.infer.recurrent import RecurrentLanguageModel
     from naive_speculate.infer.transformers_model import TransformersLanguageModel, rolls_back
 
-    language_model = (TransformersLanguageModel if rolls_back(model) else RecurrentLanguageModel)(model)
-    if model.device.type != "cuda" or torch.cuda.is_initialized():  # a server that forks must not initialise CUDA before
+    language_model = (TransformersLanguageModel if rolls_back(model) else RecurrentLanguageModel)(
+        model
+    )
+    if (
+        model.device.type != "cuda" or torch.cuda.is_initialized()
+    ):  # a server that forks must not initialise CUDA before
         language_model.probe()
     return language_model

@@ -1,4 +1,5 @@
-"""Saves memory and its upkeep: frees it to the system, moves weights to files, spares loaded models from collection."""
+"""Saves memory and its upkeep: frees it to the system, moves weights to files, spares loaded
+models from collection."""
 
 import atexit
 import ctypes
@@ -18,8 +19,8 @@ _MAPPING = Lock()  # a model may be loaded while another thread frees memory
 
 
 def free_memory() -> None:
-    """Return memory to the system: what was freed, which glibc keeps in the pools of ended threads and between used blocks, and
-    the parts of mapped files that were read."""
+    """Return memory to the system: what was freed, which glibc keeps in the pools of ended
+    threads and between used blocks, and the parts of mapped files that were read."""
     trim = getattr(_LIBC, "malloc_trim", None)
     if trim is not None:
         trim(0)
@@ -30,8 +31,8 @@ def free_memory() -> None:
 
 
 def on_disk(tensor: torch.Tensor) -> torch.Tensor:
-    """The float32 tensor in an unnamed mapped file, of which only the parts read are in memory; the tensor itself if the disk
-    is full."""
+    """The float32 tensor in an unnamed mapped file, of which only the parts read are in memory;
+    the tensor itself if the disk is full."""
     try:
         with tempfile.TemporaryFile() as file:
             tensor.numpy().tofile(file)
@@ -47,12 +48,13 @@ def on_disk(tensor: torch.Tensor) -> torch.Tensor:
 def settle_memory() -> None:
     """Exclude all present objects from garbage collection; call it once everything is loaded.
 
-    Models and libraries are more than half a million objects. A full collection of them stops all threads for a third of a
-    second.
+    Models and libraries are more than half a million objects. A full collection of them stops
+    all threads for a third of a second.
     """
     gc.collect()
     gc.freeze()
-    # A full collection runs when new objects exceed 25% of those at the last one. This one sees none, so cyclic garbage, such
-    # as a run whose reader left while Ray passed on its events, is collected soon.
+    # A full collection runs when new objects exceed 25% of those at the last one. This one sees
+    # none, so cyclic garbage, such as a run whose reader left while Ray passed on its events, is
+    # collected soon.
     gc.collect()
     atexit.register(gc.unfreeze)  # libraries warn about uncollected objects at exit

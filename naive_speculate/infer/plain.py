@@ -39,10 +39,12 @@ class PlainCache(BatchCache):
 
 
 class PlainModel:
-    """A `BatchLanguageModel` that calls a plain one row by row; its `device`, `vocab_size` and `max_positions` are used if
-    present."""
+    """A `BatchLanguageModel` that calls a plain one row by row; its `device`, `vocab_size` and
+    `max_positions` are used if present."""
 
-    takes_lengths = True  # a forward takes each row's number of tokens, so that no padding is computed
+    takes_lengths = (
+        True  # a forward takes each row's number of tokens, so that no padding is computed
+    )
 
     def __init__(self, model: LanguageModel) -> None:
         self.model = model
@@ -59,7 +61,11 @@ class PlainModel:
         """Width of the logits; measured by a forward if the model has no `vocab_size`."""
         size = getattr(self.model, "vocab_size", None)
         if size is None:
-            logits, _ = forward(self.model, torch.zeros(1, 1, dtype=torch.int64, device=self.device), DynamicKVCache())
+            logits, _ = forward(
+                self.model,
+                torch.zeros(1, 1, dtype=torch.int64, device=self.device),
+                DynamicKVCache(),
+            )
             size = logits.shape[-1]
         return int(size)
 
@@ -76,22 +82,38 @@ class PlainModel:
         layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
     ) -> torch.Tensor:
-        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding, which is not computed. Raises
-        `ValueError` if `layers` are given, since a plain model returns no hidden states."""
+        """See `BatchLanguageModel.forward`; `lengths` are the tokens per row without padding,
+        which is not computed. Raises `ValueError` if `layers` are given, since a plain model
+        returns no hidden states."""
         if layers:
             name = type(self.model).__name__
-            raise ValueError(f"layers: {name} is a plain LanguageModel and returns no hidden states, got {list(layers)}")
+            raise ValueError(
+                f"layers: {name} is a plain LanguageModel and returns no hidden states, got"
+                f" {list(layers)}"
+            )
 
         def one(index: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, None]:
-            return forward(self.model, token_ids[None], kv_cache.cache.caches[kv_cache.indices[index]])[0][0], None
+            return (
+                forward(
+                    self.model, token_ids[None], kv_cache.cache.caches[kv_cache.indices[index]]
+                )[0][0],
+                None,
+            )
 
         batch_size, num_new = query_token_ids.shape
-        return forward_each_row(query_token_ids, lengths or [num_new] * batch_size, num_logits, one)[0]
+        return forward_each_row(
+            query_token_ids, lengths or [num_new] * batch_size, num_logits, one
+        )[0]
 
 
 def new_cache(model: LanguageModel) -> KVCache:
-    """An empty cache of one sequence for a model's `forward`; recurrent models have their own kind."""
-    return cast(Any, model).new_cache(1) if getattr(model, "takes_lengths", False) else DynamicKVCache()
+    """An empty cache of one sequence for a model's `forward`; recurrent models have their own
+    kind."""
+    return (
+        cast(Any, model).new_cache(1)
+        if getattr(model, "takes_lengths", False)
+        else DynamicKVCache()
+    )
 
 
 def as_batch_model(model: LanguageModel) -> BatchLanguageModel:

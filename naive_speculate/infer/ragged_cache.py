@@ -1,7 +1,9 @@
-"""Caches of keys and values: of rows of different lengths, so that sequences are decoded as one batch, and of equal ones.
+"""Caches of keys and values: of rows of different lengths, so that sequences are decoded as one
+batch, and of equal ones.
 
-New keys are written at each row's end, and a mask hides everything after it. So rolling back only lowers a length: later keys
-are never attended to and are overwritten. (Zeroing rejected keys is not enough: a zero key still gets softmax weight.)
+New keys are written at each row's end, and a mask hides everything after it. So rolling back
+only lowers a length: later keys are never attended to and are overwritten. (Zeroing rejected
+keys is not enough: a zero key still gets softmax weight.)
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,8 +20,9 @@ _FIRST_CAPACITY = 128
 
 
 def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = None) -> torch.Tensor:
-    """The keys at 0 … `num_keys` - 1 that tokens at these positions, int64 `[rows, num_new]`, may attend to: bool, shape
-    `[rows, 1, num_new, num_keys]`. `window`: sliding window in tokens, the token itself included; None for full attention."""
+    """The keys at 0 … `num_keys` - 1 that tokens at these positions, int64 `[rows, num_new]`,
+    may attend to: bool, shape `[rows, 1, num_new, num_keys]`. `window`: sliding window in
+    tokens, the token itself included; None for full attention."""
     positions = positions[:, None, :, None]
     keys = torch.arange(num_keys, device=positions.device)
     allowed = keys <= positions
@@ -29,8 +32,8 @@ def causal_mask(positions: torch.Tensor, num_keys: int, window: int | None = Non
 class RaggedKVCache(BatchCache):
     """Keys and values of `batch_size` rows, each with its own length, in one buffer per layer.
 
-    Buffers have shape `[batch_size, num_heads, capacity, head_dim]`; they are made by the first forward and grow when full.
-    `rows()` is a view of some rows.
+    Buffers have shape `[batch_size, num_heads, capacity, head_dim]`; they are made by the first
+    forward and grow when full. `rows()` is a view of some rows.
 
     Args:
         batch_size: Number of rows.
@@ -65,7 +68,8 @@ class RaggedKVCache(BatchCache):
         self.lengths[row] = min(self.lengths[row], max(0, num_tokens))
 
     def keep_path(self, row: int, start: int, path: Sequence[int]) -> None:
-        """Roll a row back to its first `start` tokens and those at the slots `path`, in ascending order."""
+        """Roll a row back to its first `start` tokens and those at the slots `path`, in
+        ascending order."""
         if list(path) != list(range(start, start + len(path))):
             for buffer in (*self._keys, *self._values):
                 buffer[row, :, start : start + len(path)] = buffer[row, :, list(path)]
@@ -75,7 +79,10 @@ class RaggedKVCache(BatchCache):
         """Make the buffers at least `num_tokens` long."""
         if num_tokens > self.capacity:
             # By a quarter, not by doubling: masked attention reads the whole buffer.
-            self._replace(len(self.lengths), max(num_tokens, self.capacity + max(self._step, self.capacity // 4)))
+            self._replace(
+                len(self.lengths),
+                max(num_tokens, self.capacity + max(self._step, self.capacity // 4)),
+            )
 
     def trim(self) -> None:
         """Shrink the buffers if the rows need less than half of them."""
@@ -88,19 +95,30 @@ class RaggedKVCache(BatchCache):
         return wanted if self.capacity > 2 * wanted else self.capacity
 
     def empty(self) -> None:
-        """Remove all tokens and zero the buffers: masked attention would spread a number that is not finite."""
+        """Remove all tokens and zero the buffers: masked attention would spread a number that is
+        not finite."""
         self.lengths = [0] * len(self.lengths)
         for buffer in (*self._keys, *self._values):
             buffer.zero_()
 
-    @torch.inference_mode(mode=False)  # buffers made in inference mode could not be written outside of it
+    @torch.inference_mode(
+        mode=False
+    )  # buffers made in inference mode could not be written outside of it
     def _replace(self, num_rows: int, capacity: int) -> None:
-        """Replace the buffers by ones of another size with the same tokens; unchanged if memory is insufficient."""
+        """Replace the buffers by ones of another size with the same tokens; unchanged if memory
+        is insufficient."""
         found: list[list[torch.Tensor]] = []
         for buffers in (self._keys, self._values):
             found.append([])
             for old in buffers:
-                new = torch.zeros(num_rows, old.shape[1], capacity, old.shape[3], dtype=old.dtype, device=old.device)
+                new = torch.zeros(
+                    num_rows,
+                    old.shape[1],
+                    capacity,
+                    old.shape[3],
+                    dtype=old.dtype,
+                    device=old.device,
+                )
                 length = min(capacity, old.shape[2])
                 new[: old.shape[0], :, :length] = old[:, :, :length]
                 found[-1].append(new)
@@ -108,8 +126,11 @@ class RaggedKVCache(BatchCache):
         self.capacity = capacity
         self.version += 1
 
-    def layer(self, index: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The buffers of layer `index`, made on first use for states of shape `[rows, num_heads, num_tokens, head_dim]`."""
+    def layer(
+        self, index: int, keys: torch.Tensor, values: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The buffers of layer `index`, made on first use for states of shape `[rows, num_heads,
+        num_tokens, head_dim]`."""
         if len(self._keys) <= index:
             with torch.inference_mode(mode=False):
                 while len(self._keys) <= index:
@@ -119,17 +140,22 @@ class RaggedKVCache(BatchCache):
         return self._keys[index], self._values[index]
 
     def require(self, shape: Any, dtype: torch.dtype, device: torch.device) -> None:
-        """Make the buffers for a model of this `LlamaShape`, if there are none. Raises `ValueError` if they belong to a model
-        of another shape, dtype or device."""
+        """Make the buffers for a model of this `LlamaShape`, if there are none. Raises
+        `ValueError` if they belong to a model of another shape, dtype or device."""
         if not self._keys:
-            like = torch.empty(len(self.lengths), shape.num_kv_heads, 0, shape.head_dim, dtype=dtype, device=device)
+            like = torch.empty(
+                len(self.lengths), shape.num_kv_heads, 0, shape.head_dim, dtype=dtype, device=device
+            )
             self.layer(shape.num_layers - 1, like, like)
         keys = self._keys[0]
         found = (self.num_layers, keys.shape[1], keys.shape[3], keys.dtype, keys.device.type)
         wanted = (shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype, device.type)
         if found != wanted:
             names = "layers, key heads, head width, dtype, device"
-            raise ValueError(f"kv_cache belongs to another model: its {names} are {found}, this model's are {wanted}")
+            raise ValueError(
+                f"kv_cache belongs to another model: its {names} are {found}, this model's are"
+                f" {wanted}"
+            )
 
     def buffers(self) -> list[KVState]:
         """The whole buffers, one entry per layer."""
@@ -152,8 +178,8 @@ class RaggedKVCache(BatchCache):
 class CacheRows(Rows["RaggedKVCache"]):
     """Some rows of a `RaggedKVCache`, as a `KVCache`.
 
-    A model's forward over n query tokens uses `positions(n)`, calls `write(layer, keys, values)` for each layer, attends to the
-    result under `mask(n)`, and calls `advance(n)`.
+    A model's forward over n query tokens uses `positions(n)`, calls `write(layer, keys, values)`
+    for each layer, attends to the result under `mask(n)`, and calls `advance(n)`.
     """
 
     branches = False  # whether tokens do not attend to all before them: see `TreeRows`
@@ -167,15 +193,19 @@ class CacheRows(Rows["RaggedKVCache"]):
         starts = on_device(self.lengths, device)
         return starts[:, None] + torch.arange(num_new, device=device)
 
-    def mask(self, num_new: int, device: torch.device | None = None, window: int | None = None) -> torch.Tensor:
+    def mask(
+        self, num_new: int, device: torch.device | None = None, window: int | None = None
+    ) -> torch.Tensor:
         """The stored tokens that each new one may attend to, once all are written: bool, shape
         `[rows, 1, num_new, longest + num_new]`; see `causal_mask`."""
         return causal_mask(self.positions(num_new, device), self.get_num_tokens() + num_new, window)
 
-    def write(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store a layer's new keys and values, `[rows, num_heads, num_new, head_dim]`, after each row's end; the end does not
-        move. Returns all to attend to, `[rows, num_heads, longest + num_new, head_dim]`; views of the buffers where the rows
-        are consecutive."""
+    def write(
+        self, layer: int, keys: torch.Tensor, values: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store a layer's new keys and values, `[rows, num_heads, num_new, head_dim]`, after
+        each row's end; the end does not move. Returns all to attend to, `[rows, num_heads,
+        longest + num_new, head_dim]`; views of the buffers where the rows are consecutive."""
         lengths, num_new = self.lengths, keys.shape[2]
         end = max(lengths) + num_new
         self.cache.reserve(end)
@@ -204,7 +234,8 @@ class CacheRows(Rows["RaggedKVCache"]):
         self.advance(num_new)
 
     def get_kv_states(self) -> list[KVState]:
-        """The rows' keys and values up to the longest row; values after a shorter row's end are undefined."""
+        """The rows' keys and values up to the longest row; values after a shorter row's end are
+        undefined."""
         end, rows = self.get_num_tokens(), self.indices
         at: Any = slice(rows[0], rows[0] + len(rows)) if self.contiguous else rows
         pairs = zip(self.cache._keys, self.cache._values, strict=True)
@@ -212,8 +243,8 @@ class CacheRows(Rows["RaggedKVCache"]):
 
 
 class TreeRows(CacheRows):
-    """One row, a text with the nodes of a tree after it: a node attends to the text, its ancestors and itself, and has the
-    position of its own continuation.
+    """One row, a text with the nodes of a tree after it: a node attends to the text, its
+    ancestors and itself, and has the position of its own continuation.
 
     Args:
         cache: The cache.
@@ -237,15 +268,23 @@ class TreeRows(CacheRows):
     def positions(self, num_new: int, device: torch.device | None = None) -> torch.Tensor:
         """See `CacheRows.positions`."""
         first = self.lengths[0] - self._trunk
-        return on_device([self._trunk + depth for depth in self._depths[first : first + num_new]], device)[None]
+        return on_device(
+            [self._trunk + depth for depth in self._depths[first : first + num_new]], device
+        )[None]
 
-    def mask(self, num_new: int, device: torch.device | None = None, window: int | None = None) -> torch.Tensor:
+    def mask(
+        self, num_new: int, device: torch.device | None = None, window: int | None = None
+    ) -> torch.Tensor:
         """See `CacheRows.mask`."""
         first = self.lengths[0] - self._trunk
         end = first + num_new
-        visible = torch.nn.functional.pad(self._visible[first:end, :end], (self._trunk, 0), value=True)
+        visible = torch.nn.functional.pad(
+            self._visible[first:end, :end], (self._trunk, 0), value=True
+        )
         if window is not None:
-            keys = torch.tensor([*range(self._trunk), *(self._trunk + depth for depth in self._depths[:end])])
+            keys = torch.tensor(
+                [*range(self._trunk), *(self._trunk + depth for depth in self._depths[:end])]
+            )
             visible &= keys > self.positions(num_new)[0, :, None] - window
         return visible[None, None].to(device or torch.device("cpu"))
 
@@ -258,14 +297,17 @@ class DynamicKVCache(RaggedKVCache):
 
     def all_rows(self, batch_size: int | None = None) -> CacheRows:
         """All rows; an empty cache first takes their number, `batch_size`."""
-        if batch_size is not None and not self.get_num_tokens():  # new, rolled back, or its first forward has failed
+        if (
+            batch_size is not None and not self.get_num_tokens()
+        ):  # new, rolled back, or its first forward has failed
             self.lengths, self._keys, self._values = [0] * batch_size, [], []
             self.version += 1
         return super().all_rows()
 
     def update(self, kv_states: Sequence[KVState]) -> None:
-        """Append the keys and values of new tokens, one `KVState` per layer. Raises `ValueError` if the number of layers
-        or rows differs from earlier updates, or shapes differ between layers."""
+        """Append the keys and values of new tokens, one `KVState` per layer. Raises `ValueError`
+        if the number of layers or rows differs from earlier updates, or shapes differ between
+        layers."""
         _count_new(kv_states, 0)
         rows, batch_size = self.all_rows(len(kv_states[0].keys)), len(kv_states[0].keys)
         if len(rows.indices) != batch_size:
@@ -275,12 +317,17 @@ class DynamicKVCache(RaggedKVCache):
 
 @contextmanager
 def as_rows(kv_cache: Any, batch_size: int, num_new: int) -> Iterator[CacheRows]:
-    """The rows of a cache, for a forward over `num_new` tokens. The states of a `KVCache` of another class are copied, and it
-    gets the new ones afterwards. Raises `ValueError` if it is no cache, or has another number of rows."""
+    """The rows of a cache, for a forward over `num_new` tokens. The states of a `KVCache` of
+    another class are copied, and it gets the new ones afterwards. Raises `ValueError` if it is
+    no cache, or has another number of rows."""
     foreign = not isinstance(kv_cache, RaggedKVCache | CacheRows)
     rows = kv_cache
     if isinstance(kv_cache, RaggedKVCache):
-        rows = kv_cache.all_rows(batch_size) if isinstance(kv_cache, DynamicKVCache) else kv_cache.all_rows()
+        rows = (
+            kv_cache.all_rows(batch_size)
+            if isinstance(kv_cache, DynamicKVCache)
+            else kv_cache.all_rows()
+        )
     elif foreign:
         if not isinstance(kv_cache, KVCache):
             raise ValueError(f"kv_cache must be a KVCache, got {type(kv_cache).__name__}")
@@ -292,17 +339,24 @@ def as_rows(kv_cache: Any, batch_size: int, num_new: int) -> Iterator[CacheRows]
         raise ValueError(f"query_token_ids has {batch_size} rows, kv_cache has {len(rows.indices)}")
     yield rows
     if foreign:
-        kv_cache.update([KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:]) for s in rows.get_kv_states()])
+        kv_cache.update(
+            [
+                KVState(s.keys[:, :, -num_new:], s.values[:, :, -num_new:])
+                for s in rows.get_kv_states()
+            ]
+        )
 
 
 def _count_new(kv_states: Sequence[KVState], num_layers: int) -> int:
-    """Number of tokens of an update. Raises `ValueError` if its number of layers differs from the cache's (`num_layers`, 0 if
-    new), or layers differ in length."""
+    """Number of tokens of an update. Raises `ValueError` if its number of layers differs from
+    the cache's (`num_layers`, 0 if new), or layers differ in length."""
     if not kv_states:
         raise ValueError("kv_states is empty, expected one entry per layer")
     if num_layers and len(kv_states) != num_layers:
         raise ValueError(f"kv_states has {len(kv_states)} layers, the cache has {num_layers}")
     counts = {tensor.shape[2] for state in kv_states for tensor in state}
     if len(counts) != 1:
-        raise ValueError(f"kv_states must have the same number of tokens in every layer, got {sorted(counts)}")
+        raise ValueError(
+            f"kv_states must have the same number of tokens in every layer, got {sorted(counts)}"
+        )
     return counts.pop()

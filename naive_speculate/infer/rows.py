@@ -72,13 +72,19 @@ class Rows(Generic[C]):
 
     def crop(self, num_tokens_crop: int | Sequence[int]) -> None:
         """Remove the last tokens; one number for all rows, or one per row (see `KVCache`)."""
-        counts = [num_tokens_crop] * len(self.indices) if isinstance(num_tokens_crop, int) else num_tokens_crop
+        counts = (
+            [num_tokens_crop] * len(self.indices)
+            if isinstance(num_tokens_crop, int)
+            else num_tokens_crop
+        )
         lengths = self.lengths
         for length, count in zip(lengths, counts, strict=True):
             if count < 0:
                 raise ValueError(f"num_tokens_crop must not be negative, got {count}")
             if count > length:
-                raise ValueError(f"num_tokens_crop is {count}, but the cache holds only {length} tokens")
+                raise ValueError(
+                    f"num_tokens_crop is {count}, but the cache holds only {length} tokens"
+                )
         for row, length, count in zip(self.indices, lengths, counts, strict=True):
             self.cache.keep(row, length - count)
 
@@ -89,12 +95,17 @@ def forward_each_row(
     num_logits: int | None,
     forward: Callable[[int, torch.Tensor], tuple[torch.Tensor, torch.Tensor | None]],
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """One forward per row of a query `[batch_size, num_new]`, over its first `lengths[index]` tokens; the others are padding,
-    which gives zeros. `forward` takes a row's index and tokens, and returns logits of the last or all of them, `[num_tokens,
-    vocab_size]`, and features or None; the result is stacked."""
+    """One forward per row of a query `[batch_size, num_new]`, over its first `lengths[index]`
+    tokens; the others are padding, which gives zeros. `forward` takes a row's index and tokens,
+    and returns logits of the last or all of them, `[num_tokens, vocab_size]`, and features or
+    None; the result is stacked."""
     (batch_size, num_new), features = query_token_ids.shape, None
     wanted = num_new if num_logits is None else num_logits
-    found = {index: forward(index, query_token_ids[index, :length]) for index, length in enumerate(lengths) if length}
+    found = {
+        index: forward(index, query_token_ids[index, :length])
+        for index, length in enumerate(lengths)
+        if length
+    }
     own, states = next(iter(found.values()))
     logits = own.new_zeros(batch_size, wanted, own.shape[-1])
     if states is not None:

@@ -13,8 +13,11 @@ from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.protocols import LanguageModel
 from naive_speculate.infer.rows import BatchCache
 
-PREFILL_CHUNK = 512  # prompt tokens of a row per forward, so that a long prompt can be cancelled and needs bounded memory
-CHUNKS_AT_ONCE = 16  # chunks per forward on an accelerator; one on a processor, whose time grows with every token
+# prompt tokens of a row per forward, so that a long prompt can be cancelled and needs bounded
+# memory
+PREFILL_CHUNK = 512
+# chunks per forward on an accelerator; one on a processor, whose time grows with every token
+CHUNKS_AT_ONCE = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +46,8 @@ class Chunk(NamedTuple):
 
     places: list[int]  # indices of these sequences
     starts: list[int]  # position of each sequence's first added token
-    # hidden states at each sequence's added tokens, shape `[num_tokens, len(layers) * hidden_size]`; empty without layers
+    # hidden states at each sequence's added tokens, shape `[num_tokens, len(layers) *
+    # hidden_size]`; empty without layers
     features: list[torch.Tensor]
 
 
@@ -79,7 +83,8 @@ class SlotPool:
                 self.model.recycle(self._cache)
             self._cache = None
         else:
-            # If memory is insufficient, a later call trims; a lost device fails at the next forward.
+            # If memory is insufficient, a later call trims; a lost device fails at the next
+            # forward.
             with suppress(MemoryError, RuntimeError):
                 self._cache.trim()
 
@@ -113,30 +118,43 @@ class SlotPool:
         lengths: Sequence[int] | None = None,
         num_logits: int | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """One forward; every row of the view gains the tokens of its row of the query, int64 `[rows, num_query_tokens]`.
+        """One forward; every row of the view gains the tokens of its row of the query, int64
+        `[rows, num_query_tokens]`.
 
-        `lengths` are the tokens per row without padding; a model that takes them computes and stores only these. Returns the
-        logits of the last `num_logits` positions (None: all), shape `[rows, num_query_tokens or num_logits, vocab_size]`, and
-        the hidden states of `layers` (see `BatchLanguageModel.forward`), shape `[rows, num_query_tokens, len(layers) *
-        hidden_size]`; None without layers. Raises `ValueError` if the model violates its contract, or does not return hidden
-        states.
+        `lengths` are the tokens per row without padding; a model that takes them computes and
+        stores only these. Returns the logits of the last `num_logits` positions (None: all),
+        shape `[rows, num_query_tokens or num_logits, vocab_size]`, and the hidden states of
+        `layers` (see `BatchLanguageModel.forward`), shape `[rows, num_query_tokens, len(layers)
+        * hidden_size]`; None without layers. Raises `ValueError` if the model violates its
+        contract, or does not return hidden states.
         """
         tokens = on_device(query, self.model.device) if isinstance(query, list) else query
         if getattr(self.model, "takes_lengths", False):  # it checks its own results
             model: Any = self.model
-            found = model.forward(tokens, view, num_logits=num_logits, layers=layers, lengths=lengths)
+            found = model.forward(
+                tokens, view, num_logits=num_logits, layers=layers, lengths=lengths
+            )
             return found if layers else (found, None)
         return forward(self.model, tokens, view, num_logits, layers)
 
-    def feed(self, slots: Sequence[Slot], token_ids: Sequence[list[int]], layers: Sequence[int] = ()) -> Chunk | None:
-        """Add the next chunk of its sequence's tokens, without the last token, to each slot that lacks some. Returns the added
-        tokens, with the hidden states of `layers`; None if no slot lacked any."""
-        places = [place for place, tokens in enumerate(token_ids) if slots[place].num_tokens < len(tokens) - 1]
+    def feed(
+        self, slots: Sequence[Slot], token_ids: Sequence[list[int]], layers: Sequence[int] = ()
+    ) -> Chunk | None:
+        """Add the next chunk of its sequence's tokens, without the last token, to each slot that
+        lacks some. Returns the added tokens, with the hidden states of `layers`; None if no slot
+        lacked any."""
+        places = [
+            place
+            for place, tokens in enumerate(token_ids)
+            if slots[place].num_tokens < len(tokens) - 1
+        ]
         if not places:
             return None
         short = [(slots[place], token_ids[place]) for place in places]
         starts = [slot.num_tokens for slot, _ in short]
-        chunks = [tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in short]
+        chunks = [
+            tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in short
+        ]
         lengths = list(map(len, chunks))
         width = max(lengths)
         query = [chunk + [0] * (width - len(chunk)) for chunk in chunks]
@@ -144,5 +162,9 @@ class SlotPool:
         _, features = self.compute(view, query, layers, lengths, num_logits=1)
         for (slot, _), start, length in zip(short, starts, lengths, strict=True):
             slot.keep(start + length)
-        states = [] if features is None else [row[:length] for row, length in zip(features, lengths, strict=True)]
+        states = (
+            []
+            if features is None
+            else [row[:length] for row, length in zip(features, lengths, strict=True)]
+        )
         return Chunk(places, starts, states)

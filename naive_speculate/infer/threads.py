@@ -1,8 +1,9 @@
 """The number of threads.
 
-A thread that loses its core to another process delays all others, many times per forward. So one core is left free where there
-are more than two. Where other programs are busy, such as a browser that shows the page, half the cores are better: on two cores
-and with Chromium, one thread decoded 223 tokens per second, two threads 203; with no browser, 202 and 287.
+A thread that loses its core to another process delays all others, many times per forward. So one
+core is left free where there are more than two. Where other programs are busy, such as a browser
+that shows the page, half the cores are better: on two cores and with Chromium, one thread
+decoded 223 tokens per second, two threads 203; with no browser, 202 and 287.
 """
 
 import math
@@ -14,19 +15,23 @@ from pathlib import Path
 import torch
 
 THREADS_VARIABLE = "NAIVE_SPECULATE_THREADS"
-_MAX_THREADS = 8  # more threads only wait for each other at sizes that a CPU decodes at a readable speed
+_MAX_THREADS = (
+    8  # more threads only wait for each other at sizes that a CPU decodes at a readable speed
+)
 
 
 def available_cores() -> int:
     """Cores of this process: its CPU affinity, or a container's quota if that is less."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     quota = _container_quota(Path("/sys/fs/cgroup/cpu.max"))
     return max(1, min(cores, quota or cores))
 
 
 def num_threads() -> int:
-    """The number of threads: the environment variable's, or all cores but one (both of two), at most eight. Raises `ValueError`
-    if the environment variable is not a positive number."""
+    """The number of threads: the environment variable's, or all cores but one (both of two), at
+    most eight. Raises `ValueError` if the environment variable is not a positive number."""
     wanted = os.environ.get(THREADS_VARIABLE)
     if wanted is not None:
         if not wanted.isdigit() or int(wanted) < 1:
@@ -37,7 +42,8 @@ def num_threads() -> int:
 
 
 def share_cores() -> None:
-    """Use half the cores from now on, unless the environment variable is set; call it before models are loaded."""
+    """Use half the cores from now on, unless the environment variable is set; call it before
+    models are loaded."""
     os.environ.setdefault(THREADS_VARIABLE, str(max(1, available_cores() // 2)))
 
 
@@ -57,8 +63,8 @@ def computes_beside_torch(model: object) -> bool:
 def leave_cores_to(model: object) -> None:
     """Set torch to one thread in this process if ONNX Runtime or llama.cpp computes the model.
 
-    Torch's threads and theirs, which spin while they wait, compete; torch has little to compute. Only programs should call
-    this, since it affects the whole process.
+    Torch's threads and theirs, which spin while they wait, compete; torch has little to compute.
+    Only programs should call this, since it affects the whole process.
     """
     if computes_beside_torch(model):
         torch.set_num_threads(1)
@@ -66,7 +72,8 @@ def leave_cores_to(model: object) -> None:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Set torch to one thread temporarily; with more, a step in ONNX Runtime or llama.cpp takes several times as long."""
+    """Set torch to one thread temporarily; with more, a step in ONNX Runtime or llama.cpp takes
+    several times as long."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,5 @@
-"""Any causal language model of transformers with rollback-able attention caches, as a `BatchLanguageModel`."""
+"""Any causal language model of transformers with rollback-able attention caches, as a
+`BatchLanguageModel`."""
 
 import logging
 import threading
@@ -27,12 +28,13 @@ _log = logging.getLogger(__name__)
 class TransformersLanguageModel(HasEndTokens):
     """Wraps a `PreTrainedModel`.
 
-    Every forward gets explicit positions and attention masks. So rows of different lengths share one forward, and layers with a
-    sliding window store all their keys (the mask applies the window) and can be rolled back. Some models ignore positions and
-    masks (positions counted by the cache, ALiBi); they process rows of different lengths one by one. `probe` decides.
+    Every forward gets explicit positions and attention masks. So rows of different lengths share
+    one forward, and layers with a sliding window store all their keys (the mask applies the
+    window) and can be rolled back. Some models ignore positions and masks (positions counted by
+    the cache, ALiBi); they process rows of different lengths one by one. `probe` decides.
 
-    Where the rotary frequencies depend on the sequence length (LongRoPE, dynamic NTK), `max_positions` is the length at which
-    they change, since cached keys are invalid beyond it.
+    Where the rotary frequencies depend on the sequence length (LongRoPE, dynamic NTK),
+    `max_positions` is the length at which they change, since cached keys are invalid beyond it.
 
     Args:
         model: A decoder-only model, on its device, in its dtype.
@@ -40,10 +42,12 @@ class TransformersLanguageModel(HasEndTokens):
     Attributes:
         name: Its folder or Hub id, or its class.
         max_positions: Most tokens of a sequence; None where the configuration has no limit.
-        vocab_size, hidden_size, num_layers: Width of the logits, width of the hidden states, number of decoder layers.
+        vocab_size, hidden_size, num_layers: Width of the logits, width of the hidden states,
+            number of decoder layers.
 
     Raises:
-        ValueError: If the model's state cannot be rolled back (see `RecurrentLanguageModel`), or it is not decoder-only.
+        ValueError: If the model's state cannot be rolled back (see `RecurrentLanguageModel`), or
+            it is not decoder-only.
     """
 
     _cache_name, _one_by_one_of = "a cache", "rows of different lengths"  # in messages
@@ -54,7 +58,9 @@ class TransformersLanguageModel(HasEndTokens):
         self.config = model.config.get_text_config(decoder=True)
         self.described = f"{self.name} ({self.config.model_type})"
         if model.config.is_encoder_decoder:
-            raise ValueError(f"model {self.described} is an encoder-decoder; a decoder-only model is needed")
+            raise ValueError(
+                f"model {self.described} is an encoder-decoder; a decoder-only model is needed"
+            )
         self.check_state()
         self.eos_token_ids  # noqa: B018 - raises if they are no token ids
         self.vocab_size: int = self.config.vocab_size
@@ -63,24 +69,34 @@ class TransformersLanguageModel(HasEndTokens):
         layer_types = getattr(self.config, "layer_types", None)
         self._mixed_layers = layer_types is not None and "sliding_attention" in layer_types
         self._window: int | None = getattr(self.config, "sliding_window", None)
-        if getattr(self.config, "use_sliding_window", True) is False or (layer_types is not None and not self._mixed_layers):
+        if getattr(self.config, "use_sliding_window", True) is False or (
+            layer_types is not None and not self._mixed_layers
+        ):
             self._window = None
         self.max_positions = _max_positions(self.config)
         if self.max_positions != getattr(self.config, "max_position_embeddings", None):
             _log.warning(
-                "%s is limited to %d positions, since its rotary frequencies change there", self.name, self.max_positions
+                "%s is limited to %d positions, since its rotary frequencies change there",
+                self.name,
+                self.max_positions,
             )
         self._mode: bool | None = None  # what `probe` has decided
 
     def check_state(self) -> None:
-        """Raise a `ValueError` if the model's state cannot be rolled back by removing keys and values."""
+        """Raise a `ValueError` if the model's state cannot be rolled back by removing keys and
+        values."""
         if not rolls_back(self.model):
-            raise ValueError(f"model {self.described} has a recurrent state: it cannot be rolled back; use `wrap`")
+            raise ValueError(
+                f"model {self.described} has a recurrent state: it cannot be rolled back; use"
+                " `wrap`"
+            )
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:
         """All end-of-sequence tokens, see `end_tokens`; may be empty."""
-        return end_tokens(getattr(self.model, "generation_config", None), self.model.config, self.name)
+        return end_tokens(
+            getattr(self.model, "generation_config", None), self.model.config, self.name
+        )
 
     @property
     def device(self) -> torch.device:
@@ -108,7 +124,8 @@ class TransformersLanguageModel(HasEndTokens):
 
     @property
     def takes_lengths(self) -> bool:
-        """Whether a forward computes each row alone; it then takes each row's number of tokens, and computes no padding."""
+        """Whether a forward computes each row alone; it then takes each row's number of tokens,
+        and computes no padding."""
         self.probe()
         return not self._mode
 
@@ -122,13 +139,14 @@ class TransformersLanguageModel(HasEndTokens):
         layers: Sequence[int] = (),
         lengths: Sequence[int] | None = None,
     ) -> Any:
-        """See `BatchLanguageModel.forward`; the cache is of `new_cache`, a choice of its rows, or any `KVCache` if the state
-        can be rolled back. `lengths`, if rows are computed one by one, are the tokens per row without padding.
+        """See `BatchLanguageModel.forward`; the cache is of `new_cache`, a choice of its rows,
+        or any `KVCache` if the state can be rolled back. `lengths`, if rows are computed one by
+        one, are the tokens per row without padding.
 
         Raises:
-            ValueError: If the query has another shape or other rows than the cache, the cache is of another kind, all rows
-                exceed `max_positions`, a layer is missing, or the model's logits with a cache differ from those of its own
-                forward (see `probe`).
+            ValueError: If the query has another shape or other rows than the cache, the cache is
+                of another kind, all rows exceed `max_positions`, a layer is missing, or the
+                model's logits with a cache differ from those of its own forward (see `probe`).
         """
         check_query(query_token_ids)
         batch_size, num_new = query_token_ids.shape
@@ -137,12 +155,17 @@ class TransformersLanguageModel(HasEndTokens):
             ends = [length + count for length, count in zip(rows.lengths, counts, strict=True)]
             reached = (max if takes_lengths else min)(ends)  # padding may exceed the last position
             if self.max_positions is not None and reached > self.max_positions:
-                raise ValueError(f"query_token_ids reaches {reached} tokens, {self.name} can take {self.max_positions}")
+                raise ValueError(
+                    f"query_token_ids reaches {reached} tokens, {self.name} can take"
+                    f" {self.max_positions}"
+                )
             if takes_lengths:
                 one = partial(self._compute_row, rows, num_logits or num_new, layers)
                 logits, features = forward_each_row(query_token_ids, counts, num_logits, one)
             else:
-                logits, features = self._compute(query_token_ids, rows, num_logits or 0, True, layers)
+                logits, features = self._compute(
+                    query_token_ids, rows, num_logits or 0, True, layers
+                )
         return logits if features is None else (logits, features)
 
     def _rows(self, kv_cache: Any, batch_size: int, num_new: int) -> AbstractContextManager[Any]:
@@ -153,22 +176,26 @@ class TransformersLanguageModel(HasEndTokens):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One row's forward over tokens `[num_tokens]`; see `forward_each_row`."""
         row = rows.cache.rows([rows.indices[index]])
-        logits, features = self._compute(token_ids[None], row, min(num_logits, len(token_ids)), False, layers)
+        logits, features = self._compute(
+            token_ids[None], row, min(num_logits, len(token_ids)), False, layers
+        )
         return logits[0], None if features is None else features[0]
 
     @property
     def takes_trees(self) -> bool:
-        """Whether the cache of a forward may be `TreeRows`: models that accept our masks take them."""
+        """Whether the cache of a forward may be `TreeRows`: models that accept our masks take
+        them."""
         return not self.takes_lengths
 
     def probe(self) -> None:
-        """Decide by a few small forwards which of its two ways the model can go: whether it accepts our masks, for rows of
-        different lengths, or only its own.
+        """Decide by a few small forwards which of its two ways the model can go: whether it
+        accepts our masks, for rows of different lengths, or only its own.
 
         The first forward calls it; call it earlier to do this while loading.
 
         Raises:
-            ValueError: If neither gives the logits of the model's own forward over the whole sequence.
+            ValueError: If neither gives the logits of the model's own forward over the whole
+                sequence.
         """
         if self._mode is not None:
             return
@@ -183,22 +210,32 @@ class TransformersLanguageModel(HasEndTokens):
             if obstacle is None:
                 self._mode = mode
                 if not mode:
-                    _log.info("%s processes %s one by one: %s", self.name, self._one_by_one_of, obstacles[0])
+                    _log.info(
+                        "%s processes %s one by one: %s",
+                        self.name,
+                        self._one_by_one_of,
+                        obstacles[0],
+                    )
                 return
             obstacles.append(obstacle)
-        raise ValueError(f"model {self.described} cannot be decoded with {self._cache_name}: {obstacles[-1]}")
+        raise ValueError(
+            f"model {self.described} cannot be decoded with {self._cache_name}: {obstacles[-1]}"
+        )
 
     def _obstacle(self, by_mask: bool) -> str | None:
-        """Why the model cannot run with our masks (`by_mask`) or its own; None if its logits with and without a cache agree.
-        With our masks they must agree about as well as with its own: the logits of a small model or of random weights depend
-        little on positions, so that wrong ones are within their tolerance."""
+        """Why the model cannot run with our masks (`by_mask`) or its own; None if its logits
+        with and without a cache agree. With our masks they must agree about as well as with its
+        own: the logits of a small model or of random weights depend little on positions, so that
+        wrong ones are within their tolerance."""
         dtype, deviation = self.model.dtype, self._deviation(by_mask)
         allowed = tolerance(dtype)
         if by_mask and allowed >= deviation > rounding(dtype):
             allowed = min(allowed, max(rounding(dtype), 3 * self._deviation(False)))
         if deviation <= allowed:
             return None
-        return "its logits are not those of its own forward" + (" for rows of different lengths" if by_mask else "")
+        return "its logits are not those of its own forward" + (
+            " for rows of different lengths" if by_mask else ""
+        )
 
     @torch.no_grad()
     def _deviation(self, by_mask: bool) -> float:
@@ -208,9 +245,13 @@ class TransformersLanguageModel(HasEndTokens):
         count = ids.shape[1]
         expected = self.model(input_ids=ids, use_cache=False).logits[0].float()
         cache = self.new_cache(2)
-        if by_mask:  # the longer row's keys are zeros; local attention must not reach from its end to the other row
+        # the longer row's keys are zeros; local attention must not reach from its end to the other
+        # row
+        if by_mask:
             padding = _PROBE_PADDING + (getattr(config, "window_size", None) or 0)
-            cache.lengths[0] = padding if self.max_positions is None else min(padding, self.max_positions - count)
+            cache.lengths[0] = (
+                padding if self.max_positions is None else min(padding, self.max_positions - count)
+            )
         rows = cache.all_rows() if by_mask else cache.rows([1])
         found = []
         for part in ids.split(max(1, count - 2), dim=1):
@@ -222,38 +263,70 @@ class TransformersLanguageModel(HasEndTokens):
         return float(difference / spread) if finite.any() and difference != 0 else 0.0
 
     def _compute(
-        self, query_token_ids: torch.Tensor, rows: CacheRows, num_logits: int, by_mask: bool, layers: Sequence[int] = ()
+        self,
+        query_token_ids: torch.Tensor,
+        rows: CacheRows,
+        num_logits: int,
+        by_mask: bool,
+        layers: Sequence[int] = (),
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         num_new, device = query_token_ids.shape[1], query_token_ids.device
         layout: dict[str, torch.Tensor | dict[str, torch.Tensor]] = {}
         if by_mask:
             positions = rows.positions(num_new, device)
             if self.max_positions is not None:
-                positions = positions.clamp(max=self.max_positions - 1)  # padding may exceed the last position
-            layout = {"position_ids": positions, "attention_mask": self._masks(rows, num_new, device)}
+                positions = positions.clamp(
+                    max=self.max_positions - 1
+                )  # padding may exceed the last position
+            layout = {
+                "position_ids": positions,
+                "attention_mask": self._masks(rows, num_new, device),
+            }
         else:  # for models that derive positions and biases from such a mask
-            layout = {"attention_mask": query_token_ids.new_ones(len(rows.indices), rows.get_num_tokens() + num_new)}
+            layout = {
+                "attention_mask": query_token_ids.new_ones(
+                    len(rows.indices), rows.get_num_tokens() + num_new
+                )
+            }
         with hidden_states(self.model, layers) as states:
             store = RaggedStore(rows)
             output = self.model(
-                input_ids=query_token_ids, past_key_values=store, use_cache=True, logits_to_keep=num_logits, **layout
+                input_ids=query_token_ids,
+                past_key_values=store,
+                use_cache=True,
+                logits_to_keep=num_logits,
+                **layout,
             )
         rows.advance(num_new)
         logits = cast(torch.Tensor, output.logits)
-        features = torch.cat([states[layer].to(logits.device) for layer in layers], dim=-1) if layers else None
+        features = (
+            torch.cat([states[layer].to(logits.device) for layer in layers], dim=-1)
+            if layers
+            else None
+        )
         return logits, features
 
-    def _masks(self, rows: CacheRows, num_new: int, device: torch.device) -> torch.Tensor | dict[str, torch.Tensor]:
+    def _masks(
+        self, rows: CacheRows, num_new: int, device: torch.device
+    ) -> torch.Tensor | dict[str, torch.Tensor]:
         window = additive_mask(rows, num_new, device, self.model.dtype, self._window)
         if self._mixed_layers:
-            return {"full_attention": additive_mask(rows, num_new, device, self.model.dtype), "sliding_attention": window}
+            return {
+                "full_attention": additive_mask(rows, num_new, device, self.model.dtype),
+                "sliding_attention": window,
+            }
         return window
 
 
 def additive_mask(
-    rows: CacheRows, num_new: int, device: torch.device, dtype: torch.dtype, window: int | None = None
+    rows: CacheRows,
+    num_new: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    window: int | None = None,
 ) -> torch.Tensor:
-    """`CacheRows.mask` as numbers that are added to scores: 0 where attention is allowed, else the least number."""
+    """`CacheRows.mask` as numbers that are added to scores: 0 where attention is allowed, else
+    the least number."""
     allowed = rows.mask(num_new, device, window)
     return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, torch.finfo(dtype).min)
 
@@ -264,23 +337,28 @@ def tolerance(dtype: torch.dtype) -> float:
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """How far the logits of two right forwards are apart by rounding alone in most models, as a share of their spread."""
+    """How far the logits of two right forwards are apart by rounding alone in most models, as a
+    share of their spread."""
     return 1e-4 if dtype in (torch.float32, torch.float64) else 0.02
 
 
 def probe_tokens(model: TransformersLanguageModel) -> list[int]:
     """A few usual tokens, to compare forwards with and without a cache."""
     special = {getattr(model.config, "pad_token_id", None), *model.eos_token_ids}
-    usual = [token for token in range(min(model.vocab_size, 4 * _PROBE_TOKENS)) if token not in special] or [0]
+    usual = [
+        token for token in range(min(model.vocab_size, 4 * _PROBE_TOKENS)) if token not in special
+    ] or [0]
     return (usual * _PROBE_TOKENS)[: min(_PROBE_TOKENS, model.max_positions or _PROBE_TOKENS)]
 
 
 def rolls_back(model: PreTrainedModel) -> bool:
-    """Whether the model's state is keys and values of attention only, from which the last tokens can be removed."""
+    """Whether the model's state is keys and values of attention only, from which the last tokens
+    can be removed."""
     config = model.config.get_text_config(decoder=True)
     kinds = set(getattr(config, "layer_types", None) or []) - _ATTENTION_KINDS
     recurrent = getattr(model, "_is_stateful", False) or any(
-        isinstance(layer, LinearAttentionCacheLayerMixin) for layer in DynamicCache(config=config).layers
+        isinstance(layer, LinearAttentionCacheLayerMixin)
+        for layer in DynamicCache(config=config).layers
     )
     return not (recurrent or kinds)
 
@@ -290,7 +368,9 @@ def _max_positions(config: Any) -> int | None:
     limits = [getattr(config, "max_position_embeddings", None)]
     parameters = getattr(config, "rope_parameters", None) or {}
     for rope in (parameters, *parameters.values()):  # one set, or one for each kind of layer
-        if isinstance(rope, dict) and rope.get("rope_type") == "longrope":  # dynamic NTK changes at max_position_embeddings
+        if (
+            isinstance(rope, dict) and rope.get("rope_type") == "longrope"
+        ):  # dynamic NTK changes at max_position_embeddings
             limits.append(rope.get("original_max_position_embeddings"))
     return min((limit for limit in limits if limit is not None), default=None)
 
@@ -313,11 +393,15 @@ class RaggedStore(Cache):
 
 
 @contextmanager
-def hidden_states(model: PreTrainedModel, layers: Sequence[int]) -> Iterator[dict[int, torch.Tensor]]:
-    """A context in which this thread's forward of a decoder-only model stores the residual stream after so many decoder layers,
-    0 for the embeddings, in a dictionary. Raises `ValueError` if a layer does not exist, or the layers cannot be found.
+def hidden_states(
+    model: PreTrainedModel, layers: Sequence[int]
+) -> Iterator[dict[int, torch.Tensor]]:
+    """A context in which this thread's forward of a decoder-only model stores the residual
+    stream after so many decoder layers, 0 for the embeddings, in a dictionary. Raises
+    `ValueError` if a layer does not exist, or the layers cannot be found.
 
-    Hooks are needed: transformers' `output_hidden_states` returns the last one only after the final norm.
+    Hooks are needed: transformers' `output_hidden_states` returns the last one only after the
+    final norm.
     """
     found: dict[int, torch.Tensor] = {}
     if not layers:
@@ -339,13 +423,17 @@ def hidden_states(model: PreTrainedModel, layers: Sequence[int]) -> Iterator[dic
             if layer == 0:
                 hook = modules[0].register_forward_pre_hook(store_input, with_kwargs=True)
             else:
-                hook = modules[layer - 1].register_forward_hook(lambda _, _inputs, output, layer=layer: store(layer, output))
+                hook = modules[layer - 1].register_forward_hook(
+                    lambda _, _inputs, output, layer=layer: store(layer, output)
+                )
             hooks.callback(hook.remove)
         yield found
 
 
 def _decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
     for module in model.get_decoder().modules():
-        if isinstance(module, nn.ModuleList) and all(isinstance(layer, GradientCheckpointingLayer) for layer in module):
+        if isinstance(module, nn.ModuleList) and all(
+            isinstance(layer, GradientCheckpointingLayer) for layer in module
+        ):
             return list(module)
     raise ValueError(f"layers: {type(model).__name__} has no list of decoder layers")

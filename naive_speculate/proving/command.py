@@ -1,4 +1,5 @@
-"""The command `python -m naive_speculate prove`: of a part of this project by name, or of a server by its endpoint."""
+"""The command `python -m naive_speculate prove`: of a part of this project by name, or of a
+server by its endpoint."""
 
 import argparse
 import json
@@ -23,43 +24,115 @@ _headers = parsed(
     "NAME: VALUE",
     lambda found: len(found) == 2 and bool(found[0]),
 )
-_fields = parsed(json.loads, 'a JSON object such as {"top_k": 0}', lambda found: isinstance(found, dict))
+_fields = parsed(
+    json.loads, 'a JSON object such as {"top_k": 0}', lambda found: isinstance(found, dict)
+)
 
 
 def _parser() -> Parser:
     parser = Parser(
         prog="naive_speculate prove",
-        description="Prove that a verifier, drafter or rejection sampler is lossless, or test that a server is.",
-        epilog="Exit status: 0 if lossless, or if no difference was found; 1 otherwise; 2 for bad input; 3 if a server's test "
-        "stopped before it was decided.",
+        description=(
+            "Prove that a verifier, drafter or rejection sampler is lossless, or test that a"
+            " server is."
+        ),
+        epilog=(
+            "Exit status: 0 if lossless, or if no difference was found; 1 otherwise; 2 for bad"
+            " input; 3 if a server's test stopped before it was decided."
+        ),
     )
     what = "what can be imported, such as my_drafter:MyDrafter; or a registered name"
     parser.add_argument("name", metavar="MODULE:NAME", nargs="?", help=what)
     add = parser.add_argument_group("a server").add_argument
-    add("--endpoint", metavar="URL", help="an OpenAI-compatible server, such as http://127.0.0.1:8000/v1")
+    add(
+        "--endpoint",
+        metavar="URL",
+        help="an OpenAI-compatible server, such as http://127.0.0.1:8000/v1",
+    )
     add("--model", metavar="M", help="the model's name on the server")
-    add("--reference", metavar="FOLDER", help="a local copy of the model (default: trust the server's own logprobs)")
-    add("--prompts", type=lines_of_file, default=PROMPTS, metavar="FILE", help="one prompt per line (default: four)")
+    add(
+        "--reference",
+        metavar="FOLDER",
+        help="a local copy of the model (default: trust the server's own logprobs)",
+    )
+    add(
+        "--prompts",
+        type=lines_of_file,
+        default=PROMPTS,
+        metavar="FILE",
+        help="one prompt per line (default: four)",
+    )
     help = "with commas between them (default: 1,0.6)"
     add("--temperatures", type=_temperatures, default=(1.0, 0.6), metavar="T,T…", help=help)
-    help = "the smallest bias worth finding, as total variation; decides the number of samples (default: %(default)s)"
+    help = (
+        "the smallest bias worth finding, as total variation; decides the number of samples"
+        " (default: %(default)s)"
+    )
     add("--bias", type=_share, default=0.1, metavar="B", help=help)
-    add("--samples", type=positive, metavar="N", help="samples per prompt and temperature, instead of --bias")
-    add("--concurrency", type=positive, default=8, metavar="N", help="requests at once (default: %(default)s)")
-    add("--greedy-tokens", type=positive, default=32, metavar="N", help="length of the greedy texts (default: %(default)s)")
-    add("--max-requests", type=positive, default=20_000, metavar="N", help="requests of this run (default: %(default)s)")
-    add("--max-seconds", type=positive_number, default=3600.0, metavar="S", help="seconds of this run (default: %(default)s)")
+    add(
+        "--samples",
+        type=positive,
+        metavar="N",
+        help="samples per prompt and temperature, instead of --bias",
+    )
+    add(
+        "--concurrency",
+        type=positive,
+        default=8,
+        metavar="N",
+        help="requests at once (default: %(default)s)",
+    )
+    add(
+        "--greedy-tokens",
+        type=positive,
+        default=32,
+        metavar="N",
+        help="length of the greedy texts (default: %(default)s)",
+    )
+    add(
+        "--max-requests",
+        type=positive,
+        default=20_000,
+        metavar="N",
+        help="requests of this run (default: %(default)s)",
+    )
+    add(
+        "--max-seconds",
+        type=positive_number,
+        default=3600.0,
+        metavar="S",
+        help="seconds of this run (default: %(default)s)",
+    )
     add("--work", type=Path, metavar="FILE", help="record the answers here, and continue from it")
-    add("--body", type=_fields, default={}, metavar="JSON", help='fields for every request, such as {"top_k": 0}')
-    add("--header", type=_headers, action="append", default=[], metavar="NAME:VALUE", help="for every request; repeatable")
-    add("--seed", type=positive, default=1, metavar="N", help="of the requests' seeds (default: %(default)s)")
+    add(
+        "--body",
+        type=_fields,
+        default={},
+        metavar="JSON",
+        help='fields for every request, such as {"top_k": 0}',
+    )
+    add(
+        "--header",
+        type=_headers,
+        action="append",
+        default=[],
+        metavar="NAME:VALUE",
+        help="for every request; repeatable",
+    )
+    add(
+        "--seed",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="of the requests' seeds (default: %(default)s)",
+    )
     add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prove; returns the exit status. Raises `ValueError` if an input is bad, or the server cannot be tested; `OSError` if a
-    file cannot be read or written."""
+    """Prove; returns the exit status. Raises `ValueError` if an input is bad, or the server
+    cannot be tested; `OSError` if a file cannot be read or written."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if (args.name is None) == (args.endpoint is None):
@@ -86,11 +159,16 @@ def _prove_server(args: argparse.Namespace) -> int:
     server = Server(args.endpoint, args.model, args.body, dict(args.header), args.max_seconds)
     first = server.adapt(prompts[0])
     if not first.top and args.reference is None:
-        raise ValueError(f"{server.url} reports no logprobs: give a local copy of the model with --reference FOLDER")
+        raise ValueError(
+            f"{server.url} reports no logprobs: give a local copy of the model with --reference"
+            " FOLDER"
+        )
     reference = None if args.reference is None else Reference(args.reference)
     num_tests = len(prompts) * len(args.temperatures) * POSITIONS + 3
     samples = args.samples or samples_needed(args.bias, server.num_top, ERROR_RATE / num_tests)
-    raw = reference is None and any(t != 1 for t in args.temperatures) and states_raw(server, prompts)
+    raw = (
+        reference is None and any(t != 1 for t in args.temperatures) and states_raw(server, prompts)
+    )
     n = server.completions_per_request(prompts[0])
     shape = (args.temperatures, samples, args.concurrency, n, args.greedy_tokens, args.seed)
     settings = Settings(args.endpoint, args.model, server.fields, tuple(prompts), *shape)

@@ -1,9 +1,10 @@
-"""What the answers show: tests of token frequencies, adjusted for their number, and the greedy texts; and the local copy of the
-model that they may be tested against.
+"""What the answers show: tests of token frequencies, adjusted for their number, and the greedy
+texts; and the local copy of the model that they may be tested against.
 
-Each sampled token is compared with the distribution after the tokens before it, by rank. The rest of the vocabulary is one more
-cell, with the special tokens and the end of the text, which servers report in different ways. Logprobs that a server states
-before temperature ("raw") determine the sampled distribution only among the listed tokens; then others are left out.
+Each sampled token is compared with the distribution after the tokens before it, by rank. The
+rest of the vocabulary is one more cell, with the special tokens and the end of the text, which
+servers report in different ways. Logprobs that a server states before temperature ("raw")
+determine the sampled distribution only among the listed tokens; then others are left out.
 """
 
 import math
@@ -25,9 +26,13 @@ from naive_speculate.proving.server import Answer, Server, ServerError
 from naive_speculate.text import Vocabulary, num_shared
 
 ERROR_RATE = 0.001  # the probability of any false alarm on a correct server
-NEAR_TIE = 0.3  # a difference of log-probabilities, in nats, that rounding in half precision may reverse
+NEAR_TIE = (
+    0.3  # a difference of log-probabilities, in nats, that rounding in half precision may reverse
+)
 _LOOKS = 3  # times that each prompt is tried to see what a server's logprobs mean
-MORE_REFERENCE = 10  # how many times as many texts the local copy samples where the server reports no tokens
+MORE_REFERENCE = (
+    10  # how many times as many texts the local copy samples where the server reports no tokens
+)
 _UNLISTED = re.compile(r"|<[^<>\s]+>|.*\ufffd.*", re.DOTALL)
 Entries = tuple[tuple[str, float], ...]
 
@@ -54,7 +59,9 @@ class Greedy:
     # num_texts, num_tokens: what was compared
     num_texts: int
     num_tokens: int
-    num_differing: int  # tokens that are less probable than the most probable one by more than a near tie
+    num_differing: (
+        int  # tokens that are less probable than the most probable one by more than a near tie
+    )
     largest_gap: float  # by how much at most, in nats
     num_parted: int  # prompts whose texts are not all the same
 
@@ -71,8 +78,9 @@ class _Outcome:
 
 
 class Reference:
-    """A local copy of the server's model: exact distributions after any tokens, in float32. `folder`: the model, as for
-    `load_pair`. Raises `ValueError` if it cannot be loaded or has no tokenizer."""
+    """A local copy of the server's model: exact distributions after any tokens, in float32.
+    `folder`: the model, as for `load_pair`. Raises `ValueError` if it cannot be loaded or has no
+    tokenizer."""
 
     def __init__(self, folder: str) -> None:
         self.scores = Scores(load_pair(folder, dtype="float32"))
@@ -89,13 +97,19 @@ class Reference:
     def _logits(self, prompt: str, token_ids: tuple[int, ...]) -> torch.Tensor:
         return self.scores.whole([*self.vocabulary.encode(prompt), *token_ids])[-1]
 
-    def _top(self, prompt: str, tokens: tuple[str, ...], temperature: float, count: int) -> Entries | None:
-        """The most probable tokens after these and their log-probabilities; None if a text is not one token's."""
+    def _top(
+        self, prompt: str, tokens: tuple[str, ...], temperature: float, count: int
+    ) -> Entries | None:
+        """The most probable tokens after these and their log-probabilities; None if a text is
+        not one token's."""
         ids = tuple(self.id_of.get(token, -1) for token in tokens)
         if -1 in ids:
             return None
         found = torch.log_softmax(self.logits(prompt, ids).double() / temperature, -1).topk(count)
-        return tuple((self.texts[i], value) for value, i in zip(found.values.tolist(), found.indices.tolist(), strict=True))
+        return tuple(
+            (self.texts[i], value)
+            for value, i in zip(found.values.tolist(), found.indices.tolist(), strict=True)
+        )
 
     def sample(self, prompt: str, temperature: float, count: int, seed: int) -> list[str]:
         """Texts of as many tokens as are tested, decoded plainly."""
@@ -108,14 +122,21 @@ class Reference:
                     longer[ids] += times
                     continue
                 probs = torch.softmax(self.logits(prompt, ids).double() / temperature, -1).numpy()
-                for token, number in Counter(random.choice(len(probs), times, p=probs / probs.sum()).tolist()).items():
+                for token, number in Counter(
+                    random.choice(len(probs), times, p=probs / probs.sum()).tolist()
+                ).items():
                     longer[(*ids, token)] += number
             drawn = longer
         tokenizer = self.scores.pair.tokenizer
-        return [text for ids, times in drawn.items() for text in [tokenizer.decode(ids, skip_special_tokens=True)] * times]
+        return [
+            text
+            for ids, times in drawn.items()
+            for text in [tokenizer.decode(ids, skip_special_tokens=True)] * times
+        ]
 
     def gaps(self, prompt: str, text: str) -> list[float]:
-        """How much less probable each token of a text is than the most probable one there, in nats."""
+        """How much less probable each token of a text is than the most probable one there, in
+        nats."""
         before, whole = self.vocabulary.encode(prompt), self.vocabulary.encode(prompt + text)
         start = num_shared(before, whole)
         if start < 1 or start == len(whole):
@@ -124,13 +145,30 @@ class Reference:
 
 
 class Evidence:
-    """Tests the recorded answers, against a local copy of the model or the server's own logprobs; `raw` if those are stated
-    before temperature, `num_top` of them per token."""
+    """Tests the recorded answers, against a local copy of the model or the server's own
+    logprobs; `raw` if those are stated before temperature, `num_top` of them per token."""
 
-    def __init__(self, settings: Settings, record: Record, reference: Reference | None, raw: bool, num_top: int) -> None:
-        self.settings, self.record, self.reference, self.raw, self.num_top = settings, record, reference, raw, num_top
-        self.answers = [(r, answer) for r in requests(settings) for answer in record.answers.get(r.number, [])]
-        self.texts: dict[tuple[int, float], list[str]] = defaultdict(list)  # by prompt and temperature
+    def __init__(
+        self,
+        settings: Settings,
+        record: Record,
+        reference: Reference | None,
+        raw: bool,
+        num_top: int,
+    ) -> None:
+        self.settings, self.record, self.reference, self.raw, self.num_top = (
+            settings,
+            record,
+            reference,
+            raw,
+            num_top,
+        )
+        self.answers = [
+            (r, answer) for r in requests(settings) for answer in record.answers.get(r.number, [])
+        ]
+        self.texts: dict[tuple[int, float], list[str]] = defaultdict(
+            list
+        )  # by prompt and temperature
         for request, answer in self.answers:
             self.texts[request.prompt, request.temperature].append(answer.text)
 
@@ -142,7 +180,12 @@ class Evidence:
         adjusted = holm([fit.p_value for _, fit in tests])
         rate = ERROR_RATE / max(1, len(tests))
         found = [
-            Finding(name, fit, p_value, smallest_bias(fit.num_samples, fit.degrees, rate) if fit.degrees else 1.0)
+            Finding(
+                name,
+                fit,
+                p_value,
+                smallest_bias(fit.num_samples, fit.degrees, rate) if fit.degrees else 1.0,
+            )
             for (name, fit), p_value in zip(tests, adjusted, strict=True)
         ]
         return sorted(found, key=lambda finding: (finding.p_value, -finding.fit.bias))
@@ -161,7 +204,10 @@ class Evidence:
         ways: dict[str, list[_Outcome]] = defaultdict(list)
         for outcome in self._outcomes(sampled):
             request = outcome.request
-            name = f"prompt {request.prompt + 1}, temperature {request.temperature:g}, position {outcome.position + 1}"
+            name = (
+                f"prompt {request.prompt + 1}, temperature {request.temperature:g}, position"
+                f" {outcome.position + 1}"
+            )
             groups[name].append(outcome)
             ways[f"all prompts, {request.way.name}"].append(outcome)
         tests = [(name, rank_test(_strata(outcomes))) for name, outcomes in groups.items()]
@@ -171,13 +217,22 @@ class Evidence:
         stated: dict[tuple[int, float, tuple[str, ...]], Entries] = {}
         for request, answer in sampled:
             for position, listed in enumerate(answer.top):
-                stated.setdefault((request.prompt, request.temperature, answer.tokens[:position]), listed)
+                stated.setdefault(
+                    (request.prompt, request.temperature, answer.tokens[:position]), listed
+                )
         for request, answer in sampled:
-            ended = answer.ended and bool(answer.tokens or not answer.text)  # otherwise its tokens are not known
+            ended = answer.ended and bool(
+                answer.tokens or not answer.text
+            )  # otherwise its tokens are not known
             for position in range(min(POSITIONS, len(answer.tokens) + ended)):
-                context, token = answer.tokens[:position], "".join(answer.tokens[position : position + 1])
+                context, token = (
+                    answer.tokens[:position],
+                    "".join(answer.tokens[position : position + 1]),
+                )
                 own = answer.top[position] if position < len(answer.top) else None
-                entries: Entries | None = own or stated.get((request.prompt, request.temperature, context))
+                entries: Entries | None = own or stated.get(
+                    (request.prompt, request.temperature, context)
+                )
                 if self.reference is not None:
                     prompt = self.settings.prompts[request.prompt]
                     entries = self.reference.top(prompt, context, request.temperature, self.num_top)
@@ -188,8 +243,13 @@ class Evidence:
                     yield _Outcome(request, position, context, rank, probs)
 
     def _ranked(self, token: str, entries: Entries, temperature: float) -> tuple[int | None, Array]:
-        """The token's rank, and the probabilities of the ranks and of the rest; no rank if the token is left out."""
-        listed = [(text, value) for text, value in entries[: self.num_top] if not _UNLISTED.fullmatch(text)]
+        """The token's rank, and the probabilities of the ranks and of the rest; no rank if the
+        token is left out."""
+        listed = [
+            (text, value)
+            for text, value in entries[: self.num_top]
+            if not _UNLISTED.fullmatch(text)
+        ]
         ranks = {text: rank for rank, (text, _) in enumerate(listed)}
         probs = np.zeros(self.num_top + 1)
         values = np.array([value for _, value in listed])
@@ -200,7 +260,10 @@ class Evidence:
             return ranks.get(token), probs / probs.sum()
         probs[: len(listed)] = np.exp(values)
         if probs.sum() > 1.01:
-            raise ServerError(f"the server's logprobs are no distribution: their probabilities sum to {probs.sum():.3f}")
+            raise ServerError(
+                "the server's logprobs are no distribution: their probabilities sum to"
+                f" {probs.sum():.3f}"
+            )
         probs[-1] = max(0.0, 1 - probs.sum())
         return ranks.get(token, self.num_top), probs / probs.sum()
 
@@ -211,32 +274,61 @@ class Evidence:
             if not temperature:
                 continue
             prompt = self.settings.prompts[index]
-            others = self.reference.sample(prompt, temperature, MORE_REFERENCE * len(texts), self.settings.seed)
+            others = self.reference.sample(
+                prompt, temperature, MORE_REFERENCE * len(texts), self.settings.seed
+            )
             for what, cut in (("first word", 1), ("text", POSITIONS)):
-                a, b = (Counter(" ".join(text.split()[:cut]) for text in sample) for sample in (texts, others))
-                tests.append((f"prompt {index + 1}, temperature {temperature:g}, {what}", two_sample_test(a, b)))
+                a, b = (
+                    Counter(" ".join(text.split()[:cut]) for text in sample)
+                    for sample in (texts, others)
+                )
+                tests.append(
+                    (
+                        f"prompt {index + 1}, temperature {temperature:g}, {what}",
+                        two_sample_test(a, b),
+                    )
+                )
         return tests
 
     def greedy(self) -> Greedy:
         """The greedy texts against the most probable tokens."""
-        by_prompt = {prompt: texts for (prompt, temperature), texts in self.texts.items() if not temperature}
+        by_prompt = {
+            prompt: texts for (prompt, temperature), texts in self.texts.items() if not temperature
+        }
         if self.reference is None:
             answers = [answer for request, answer in self.answers if not request.temperature]
-            listed = [(token, dict(top)) for answer in answers for token, top in zip(answer.tokens, answer.top, strict=True)]
-            gaps = [max(values.values(), default=0.0) - values.get(token, -math.inf) for token, values in listed]
+            listed = [
+                (token, dict(top))
+                for answer in answers
+                for token, top in zip(answer.tokens, answer.top, strict=True)
+            ]
+            gaps = [
+                max(values.values(), default=0.0) - values.get(token, -math.inf)
+                for token, values in listed
+            ]
         else:
             prompts, gaps_of = self.settings.prompts, self.reference.gaps
-            gaps = [gap for p, texts in by_prompt.items() for text in {*texts} for gap in gaps_of(prompts[p], text)]
+            gaps = [
+                gap
+                for p, texts in by_prompt.items()
+                for text in {*texts}
+                for gap in gaps_of(prompts[p], text)
+            ]
         differing = sum(gap > NEAR_TIE for gap in gaps)
         parted = sum(len({*texts}) > 1 for texts in by_prompt.values())
-        return Greedy(sum(map(len, by_prompt.values())), len(gaps), differing, max(gaps, default=0.0), parted)
+        return Greedy(
+            sum(map(len, by_prompt.values())), len(gaps), differing, max(gaps, default=0.0), parted
+        )
 
 
 def states_raw(server: Server, prompts: Sequence[str]) -> bool:
-    """Whether a server states logprobs before temperature: halving it leaves them as they are. An answer may lack them, such as
-    one that ends at once; then others are requested."""
+    """Whether a server states logprobs before temperature: halving it leaves them as they are.
+    An answer may lack them, such as one that ends at once; then others are requested."""
     for prompt in list(prompts) * _LOOKS:
-        answers = [server.complete(prompt, max_tokens=1, temperature=temperature)[0] for temperature in (1.0, 0.5)]
+        answers = [
+            server.complete(prompt, max_tokens=1, temperature=temperature)[0]
+            for temperature in (1.0, 0.5)
+        ]
         plain, sharp = (dict(answer.top[0]) if answer.top else {} for answer in answers)
         shared = [text for text in plain if text in sharp]
         if len(shared) >= 2:
@@ -250,7 +342,9 @@ def _strata(outcomes: Sequence[_Outcome]) -> list[tuple[list[int], Array]]:
     counts = Counter(outcome.context for outcome in outcomes)
     strata: dict[tuple[str, ...] | None, list[_Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        strata[outcome.context if counts[outcome.context] >= len(outcomes) / 4 else None].append(outcome)
+        strata[outcome.context if counts[outcome.context] >= len(outcomes) / 4 else None].append(
+            outcome
+        )
     return [_stacked(part) for part in strata.values()]
 
 

@@ -1,5 +1,5 @@
-"""Which requests are sent, the file that records their answers, and the run that sends them: several at once, within limits of
-number and time, until they are answered or Ctrl-C stops it."""
+"""Which requests are sent, the file that records their answers, and the run that sends them:
+several at once, within limits of number and time, until they are answered or Ctrl-C stops it."""
 
 import contextlib
 import json
@@ -27,12 +27,14 @@ PROMPTS = (
     "def add(a, b):\n    return a +",
     "red, blue, green, red, blue, green, red, blue,",
 )
-"""Prompts whose continuations range from almost certain to open; the last one suits drafters that copy."""
+"""Prompts whose continuations range from almost certain to open; the last one suits drafters
+that copy."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way of sending requests: how many at once, how many completions each, and whether with a seed."""
+    """One way of sending requests: how many at once, how many completions each, and whether with
+    a seed."""
 
     name: str
     concurrency: int
@@ -59,8 +61,14 @@ class Settings:
     @property
     def ways(self) -> list[Way]:
         """One at a time; many at once without seeds; several completions per request."""
-        ways = [Way("one at a time", 1, 1, True), Way(f"{self.concurrency} at once, no seeds", self.concurrency, 1, False)]
-        return [*ways, Way(f"{self.concurrency} at once, n = {self.n}", self.concurrency, self.n, True)]
+        ways = [
+            Way("one at a time", 1, 1, True),
+            Way(f"{self.concurrency} at once, no seeds", self.concurrency, 1, False),
+        ]
+        return [
+            *ways,
+            Way(f"{self.concurrency} at once, n = {self.n}", self.concurrency, self.n, True),
+        ]
 
 
 @dataclass(frozen=True)
@@ -86,26 +94,42 @@ def requests(settings: Settings) -> Iterator[Request]:
     seeds, number = random.Random(settings.seed), 0
     for way in settings.ways:
         times = -(-settings.samples // (len(settings.ways) * way.n))
-        cases = [(prompt, temperature) for temperature in settings.temperatures for prompt in range(len(settings.prompts))]
-        greedy = [(prompt, 0.0) for prompt in range(len(settings.prompts)) for _ in range(min(4, way.concurrency))]
+        cases = [
+            (prompt, temperature)
+            for temperature in settings.temperatures
+            for prompt in range(len(settings.prompts))
+        ]
+        greedy = [
+            (prompt, 0.0)
+            for prompt in range(len(settings.prompts))
+            for _ in range(min(4, way.concurrency))
+        ]
         for prompt, temperature in greedy + cases * times:
             yield Request(number, way, prompt, temperature, seeds.randrange(1, 2**31))
             number += 1
 
 
 class Record:
-    """The answers by request number, kept in a file of JSON lines if one is given; what it holds is read. Raises `ValueError`
-    if it belongs to other settings, or is no such file."""
+    """The answers by request number, kept in a file of JSON lines if one is given; what it holds
+    is read. Raises `ValueError` if it belongs to other settings, or is no such file."""
 
     def __init__(self, path: Path | None, settings: Settings) -> None:
         self.path, self.answers = path, dict[int, list[Answer]]()
         header = json.loads(json.dumps(asdict(settings)))
-        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
+        lines = (
+            path.read_text(encoding="utf-8").splitlines()
+            if path is not None and path.exists()
+            else []
+        )
         try:
             if lines and json.loads(lines[0]) != header:
-                raise ValueError(f"{path} holds answers to other settings: choose another file or delete it")
+                raise ValueError(
+                    f"{path} holds answers to other settings: choose another file or delete it"
+                )
             for line in lines[1:]:
-                with contextlib.suppress(json.JSONDecodeError):  # it was cut off when the process ended
+                with contextlib.suppress(
+                    json.JSONDecodeError
+                ):  # it was cut off when the process ended
                     entry = json.loads(line)
                     self.answers[entry["request"]] = _ANSWERS.validate_python(entry["answers"])
         except (json.JSONDecodeError, KeyError, TypeError, ValidationError):
@@ -126,16 +150,24 @@ class Record:
 
 @dataclass
 class Cost:
-    """What a run took: requests sent now, their seconds, and why it stopped early ("" if it did not)."""
+    """What a run took: requests sent now, their seconds, and why it stopped early ("" if it did
+    not)."""
 
     num_requests: int = 0
     seconds: float = 0.0
     stopped: str = ""
 
 
-def send(server: Server, settings: Settings, record: Record, max_requests: int, max_seconds: float, progress: Progress) -> Cost:
-    """Send what the record does not hold yet, within limits of requests and seconds. Raises `ServerError` if a request fails
-    three times."""
+def send(
+    server: Server,
+    settings: Settings,
+    record: Record,
+    max_requests: int,
+    max_seconds: float,
+    progress: Progress,
+) -> Cost:
+    """Send what the record does not hold yet, within limits of requests and seconds. Raises
+    `ServerError` if a request fails three times."""
     cost, lock, stop, began = Cost(), threading.Lock(), threading.Event(), time.monotonic()
     server.deadline = began + max_seconds
 

@@ -25,12 +25,15 @@ class Status(IntEnum):
 
 
 class Report:
-    """The result for a server, whose answers were compared with `against`; `cost` is of this run."""
+    """The result for a server, whose answers were compared with `against`; `cost` is of this
+    run."""
 
     def __init__(self, evidence: Evidence, against: str, cost: Cost) -> None:
         self.settings, self.against = evidence.settings, against
         self.findings, self.greedy = evidence.findings(), evidence.greedy()
-        self.num_answers = len(evidence.answers)  # completions that were tested, those of an earlier run included
+        self.num_answers = len(
+            evidence.answers
+        )  # completions that were tested, those of an earlier run included
         self.cost, self.complete, self.one_text = cost, evidence.complete(), evidence.one_text()
 
     @property
@@ -51,18 +54,30 @@ class Report:
             return f"Undecided: no difference found so far, but {why}."
         differs = "The server's output differs from the distribution of its model"
         if self.one_text:
-            return f"{differs}: each prompt gets the same text every time. It seems to ignore the temperature."
+            return (
+                f"{differs}: each prompt gets the same text every time. It seems to ignore the"
+                " temperature."
+            )
         return (
-            f"{differs}. Speculative decoding is one cause, a truncation (top-k, top-p, min-p) or penalty that is still on "
-            "another. Compare with speculation switched off."
+            f"{differs}. Speculative decoding is one cause, a truncation (top-k, top-p, min-p) or"
+            " penalty that is still on another. Compare with speculation switched off."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """For pydantic's JSON."""
         names = ("settings", "against", "greedy", "num_answers", "cost", "complete", "one_text")
         parts = {name: getattr(self, name) for name in names}
-        tests = [asdict(one) | {"differs": one.differs, "interval": one.fit.interval} for one in self.findings]
-        return {"status": int(self.status), "verdict": self.verdict, "error_rate": ERROR_RATE, **parts, "tests": tests}
+        tests = [
+            asdict(one) | {"differs": one.differs, "interval": one.fit.interval}
+            for one in self.findings
+        ]
+        return {
+            "status": int(self.status),
+            "verdict": self.verdict,
+            "error_rate": ERROR_RATE,
+            **parts,
+            "tests": tests,
+        }
 
     def show(self, console: Console) -> None:
         """Print the page."""
@@ -86,19 +101,28 @@ class Report:
         styles = ["bold red" if finding.differs else "" for finding in self.findings[:_SHOWN]]
         console.print(table(rows, left=["test"], styles=styles), soft_wrap=False)
         say(
-            f"  {greedy.num_differing} of {greedy.num_tokens} greedy tokens in {greedy.num_texts} texts are less probable than "
-            f"the most probable one by more than a near tie ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f}. "
-            f"The texts of {greedy.num_parted} prompts are not all the same."
+            f"  {greedy.num_differing} of {greedy.num_tokens} greedy tokens in {greedy.num_texts}"
+            " texts are less probable than the most probable one by more than a near tie"
+            f" ({NEAR_TIE:g} nats); the largest gap is {greedy.largest_gap:.3f}. The texts of"
+            f" {greedy.num_parted} prompts are not all the same."
         )
         say("How certain", "bold")
-        say(f"  A correct server raises any alarm with probability {ERROR_RATE:g} at most (Holm, {len(self.findings)} tests).")
+        say(
+            f"  A correct server raises any alarm with probability {ERROR_RATE:g} at most (Holm,"
+            f" {len(self.findings)} tests)."
+        )
         powers = [finding.smallest_bias for finding in self.findings if finding.fit.degrees]
         if powers:
             least, most = min(powers), max(powers)
-            say(f"  A bias (total variation) from {least:.3f} in the largest test to {most:.3f} in the smallest is found with "
-                f"{POWER:.0%} power.")  # fmt: skip
+            say(
+                f"  A bias (total variation) from {least:.3f} in the largest test to {most:.3f} in"
+                f" the smallest is found with {POWER:.0%} power."
+            )
         say("Cost", "bold")
-        say(f"  {cost.num_requests} requests in {cost.seconds:.0f} s" + (f"; {cost.stopped}." if cost.stopped else "."))
+        say(
+            f"  {cost.num_requests} requests in {cost.seconds:.0f} s"
+            + (f"; {cost.stopped}." if cost.stopped else ".")
+        )
         say(self.verdict, "bold")
 
 

@@ -1,4 +1,5 @@
-"""Dataclasses whose fields pydantic checks. An error is one line: the field, what it must be, and what was given."""
+"""Dataclasses whose fields pydantic checks. An error is one line: the field, what it must be,
+and what was given."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -16,8 +17,8 @@ Real = Annotated[float, WrapValidator(lambda value, check: (check(value), value)
 
 @dataclass_transform(frozen_default=True)
 def checked(prefix: str = "") -> Callable[[type[T]], type[T]]:
-    """Make a frozen dataclass that raises one-line `ValueError`s. What a field must be is the description of its `Field`;
-    `prefix` comes before its name."""
+    """Make a frozen dataclass that raises one-line `ValueError`s. What a field must be is the
+    description of its `Field`; `prefix` comes before its name."""
 
     def make(cls: type[T]) -> type[T]:
         made: Any = dataclass(frozen=True, config=_STRICT)(cls)
@@ -48,7 +49,10 @@ def _one_line(cls: Any, prefix: str, error: ValidationError) -> Exception:
         return TypeError(f"{cls.__name__} has no {name!r}")
     if first["type"] == "missing":
         return TypeError(f"{cls.__name__} needs {name!r}")
-    return ValueError(f"{prefix}{name} must be {_allowed(cls.__pydantic_fields__[name])}, got {first['input']!r:.80}")
+    return ValueError(
+        f"{prefix}{name} must be {_allowed(cls.__pydantic_fields__[name])}, got"
+        f" {first['input']!r:.80}"
+    )
 
 
 def _allowed(field: Any) -> str:

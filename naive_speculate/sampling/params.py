@@ -1,4 +1,5 @@
-"""Parameters of one request, with vLLM's names, meanings, defaults and ranges, checked on construction."""
+"""Parameters of one request, with vLLM's names, meanings, defaults and ranges, checked on
+construction."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
@@ -13,9 +14,11 @@ from naive_speculate.sampling.guided import GuidedDecodingParams
 from naive_speculate.sampling.words import WordList, word_list
 
 LogitsProcessor = (
-    Callable[[list[int], torch.Tensor], torch.Tensor] | Callable[[list[int], list[int], torch.Tensor], torch.Tensor]
+    Callable[[list[int], torch.Tensor], torch.Tensor]
+    | Callable[[list[int], list[int], torch.Tensor], torch.Tensor]
 )
-"""`f(output_token_ids, logits)` or `f(prompt_token_ids, output_token_ids, logits)`; logits of shape `[vocab_size]`."""
+"""`f(output_token_ids, logits)` or `f(prompt_token_ids, output_token_ids, logits)`; logits of
+shape `[vocab_size]`."""
 
 MAX_SEQUENCES = 16_384  # vLLM's limit
 MAX_STOP_STRINGS = 64
@@ -23,11 +26,15 @@ MAX_STOP_LENGTH = 512
 
 # What a field may be; the description ends the sentence "temperature must be …".
 _Positive = Annotated[int, Field(ge=1, description="a whole number, at least 1")]
-_Sequences = Annotated[int, Field(ge=1, le=MAX_SEQUENCES, description=f"a whole number, from 1 to {MAX_SEQUENCES}")]
+_Sequences = Annotated[
+    int, Field(ge=1, le=MAX_SEQUENCES, description=f"a whole number, from 1 to {MAX_SEQUENCES}")
+]
 _Count = Annotated[int, Field(ge=0, description="a whole number, at least 0")]
 _Most = Annotated[int, Field(ge=-1, description="a whole number, -1 (all) or at least 0")]
 _TopK = Annotated[int, Field(ge=-1, description="a whole number, -1 or 0 (all) or at least 1")]
-_Seed = Annotated[int, Field(ge=0, lt=2**63, description=f"a whole number, between 0 and {2**63 - 1}")]
+_Seed = Annotated[
+    int, Field(ge=0, lt=2**63, description=f"a whole number, between 0 and {2**63 - 1}")
+]
 _Penalty = Annotated[Real, Field(ge=-2, le=2, description="a number, from -2 to 2")]
 _Share = Annotated[Real, Field(ge=0, le=1, description="a number, from 0 to 1")]
 _SomeShare = Annotated[Real, Field(gt=0, le=1, description="a number, above 0 and at most 1")]
@@ -37,15 +44,23 @@ _Text = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 _TEXTS = f"strings of 1 to {MAX_STOP_LENGTH} characters"
 _Texts = Annotated[Sequence[_Text], Field(description=f"a list of {_TEXTS}")]
 _Stops = Annotated[
-    Sequence[_Text], Field(max_length=MAX_STOP_STRINGS, description=f"a list of at most {MAX_STOP_STRINGS} {_TEXTS}")
+    Sequence[_Text],
+    Field(
+        max_length=MAX_STOP_STRINGS, description=f"a list of at most {MAX_STOP_STRINGS} {_TEXTS}"
+    ),
 ]
 _Tokens = Annotated[Sequence[_Count], Field(description="a list of token ids")]
-_SomeTokens = Annotated[Sequence[_Count], Field(min_length=1, description="a list of at least one token id")]
+_SomeTokens = Annotated[
+    Sequence[_Count], Field(min_length=1, description="a list of at least one token id")
+]
 _Bias = Annotated[
-    Mapping[_Count, Annotated[Real, Field(allow_inf_nan=False)]], Field(description="a mapping of token ids to finite numbers")
+    Mapping[_Count, Annotated[Real, Field(allow_inf_nan=False)]],
+    Field(description="a mapping of token ids to finite numbers"),
 ]
 _Processors = Annotated[Sequence[Callable[..., Any]], Field(description="a list of functions")]
-_Guided = Annotated[GuidedDecodingParams, Field(description="GuidedDecodingParams or a mapping of its fields")]
+_Guided = Annotated[
+    GuidedDecodingParams, Field(description="GuidedDecodingParams or a mapping of its fields")
+]
 _LISTS = ("stop", "stop_token_ids", "bad_words", "logits_processors", "allowed_token_ids")
 
 
@@ -53,19 +68,24 @@ _LISTS = ("stop", "stop_token_ids", "bad_words", "logits_processors", "allowed_t
 class SamplingParams:
     """How tokens are chosen and when generation ends.
 
-    They are applied to the logits in this order: filter_words, allowed_token_ids, bad_words, min_tokens, logit_bias,
-    logits_processors and guided_decoding, repetition, frequency and presence penalty, temperature, min_p, top_k, top_p.
+    They are applied to the logits in this order: filter_words, allowed_token_ids, bad_words,
+    min_tokens, logit_bias, logits_processors and guided_decoding, repetition, frequency and
+    presence penalty, temperature, min_p, top_k, top_p.
 
     Every form that vLLM accepts is accepted: None for no list, NumPy scalars, True for one logprob.
 
     Attributes:
         n: Number of output sequences to return; 1 to 16,384.
-        best_of: Number of sequences to generate, of which the n most probable are returned; at least n, by default n.
+        best_of: Number of sequences to generate, of which the n most probable are returned; at
+            least n, by default n.
         presence_penalty: Subtracted from the logits of tokens that were generated before; -2 to 2.
-        frequency_penalty: Subtracted once for every time that a token was generated before; -2 to 2.
-        repetition_penalty: Divides positive and multiplies negative logits of tokens in prompt or output; over 0.
+        frequency_penalty: Subtracted once for every time that a token was generated before; -2
+            to 2.
+        repetition_penalty: Divides positive and multiplies negative logits of tokens in prompt
+            or output; over 0.
         temperature: Divides the logits; 0 chooses the most probable token.
-        top_p: Keep the smallest set of most probable tokens whose probability reaches this; over 0, to 1.
+        top_p: Keep the smallest set of most probable tokens whose probability reaches this; over
+            0, to 1.
         top_k: Keep this many most probable tokens; -1 or 0 for all.
         min_p: Keep tokens at least this fraction as probable as the most probable one; 0 to 1.
         seed: Makes the run repeatable; None or -1 draws a seed, which the events report.
@@ -74,19 +94,25 @@ class SamplingParams:
         bad_words: Words that must not be generated: a token that would complete one is banned.
         include_stop_str_in_output: Keep the stop string at the end of the text.
         ignore_eos: Continue after an end-of-sequence token.
-        max_tokens: Number of tokens after which generation ends; at least 1, or None for as many as the model has room for.
-        min_tokens: Number of tokens before which nothing ends generation; a stop string counts where a later one completes it.
-        logprobs: Report this many most probable tokens per position (and the chosen one), of the raw distribution; -1 for all.
+        max_tokens: Number of tokens after which generation ends; at least 1, or None for as many
+            as the model has room for.
+        min_tokens: Number of tokens before which nothing ends generation; a stop string counts
+            where a later one completes it.
+        logprobs: Report this many most probable tokens per position (and the chosen one), of the
+            raw distribution; -1 for all.
         prompt_logprobs: The same for the tokens of the prompt.
         detokenize: Turn tokens into text.
         skip_special_tokens: Leave special tokens out of the text.
-        spaces_between_special_tokens: Put a space between two neighbouring special tokens, where they are not skipped.
+        spaces_between_special_tokens: Put a space between two neighbouring special tokens, where
+            they are not skipped.
         logits_processors: Functions that change the logits (see `LogitsProcessor`).
         truncate_prompt_tokens: Use only the last so many tokens of the prompt.
-        guided_decoding: Keep the output within a JSON schema, a regular expression, a choice or a grammar.
+        guided_decoding: Keep the output within a JSON schema, a regular expression, a choice or
+            a grammar.
         logit_bias: Added to the logits of these token ids; values are clamped to -100 … 100.
         allowed_token_ids: Generate only these.
-        filter_words: Never generate the words of a list, in whatever tokens and spelling: "classroom" is the one that ships.
+        filter_words: Never generate the words of a list, in whatever tokens and spelling:
+            "classroom" is the one that ships.
 
     Raises:
         ValueError: Names the field and the value that is out of its range or contradicts another.
@@ -127,7 +153,13 @@ class SamplingParams:
         """A field in one form, whichever of vLLM's forms it was given in."""
         value, name = _plain(value), info.field_name
         if name in _LISTS and not (value is None and name == "allowed_token_ids"):
-            value = [value] if name == "stop" and isinstance(value, str) else () if value is None else value
+            value = (
+                [value]
+                if name == "stop" and isinstance(value, str)
+                else ()
+                if value is None
+                else value
+            )
             if not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable):
                 value = tuple(map(_plain, value))
                 for text in value if name in ("stop", "bad_words") else ():
@@ -145,10 +177,13 @@ class SamplingParams:
     @model_validator(mode="after")
     def _check_together(self) -> "SamplingParams":
         if self.best_of is not None and self.best_of < self.n:
-            raise ValueError(f"best_of must be at least n, got best_of={self.best_of} and n={self.n}")
+            raise ValueError(
+                f"best_of must be at least n, got best_of={self.best_of} and n={self.n}"
+            )
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             raise ValueError(
-                f"min_tokens must not exceed max_tokens, got min_tokens={self.min_tokens} and max_tokens={self.max_tokens}"
+                f"min_tokens must not exceed max_tokens, got min_tokens={self.min_tokens} and"
+                f" max_tokens={self.max_tokens}"
             )
         if self.stop and not self.detokenize:
             raise ValueError(f"stop={list(self.stop)!r} needs the text, but detokenize is False")
@@ -169,23 +204,30 @@ class SamplingParams:
         out = {f.name: getattr(self, f.name) for f in fields(self)}
         out["logits_processors"] = len(self.logits_processors or ())
         if isinstance(self.guided_decoding, GuidedDecodingParams):
-            out["guided_decoding"] = {k: v for k, v in asdict(self.guided_decoding).items() if v is not None}
+            out["guided_decoding"] = {
+                k: v for k, v in asdict(self.guided_decoding).items() if v is not None
+            }
         if isinstance(self.filter_words, WordList):
             out["filter_words"] = self.filter_words.name
         if self.logit_bias is not None:
             out["logit_bias"] = {str(token): bias for token, bias in self.logit_bias.items()}
         return {
-            name: list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+            name: (
+                list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+            )
             for name, value in out.items()
         }
 
 
 def check_unicode(name: str, text: str) -> None:
-    """Refuse text that no encoding can hold. Raises `ValueError` if it has half of a surrogate pair."""
+    """Refuse text that no encoding can hold. Raises `ValueError` if it has half of a surrogate
+    pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{name} is broken text: character {error.start} is half of a surrogate pair") from None
+        raise ValueError(
+            f"{name} is broken text: character {error.start} is half of a surrogate pair"
+        ) from None
 
 
 def _plain(value: Any) -> Any:

@@ -1,8 +1,10 @@
-"""From logits to probabilities: every sampling parameter that changes the distribution, and batches of sequences.
+"""From logits to probabilities: every sampling parameter that changes the distribution, and
+batches of sequences.
 
-Target and draft use the same pipeline. What depends on history (penalties, min_tokens, bad_words, grammars, custom processors)
-is computed at each index of the draft window with the drafts before it. That keeps speculation lossless: every draft is judged
-by the distribution that plain decoding would have used at its position.
+Target and draft use the same pipeline. What depends on history (penalties, min_tokens,
+bad_words, grammars, custom processors) is computed at each index of the draft window with the
+drafts before it. That keeps speculation lossless: every draft is judged by the distribution that
+plain decoding would have used at its position.
 """
 
 import inspect
@@ -24,9 +26,10 @@ _NOTHING = "-infinity for every token"
 class LogitsPipeline:
     """Turns logits into the distribution of a sequence's next token.
 
-    `stop_token_ids` are what min_tokens forbids. `plain` is set where the scores are the logits, `needs_history` where they
-    depend on the tokens generated before, `guided` where a grammar changes the distribution. Raises `ValueError` if a
-    parameter names a token outside the vocabulary, or all parameters together leave no token.
+    `stop_token_ids` are what min_tokens forbids. `plain` is set where the scores are the logits,
+    `needs_history` where they depend on the tokens generated before, `guided` where a grammar
+    changes the distribution. Raises `ValueError` if a parameter names a token outside the
+    vocabulary, or all parameters together leave no token.
     """
 
     def __init__(
@@ -45,12 +48,27 @@ class LogitsPipeline:
         self._stops = [token for token in stop_token_ids if token < vocab_size]
         self._grammar = grammar
         self.word_filter = word_filter
-        bad_words = [word for word in bad_words if max(word) < vocab_size]  # others are never generated
+        bad_words = [
+            word for word in bad_words if max(word) < vocab_size
+        ]  # others are never generated
         self._bad_sequences = [list(word) for word in bad_words if len(word) > 1]
-        self._processors: list[tuple[Any, bool]] = [(f, _takes_prompt(f)) for f in params.logits_processors or ()]
+        self._processors: list[tuple[Any, bool]] = [
+            (f, _takes_prompt(f)) for f in params.logits_processors or ()
+        ]
         self._bias = self._static_bias([word[0] for word in bad_words if len(word) == 1])
-        self._penalised = params.repetition_penalty != 1 or params.frequency_penalty != 0 or params.presence_penalty != 0
-        by_history = (self._penalised, self._bad_sequences, self._processors, grammar, word_filter, params.min_tokens)
+        self._penalised = (
+            params.repetition_penalty != 1
+            or params.frequency_penalty != 0
+            or params.presence_penalty != 0
+        )
+        by_history = (
+            self._penalised,
+            self._bad_sequences,
+            self._processors,
+            grammar,
+            word_filter,
+            params.min_tokens,
+        )
         self.needs_history = any(by_history)
         self.guided = grammar is not None
         self.plain = not self.needs_history and self._bias is None
@@ -62,10 +80,13 @@ class LogitsPipeline:
         self._warpers = [make(value) for applies, make, value in warpers if applies]
         self.warp_key = (params.temperature, params.min_p, params.top_k, params.top_p)
 
-    def scores(self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()) -> torch.Tensor:
-        """Everything before temperature: logits `[1 + len(window) or more, vocab_size]`, of which row t follows
-        `history + window[:t]` and later rows are padding, become scores of the same shape; forbidden tokens have -inf. Raises
-        `ValueError` if a custom processor returns something of another shape."""
+    def scores(
+        self, logits: torch.Tensor, history: list[int], window: Sequence[int] = ()
+    ) -> torch.Tensor:
+        """Everything before temperature: logits `[1 + len(window) or more, vocab_size]`, of
+        which row t follows `history + window[:t]` and later rows are padding, become scores of
+        the same shape; forbidden tokens have -inf. Raises `ValueError` if a custom processor
+        returns something of another shape."""
         if self.plain:
             return logits
         scores = logits.clone()
@@ -86,9 +107,9 @@ class LogitsPipeline:
         return "" if self._grammar is None else self._grammar.forced_text(history)
 
     def probabilities(self, scores: torch.Tensor) -> torch.Tensor:
-        """Temperature, min_p, top_k, top_p and softmax of scores `[..., vocab_size]`. Each distribution sums to 1, or is NaN
-        where every score is -inf or any is NaN or +inf. At temperature 0 nothing is drawn; the probabilities are then those of
-        temperature 1."""
+        """Temperature, min_p, top_k, top_p and softmax of scores `[..., vocab_size]`. Each
+        distribution sums to 1, or is NaN where every score is -inf or any is NaN or +inf. At
+        temperature 0 nothing is drawn; the probabilities are then those of temperature 1."""
         rows = scores.reshape(-1, scores.shape[-1])
         if self.params.temperature not in (0, 1):
             rows = _cooled(rows, float(self.params.temperature))
@@ -97,13 +118,17 @@ class LogitsPipeline:
         return torch.softmax(rows, dim=-1).view_as(scores)
 
     def why_none(self, logits: torch.Tensor, history: list[int]) -> str:
-        """Why no token can be chosen at a position without a distribution, from the model's logits `[vocab_size]` and the
-        tokens before."""
+        """Why no token can be chosen at a position without a distribution, from the model's
+        logits `[vocab_size]` and the tokens before."""
         row = logits.to(torch.float32 if logits.dtype != torch.float64 else logits.dtype, copy=True)
         if fault := _fault(row):
             return f"the target model emitted {fault}"
         params = self.params
-        bans = [name for name in ("filter_words", "allowed_token_ids", "bad_words", "min_tokens") if getattr(params, name)]
+        bans = [
+            name
+            for name in ("filter_words", "allowed_token_ids", "bad_words", "min_tokens")
+            if getattr(params, name)
+        ]
         if self._bias is not None:
             row += self._bias.to(row.device)
         for stage, after in self._stages(row, history):
@@ -121,14 +146,17 @@ class LogitsPipeline:
         return "the probabilities are not finite"
 
     def _stages(self, row: torch.Tensor, history: list[int]) -> Iterator[tuple[Any, torch.Tensor]]:
-        """What depends on history, but for penalties: what changed the scores `[vocab_size]`, None for bans, and the result."""
+        """What depends on history, but for penalties: what changed the scores `[vocab_size]`,
+        None for bans, and the result."""
         self._ban(row, history)
         yield None, row
         for processor, takes_prompt in self._processors:
             given, shape = [list(self._prompt)] if takes_prompt else [], row.shape
             row = processor(*given, list(history), row)
             if not isinstance(row, torch.Tensor) or row.shape != shape:
-                raise ValueError(f"logits_processors: {processor!r} must return logits of shape {list(shape)}")
+                raise ValueError(
+                    f"logits_processors: {processor!r} must return logits of shape {list(shape)}"
+                )
             yield processor, row
         if self._grammar is not None:
             self._grammar.apply(row := row.clone(), history)  # it may be the processor's own
@@ -138,7 +166,10 @@ class LogitsPipeline:
         if self.word_filter is not None:
             row[self.word_filter.banned(history)] = -torch.inf
         for word in self._bad_sequences:
-            if len(history) >= len(word) - 1 and history[len(history) - len(word) + 1 :] == word[:-1]:
+            if (
+                len(history) >= len(word) - 1
+                and history[len(history) - len(word) + 1 :] == word[:-1]
+            ):
                 row[word[-1]] = -torch.inf
         if len(history) < self.params.min_tokens:
             row[self._stops] = -torch.inf
@@ -169,7 +200,10 @@ class LogitsPipeline:
         for name in ("logit_bias", "allowed_token_ids"):
             for token in getattr(params, name) or ():
                 if token >= self._vocab_size:
-                    raise ValueError(f"{name} holds token {token}, but the vocabulary ends at {self._vocab_size - 1}")
+                    raise ValueError(
+                        f"{name} holds token {token}, but the vocabulary ends at"
+                        f" {self._vocab_size - 1}"
+                    )
         for token, value in (params.logit_bias or {}).items():
             bias[token] += min(max(value, -100.0), 100.0)
         if params.allowed_token_ids is not None:
@@ -182,8 +216,13 @@ class LogitsPipeline:
             left[self._stops] = False
         if not left.any():
             words = list(params.bad_words or [])
-            given = f"allowed_token_ids={list(params.allowed_token_ids or [])!r:.80}, bad_words={words!r:.80}"
-            raise ValueError(f"no token is left to generate with {given}, min_tokens={params.min_tokens}")
+            given = (
+                f"allowed_token_ids={list(params.allowed_token_ids or [])!r:.80},"
+                f" bad_words={words!r:.80}"
+            )
+            raise ValueError(
+                f"no token is left to generate with {given}, min_tokens={params.min_tokens}"
+            )
         return bias
 
 
@@ -198,9 +237,10 @@ def batch_scores(
     histories: Sequence[list[int]],
     windows: Sequence[list[int]] | None = None,
 ) -> torch.Tensor:
-    """Each row's logits `[batch_size, width, vocab_size]` through its own pipeline, up to temperature; the same shape, float32
-    or float64. `histories`: the tokens that each row has generated before the first index; not read where all pipelines are
-    plain. `windows`: the draft tokens after it."""
+    """Each row's logits `[batch_size, width, vocab_size]` through its own pipeline, up to
+    temperature; the same shape, float32 or float64. `histories`: the tokens that each row has
+    generated before the first index; not read where all pipelines are plain. `windows`: the
+    draft tokens after it."""
     scores = in_float(logits)
     if all(pipeline.plain for pipeline in pipelines):
         return scores
@@ -209,18 +249,22 @@ def batch_scores(
     return torch.stack([pipeline.scores(row, past, window) for pipeline, row, past, window in rows])
 
 
-def batch_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Each row's scores `[batch_size, width, vocab_size]` to probabilities, and whether each position has a distribution, bool
-    `[batch_size, width]`.
+def batch_probabilities(
+    pipelines: Sequence[LogitsPipeline], scores: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each row's scores `[batch_size, width, vocab_size]` to probabilities, and whether each
+    position has a distribution, bool `[batch_size, width]`.
 
-    It has none where every token is banned, or a score is NaN or infinite. It gets the uniform one: a draft may be drawn from
-    that, but no token of the output.
+    It has none where every token is banned, or a score is NaN or infinite. It gets the uniform
+    one: a draft may be drawn from that, but no token of the output.
     """
     first = pipelines[0]
     if all(pipeline.warp_key == first.warp_key for pipeline in pipelines):
         probs = first.probabilities(scores)
     else:
-        probs = torch.stack([pipeline.probabilities(row) for pipeline, row in zip(pipelines, scores, strict=True)])
+        probs = torch.stack(
+            [pipeline.probabilities(row) for pipeline, row in zip(pipelines, scores, strict=True)]
+        )
     lost = probs[..., 0].isnan()
     return probs.masked_fill_(lost[..., None], 1 / probs.shape[-1]), ~lost
 
@@ -228,7 +272,9 @@ def batch_probabilities(pipelines: Sequence[LogitsPipeline], scores: torch.Tenso
 def _cooled(scores: torch.Tensor, temperature: float) -> torch.Tensor:
     """Each score's distance from the row's best ÷ temperature: only -inf can overflow."""
     least = torch.finfo(scores.dtype).tiny
-    return (scores - scores.amax(dim=-1, keepdim=True)).div_(min(max(temperature, least), 1 / least))
+    return (scores - scores.amax(dim=-1, keepdim=True)).div_(
+        min(max(temperature, least), 1 / least)
+    )
 
 
 def _fault(row: torch.Tensor) -> str | None:
@@ -245,5 +291,9 @@ def _takes_prompt(processor: Any) -> bool:
         parameters = inspect.signature(processor).parameters.values()
     except ValueError:  # built-in callables may have no signature
         return False
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
+    positional = [
+        p
+        for p in parameters
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
     return len(positional) == 3

@@ -19,18 +19,20 @@ class RandomSource(Protocol):
         ...
 
     def categorical(self, probs: torch.Tensor) -> torch.Tensor:
-        """An index drawn with these probabilities. `probs`: shape `[vocab_size]`, sums to 1. The result is int64 scalar on the
-        device of `probs`."""
+        """An index drawn with these probabilities. `probs`: shape `[vocab_size]`, sums to 1. The
+        result is int64 scalar on the device of `probs`."""
         ...
 
 
 class SeededRandom:
-    """Draws that depend only on the seed, the index of the sequence in its request, and the order of calls.
+    """Draws that depend only on the seed, the index of the sequence in its request, and the
+    order of calls.
 
-    Categorical draws are exponential races: argmax p_i / E_i with E_i ~ Exp(1). Unlike an inverse cumulative distribution,
-    rounding noise in some p_i changes the outcome only where two runners nearly tie. On the CPU (`device`, of the
-    probabilities) the noise comes from NumPy, and a race has two rounds, which gives the same distribution with far fewer
-    random numbers: first the sums of blocks of √n neighbours, then the members of the winning block.
+    Categorical draws are exponential races: argmax p_i / E_i with E_i ~ Exp(1). Unlike an
+    inverse cumulative distribution, rounding noise in some p_i changes the outcome only where
+    two runners nearly tie. On the CPU (`device`, of the probabilities) the noise comes from
+    NumPy, and a race has two rounds, which gives the same distribution with far fewer random
+    numbers: first the sums of blocks of √n neighbours, then the members of the winning block.
     """
 
     def __init__(self, seed: int, index: int = 0, device: torch.device | str = "cpu") -> None:
@@ -51,7 +53,9 @@ class SeededRandom:
         if self._noise is None:
             noise = torch.empty_like(probs).exponential_(generator=self._generator)
             return (probs / noise.clamp_min_(_LEAST)).argmax()
-        size = math.isqrt(len(probs))  # a race of blocks, then one of the members of a block: fewer random numbers
+        size = math.isqrt(
+            len(probs)
+        )  # a race of blocks, then one of the members of a block: fewer random numbers
         count = math.ceil(len(probs) / size)
         noise = torch.from_numpy(self._noise.standard_exponential(count + size)).clamp_min_(_LEAST)
         blocks = torch.nn.functional.pad(probs, (0, count * size - len(probs))).view(count, size)
@@ -60,12 +64,15 @@ class SeededRandom:
 
     @cached_property
     def _generator(self) -> torch.Generator:
-        """Made at the first draw: a process that only checks requests may lack the device that decodes them."""
+        """Made at the first draw: a process that only checks requests may lack the device that
+        decodes them."""
         return torch.Generator(self._device).manual_seed(self._seed)
 
     def state(self) -> Any:
         """The state of the draws, for `restore`."""
-        noise = self._generator.get_state() if self._noise is None else self._noise.bit_generator.state
+        noise = (
+            self._generator.get_state() if self._noise is None else self._noise.bit_generator.state
+        )
         return self._uniform.bit_generator.state, noise
 
     def restore(self, state: Any) -> None:

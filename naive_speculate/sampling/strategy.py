@@ -34,8 +34,9 @@ class TokenSampler(Protocol):
 
 
 def choose(logits: torch.Tensor, strategy: SampleStrategy | TokenSampler) -> torch.Tensor:
-    """Choose one token per row of logits `[batch_size, vocab_size]` by a `SampleStrategy`, its string, or a `TokenSampler`:
-    int64 `[batch_size]`. Raises `ValueError` if the strategy is neither."""
+    """Choose one token per row of logits `[batch_size, vocab_size]` by a `SampleStrategy`, its
+    string, or a `TokenSampler`: int64 `[batch_size]`. Raises `ValueError` if the strategy is
+    neither."""
     if strategy == SampleStrategy.GREEDY:
         return logits.argmax(dim=-1)
     if strategy == SampleStrategy.RANDOM:
@@ -44,4 +45,6 @@ def choose(logits: torch.Tensor, strategy: SampleStrategy | TokenSampler) -> tor
     sample = getattr(strategy, "sample", None)  # `isinstance` with a protocol is slow
     if callable(sample):
         return sample(logits)
-    raise ValueError(f"sample_strategy must be a SampleStrategy or have sample() and is_done(), got {strategy!r}")
+    raise ValueError(
+        f"sample_strategy must be a SampleStrategy or have sample() and is_done(), got {strategy!r}"
+    )

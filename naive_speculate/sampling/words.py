@@ -1,11 +1,15 @@
-"""A list of words that do not belong in a classroom: slurs, outdated names of groups of people, and profanity.
+"""A list of words that do not belong in a classroom: slurs, outdated names of groups of people,
+and profanity.
 
-The list is encoded, so that the repository does not spell them. ``WordList.encode`` gives the form of a new entry.
+The list is encoded, so that the repository does not spell them. ``WordList.encode`` gives the
+form of a new entry.
 
-`WordFilter` bans tokens that would complete a listed word, however the word is split over tokens. A token is banned even where
-letters may follow, so no text ends in a listed word, wherever it is cut. The bans depend on the text before alone, so
-speculation stays lossless for the filtered target. Of that text only the end counts with which a listed word may begin; mostly
-it is empty. Tokens lead from one such end to the next, and the bans after each end are computed once.
+`WordFilter` bans tokens that would complete a listed word, however the word is split over
+tokens. A token is banned even where letters may follow, so no text ends in a listed word,
+wherever it is cut. The bans depend on the text before alone, so speculation stays lossless for
+the filtered target. Of that text only the end counts with which a listed word may begin; mostly
+it is empty. Tokens lead from one such end to the next, and the bans after each end are computed
+once.
 """
 
 from __future__ import annotations
@@ -35,9 +39,10 @@ _LAST = "\U0010ffff"
 class WordList:
     """Finds listed words in a text: only whole words, with or without a plural or possessive "s".
 
-    The entries are regular expressions, each over a case-folded word or a few words with single spaces between them; a
-    `ValueError` if there is none, or one is not valid. `pattern` matches any of the words, plural and possessive included;
-    `composed` is set where a word has letters that may be written as two characters, such as accented ones.
+    The entries are regular expressions, each over a case-folded word or a few words with single
+    spaces between them; a `ValueError` if there is none, or one is not valid. `pattern` matches
+    any of the words, plural and possessive included; `composed` is set where a word has letters
+    that may be written as two characters, such as accented ones.
     """
 
     entries: tuple[str, ...]
@@ -52,7 +57,9 @@ class WordList:
             try:
                 re.compile(entry)
             except re.error as error:
-                raise ValueError(f"entries[{number}] is not a regular expression: {error}") from None
+                raise ValueError(
+                    f"entries[{number}] is not a regular expression: {error}"
+                ) from None
         whole = "|".join(f"(?:{entry})" for entry in self.entries)
         self.pattern = rf"(?:{whole})(?:'s|s'|s)?"
         self.composed = not self.pattern.isascii()
@@ -80,22 +87,26 @@ class WordList:
 
     @staticmethod
     def decode(text: str) -> WordList:
-        """The list that ``encode`` wrote; line breaks may stand for its spaces. Raises `ValueError` if a part of ``text`` is
-        not base64, or is not a regular expression."""
+        """The list that ``encode`` wrote; line breaks may stand for its spaces. Raises
+        `ValueError` if a part of ``text`` is not base64, or is not a regular expression."""
         try:
-            return WordList(base64.b64decode(part.encode(), validate=True).decode() for part in text.split())
+            return WordList(
+                base64.b64decode(part.encode(), validate=True).decode() for part in text.split()
+            )
         except (binascii.Error, UnicodeDecodeError) as error:
             raise ValueError(f"the word list is not base64: {error}") from None
 
 
 def normalized(text: str) -> str:
-    """``text`` as it is compared: case-folded, one way to write each letter, straight apostrophes, single spaces, nothing
-    invisible."""
+    """``text`` as it is compared: case-folded, one way to write each letter, straight
+    apostrophes, single spaces, nothing invisible."""
     if text.isascii():
         return re.sub(r"\s+", " ", text.lower())
     text = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     visible = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
-    return re.sub(r"\s+", " ", unicodedata.normalize("NFKC", visible))  # what was folded or stood apart may be one letter now
+    return re.sub(
+        r"\s+", " ", unicodedata.normalize("NFKC", visible)
+    )  # what was folded or stood apart may be one letter now
 
 
 def masked(word: str) -> str:
@@ -110,35 +121,46 @@ def classroom_words() -> WordList:
 
 
 def word_list(given: object) -> WordList:
-    """A word list as it was given, or the one that ships by its name, "classroom". Raises `ValueError` if it is neither."""
+    """A word list as it was given, or the one that ships by its name, "classroom". Raises
+    `ValueError` if it is neither."""
     if isinstance(given, WordList):
         return given
     if given == "classroom":
         return classroom_words()
-    hint = ": of a list of one's own, settings keep the name alone" if isinstance(given, str) else ""
-    raise ValueError(f"filter_words must be None, 'classroom' or a WordList, got {given!r:.80}{hint}")
+    hint = (
+        ": of a list of one's own, settings keep the name alone" if isinstance(given, str) else ""
+    )
+    raise ValueError(
+        f"filter_words must be None, 'classroom' or a WordList, got {given!r:.80}{hint}"
+    )
 
 
 class End(NamedTuple):
     """The end of a text, as far as the bans depend on it."""
 
-    text: str = ""  # the normalised end that may begin a listed word; else empty, or `_LETTER` within a word
+    # the normalised end that may begin a listed word; else empty, or `_LETTER` within a word
+    text: str = ""
     rest: bytes = b""  # the bytes of an incomplete character
 
 
 class FilterTable:
-    """The tokens that a word list bans after each end of a text, from each token's bytes; special tokens have none. Threads may
-    share one."""
+    """The tokens that a word list bans after each end of a text, from each token's bytes;
+    special tokens have none. Threads may share one."""
 
     def __init__(self, words: WordList, token_bytes: Mapping[int, bytes], vocab_size: int) -> None:
         self._words = words
-        self._bytes = {token: form for token, form in token_bytes.items() if form and token < vocab_size}
+        self._bytes = {
+            token: form for token, form in token_bytes.items() if form and token < vocab_size
+        }
         self._beginning = regex.compile(words.pattern)
         texts = {token: form.decode(errors="replace") for token, form in self._bytes.items()}
         spelled = sorted((normalized(text), token) for token, text in texts.items())
         self._texts, self._tokens = [text for text, _ in spelled], [token for _, token in spelled]
         self._inside = [token for token, form in self._bytes.items() if form[0] & 0xC0 == 0x80]
-        self._alone = {start: {token for text, token in spelled if self._found(start + text)} for start in ("", _LETTER)}
+        self._alone = {
+            start: {token for text, token in spelled if self._found(start + text)}
+            for start in ("", _LETTER)
+        }
         self.after = lru_cache(maxsize=1 << 16)(self._after)
         self.banned = lru_cache(maxsize=1 << 13)(self._banned)
 
@@ -161,8 +183,8 @@ class FilterTable:
         return torch.tensor(sorted(banned), dtype=torch.int64)
 
     def _completing(self, end: End, first: int, last: int, shared: int) -> Iterator[int]:
-        """The tokens that complete a word at the end of a text, of those from `first` to `last` in the order of their texts,
-        which share the first `shared` letters."""
+        """The tokens that complete a word at the end of a text, of those from `first` to `last`
+        in the order of their texts, which share the first `shared` letters."""
         while first < last:
             prefix = self._texts[first][: shared + 1]
             if len(prefix) == shared:  # it is no longer than what they share
@@ -171,13 +193,17 @@ class FilterTable:
             after = bisect(self._texts, prefix + _LAST, first, last)
             text = normalized(end.text + prefix)
             if self._found(text, end.text):
-                yield from (token for token in self._tokens[first:after] if self._completes(end, token))
+                yield from (
+                    token for token in self._tokens[first:after] if self._completes(end, token)
+                )
             elif len(self._open(text)) > len(text) - len(end.text):
                 yield from self._completing(end, first, after, shared + 1)
             first = after
 
     def _completes(self, end: End, token: int) -> bool:
-        return self._found(end.text + (end.rest + self._bytes[token]).decode(errors="replace"), end.text)
+        return self._found(
+            end.text + (end.rest + self._bytes[token]).decode(errors="replace"), end.text
+        )
 
     def _found(self, text: str, before: str = "") -> bool:
         """Whether a text has listed words that `before` has not."""
@@ -185,7 +211,9 @@ class FilterTable:
 
     def _open(self, text: str) -> str:
         """The end of a normalised text that may begin a listed word."""
-        ends = (text, text[:-1]) if self._words.composed else (text,)  # what follows may change the last letter
+        ends = (
+            (text, text[:-1]) if self._words.composed else (text,)
+        )  # what follows may change the last letter
         for start in range(len(text)):
             if start == 0 or not text[start - 1].isalnum():
                 for end in ends:
@@ -196,11 +224,14 @@ class FilterTable:
 
 
 class WordFilter:
-    """Follows one sequence through a table. Any history may be given: it rolls back to the part shared with the last one."""
+    """Follows one sequence through a table. Any history may be given: it rolls back to the part
+    shared with the last one."""
 
     def __init__(self, table: FilterTable, prompt_token_ids: Sequence[int]) -> None:
         self._table = table
-        self._ends = [reduce(table.after, prompt_token_ids[-_PROMPT_TOKENS:], End())]  # by number of generated tokens
+        self._ends = [
+            reduce(table.after, prompt_token_ids[-_PROMPT_TOKENS:], End())
+        ]  # by number of generated tokens
         self._tokens: list[int] = []
 
     def banned(self, history: list[int]) -> torch.Tensor:

@@ -1,4 +1,5 @@
-"""Hands events from decoder to readers: a thread that pumps an iterator, an inbox for event loops, and what was delivered."""
+"""Hands events from decoder to readers: a thread that pumps an iterator, an inbox for event
+loops, and what was delivered."""
 
 import asyncio
 import threading
@@ -71,8 +72,9 @@ class Inbox:
                 self._unread = []
 
     async def lists(self, pause: Callable[[], float]) -> AsyncIterator[list[Event]]:
-        """The events: immediately up to the first token, then as one list per `pause()` seconds, called after each; the end of
-        the run cuts it short. Only the last list, at the end of the run, may be empty. Raises the delivered failure."""
+        """The events: immediately up to the first token, then as one list per `pause()` seconds,
+        called after each; the end of the run cuts it short. Only the last list, at the end of
+        the run, may be empty. Raises the delivered failure."""
         begun = False
         try:
             with self._lock:
@@ -92,7 +94,9 @@ class Inbox:
                 begun = begun or any(event.kind in OUTPUT_KINDS for event in events)
                 if begun:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(pause()):  # `wait_for` of Python 3.11 may lose a cancellation
+                        async with asyncio.timeout(
+                            pause()
+                        ):  # `wait_for` of Python 3.11 may lose a cancellation
                             await self._ended.wait()
         finally:
             with self._lock:
@@ -105,7 +109,8 @@ class Inbox:
 
 
 class DeliveredEvents:
-    """A summary of a run's delivered events: whether there were any (`begun`), and the rows without a `finished` event."""
+    """A summary of a run's delivered events: whether there were any (`begun`), and the rows
+    without a `finished` event."""
 
     def __init__(self, rows: int) -> None:
         self.begun = False

@@ -1,4 +1,5 @@
-"""Decodes many requests at once in this process: one thread steps them as one batch; runs join and leave between steps."""
+"""Decodes many requests at once in this process: one thread steps them as one batch; runs join
+and leave between steps."""
 
 import threading
 import time
@@ -12,7 +13,17 @@ from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.events.record import StepRecord
 from naive_speculate.infer.memory import free_memory
 from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
+from naive_speculate.serving.protocol import (
+    ANONYMOUS,
+    FULL,
+    STOPPING,
+    Deliver,
+    Engine,
+    Load,
+    Reader,
+    Request,
+    Unavailable,
+)
 from naive_speculate.serving.requests import MAX_ROWS, OUT_OF_MEMORY, about, explain, prepare
 from naive_speculate.serving.turns import TOO_MANY, by_turns, one_too_many
 from naive_speculate.speculate.batch import Batch, PartialStepError, Records
@@ -23,8 +34,9 @@ from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 MAX_WAITING = 1024
 TIDY_SECONDS = 10.0  # least interval at which an idle engine frees memory
 _SPARE = 0.5
-"""Share of spare rows. A reader with less than its share of the rows gets a spare one at once; other addresses than the one
-with most rows get the same number again. Such rows take turns and keep their memory."""
+"""Share of spare rows. A reader with less than its share of the rows gets a spare one at once;
+other addresses than the one with most rows get the same number again. Such rows take turns and
+keep their memory."""
 _LOOK_SECONDS = 0.05  # poll interval while all readers lag
 STUCK_SECONDS = 60.0  # a longer step counts as no progress
 CLOSE_SECONDS = 3.0  # most time that `close` waits for the current step
@@ -61,11 +73,13 @@ class _Job:
 
 
 class LocalEngine(Engine):
-    """Decodes with one pair in one thread of this process. Other threads may use the decoder at the same time.
+    """Decodes with one pair in one thread of this process. Other threads may use the decoder at
+    the same time.
 
-    Draws and distributions are per sequence, so each request gets the same text as alone. At most `max_rows` sequences are
-    stepped together, and `max_waiting` wait. If a step fails, its sequences are stepped again in halves, so that only sequences
-    that fail alone end with an error.
+    Draws and distributions are per sequence, so each request gets the same text as alone. At
+    most `max_rows` sequences are stepped together, and `max_waiting` wait. If a step fails, its
+    sequences are stepped again in halves, so that only sequences that fail alone end with an
+    error.
     """
 
     def __init__(
@@ -93,7 +107,9 @@ class LocalEngine(Engine):
         self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
         self._thread.start()
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
+    def start(
+        self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
+    ) -> None:
         """Decode a request (see `Engine`); checked here, in the caller's thread."""
         job, dropped = _Job(cancel, deliver, reader), None
         job.run = prepare(self.decoder, request, job, self._max_rows, self._max_prompt_tokens)
@@ -126,12 +142,22 @@ class LocalEngine(Engine):
 
     def load(self) -> Load:
         with self._changed:
-            running, waiting = (sum(len(job.run.rows) for job in jobs) for jobs in (self._running, self._waiting))
+            running, waiting = (
+                sum(len(job.run.rows) for job in jobs) for jobs in (self._running, self._waiting)
+            )
             still = time.monotonic() - self._moved if self._running else 0.0
             reason = self._reason
             if stuck := not reason and still > STUCK_SECONDS:
                 reason = f"The decoder has made no progress for {still:.0f} seconds."
-            return Load(not reason, running, waiting, self._max_rows, reason=reason, stuck=stuck, run_seconds=self._run_seconds)
+            return Load(
+                not reason,
+                running,
+                waiting,
+                self._max_rows,
+                reason=reason,
+                stuck=stuck,
+                run_seconds=self._run_seconds,
+            )
 
     def close(self) -> None:
         with self._changed:
@@ -181,7 +207,9 @@ class LocalEngine(Engine):
                 self._running = [job for job in self._running if job not in over]
                 for job in over:
                     held = time.monotonic() - job.begun
-                    self._run_seconds = held if self._run_seconds is None else 0.8 * self._run_seconds + 0.2 * held
+                    self._run_seconds = (
+                        held if self._run_seconds is None else 0.8 * self._run_seconds + 0.2 * held
+                    )
             for job, found in zip(stepped, events, strict=True):
                 if found:
                     job.deliver(found)
@@ -191,12 +219,16 @@ class LocalEngine(Engine):
                 return
 
     def _admit(self) -> list[_Job]:
-        """Let waiting jobs join while rows are free; cancelled ones join at once, to be ended by the next step."""
+        """Let waiting jobs join while rows are free; cancelled ones join at once, to be ended by
+        the next step."""
         if not self._waiting:
             return []
         lagging = [job for job in self._running if job.reader.lags()]
         running, ahead, full = list(self._running), 0, False
-        for job in by_turns([*(job for job in running if job not in lagging), *self._waiting], lambda job: job.number):
+        for job in by_turns(
+            [*(job for job in running if job not in lagging), *self._waiting],
+            lambda job: job.number,
+        ):
             size = job.num_rows
             ahead += size
             if job in running:
@@ -214,8 +246,8 @@ class LocalEngine(Engine):
         return self._running[len(running) :]
 
     def _may_join(self, reader: Reader, size: int, ahead: int) -> bool:
-        """Whether a reader may get spare rows: its share allows it, or it has no row yet. `ahead` rows come before or with
-        it."""
+        """Whether a reader may get spare rows: its share allows it, or it has no row yet.
+        `ahead` rows come before or with it."""
         spare = max(1, int(_SPARE * self._max_rows))
         if ahead > self._max_rows and self._rows(
             lambda other: (other.address, other.session) == (reader.address, reader.session)
@@ -230,7 +262,8 @@ class LocalEngine(Engine):
         return sum(job.num_rows for job in self._running if which(job.reader))
 
     def _chosen(self) -> list[_Job]:
-        """The jobs of the next step, in turn: at most `max_rows` rows, and none whose reader lags."""
+        """The jobs of the next step, in turn: at most `max_rows` rows, and none whose reader
+        lags."""
         self._turn += 1
         chosen, rows = [], 0
         for job in by_turns(self._running, lambda job: job.turn):
@@ -250,7 +283,8 @@ class LocalEngine(Engine):
             job.deliver(job.run.started())
 
     def _step(self, batch: Batch, rows: list[SequenceState]) -> Records:
-        """Step the rows; on failure step the unfinished ones in halves, and end a row that fails alone."""
+        """Step the rows; on failure step the unfinished ones in halves, and end a row that fails
+        alone."""
         saved = {row: row.save() for row in rows}
         records: dict[SequenceState, StepRecord] = {}
         try:
@@ -274,9 +308,12 @@ class LocalEngine(Engine):
         return records
 
     def _works(self) -> bool:
-        """Whether decoding still works, that is, the device is not lost; a lack of memory does not count."""
+        """Whether decoding still works, that is, the device is not lost; a lack of memory does
+        not count."""
         try:
-            self.decoder.generate([0], SamplingParams(max_tokens=1, temperature=0), num_draft_tokens=0, detail="none")
+            self.decoder.generate(
+                [0], SamplingParams(max_tokens=1, temperature=0), num_draft_tokens=0, detail="none"
+            )
         except Exception as error:
             return explain(error) == OUT_OF_MEMORY
         return True

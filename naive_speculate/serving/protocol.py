@@ -1,6 +1,7 @@
 """The interface between clients (a page, an endpoint, a load test) and engines.
 
-Data goes one way: a request in, lists of events out. An engine may be a thread of this process or a cluster.
+Data goes one way: a request in, lists of events out. An engine may be a thread of this process
+or a cluster.
 """
 
 import time
@@ -13,22 +14,36 @@ from naive_speculate.events import Event
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag
 
-__all__ = ["ANONYMOUS", "FULL", "STOPPING", "About", "Deliver", "Engine", "Load", "Reader", "Request", "Unavailable"]
+__all__ = [
+    "ANONYMOUS",
+    "FULL",
+    "STOPPING",
+    "About",
+    "Deliver",
+    "Engine",
+    "Load",
+    "Reader",
+    "Request",
+    "Unavailable",
+]
 
 STOPPING = "The server is stopping and takes no more runs. Try again in a minute."
 FULL = "{} others are waiting, which is the limit. Try again in a moment."
-_READ_SECONDS = 0.01  # pause of a reader between two reads; waking at every step would take the interpreter from the decoder
+# pause of a reader between two reads; waking at every step would take the interpreter from the
+# decoder
+_READ_SECONDS = 0.01
 
 Deliver = Callable[[list[Event] | Exception | None], None]
-"""Receives a run's next list of events, and at its end None or the failure. The decoding thread calls it, so it must not
-block."""
+"""Receives a run's next list of events, and at its end None or the failure. The decoding thread
+calls it, so it must not block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
     """The reader of a run's events."""
 
-    # address, session: a decoder is shared fairly between addresses, and between the sessions of an address
+    # address, session: a decoder is shared fairly between addresses, and between the sessions of an
+    # address
     address: str = ""
     session: str = ""
     # whether many delivered events are unread; then the run pauses. Called by the decoding thread
@@ -39,7 +54,8 @@ ANONYMOUS = Reader()
 
 
 class Unavailable(RuntimeError):
-    """The engine accepts no requests: it is closed, or its hardware is lost. The message is for visitors."""
+    """The engine accepts no requests: it is closed, or its hardware is lost. The message is for
+    visitors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +80,9 @@ class About:
     device: str  # where the target computes
     chat: bool  # whether the tokenizer has a chat template
     capacity: int  # most sequences that it can ever decode at once
-    num_parameters: dict[str, int] = field(default_factory=dict)  # of target, draft and head, as loaded
+    num_parameters: dict[str, int] = field(
+        default_factory=dict
+    )  # of target, draft and head, as loaded
     weights: str | None = None  # a description of the target's weights, as in `ModelPair`
 
 
@@ -74,18 +92,23 @@ class Engine(ABC):
     about: About  # a description of the engine
 
     @abstractmethod
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
-        """Decode a request and let `deliver` receive its lists of events, then the end; returns before that.
+    def start(
+        self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
+    ) -> None:
+        """Decode a request and let `deliver` receive its lists of events, then the end; returns
+        before that.
 
-        The joined lists are the run's trace: it begins with `started` and ends with `finished` for each row, with reason
-        `error` and a message for the visitor if decoding failed. Setting `cancel` ends the run after the current step or prompt
-        chunk. The run pauses while the reader lags. A `ValueError`, naming the invalid field, or `Unavailable` if the engine
-        accepts no requests, is raised here or delivered instead of the end.
+        The joined lists are the run's trace: it begins with `started` and ends with `finished`
+        for each row, with reason `error` and a message for the visitor if decoding failed.
+        Setting `cancel` ends the run after the current step or prompt chunk. The run pauses
+        while the reader lags. A `ValueError`, naming the invalid field, or `Unavailable` if the
+        engine accepts no requests, is raised here or delivered instead of the end.
         """
 
     @abstractmethod
     def waiting_before(self, reader: Reader) -> int | None:
-        """Number of sequences that would start before a new one of this reader; None if it would start at once."""
+        """Number of sequences that would start before a new one of this reader; None if it would
+        start at once."""
 
     @abstractmethod
     def load(self) -> Load:
@@ -95,14 +118,19 @@ class Engine(ABC):
     def close(self) -> None:
         """Cancel all runs and accept no more requests."""
 
-    def submit(self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS) -> Iterator[list[Event]]:
-        """Decode a request for a reader with a thread of its own: returns the lists of `start` as they arrive. Closing or
-        dropping the iterator ends the run too. Exceptions of `start` are raised here or when the iteration begins."""
+    def submit(
+        self, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS
+    ) -> Iterator[list[Event]]:
+        """Decode a request for a reader with a thread of its own: returns the lists of `start`
+        as they arrive. Closing or dropping the iterator ends the run too. Exceptions of `start`
+        are raised here or when the iteration begins."""
         unread = SimpleQueue[list[Event] | Exception | None]()
         flag = ReaderFlag(cancel)
         self.start(request, flag, unread.put, reader)
         lists = _read(unread, flag)
-        next(lists)  # Python runs a generator's `finally` on close only if the generator has started
+        next(
+            lists
+        )  # Python runs a generator's `finally` on close only if the generator has started
         return lists
 
 
@@ -116,7 +144,9 @@ class ReaderFlag:
         return self.left or (self._cancel is not None and self._cancel.is_set())
 
 
-def _read(unread: "SimpleQueue[list[Event] | Exception | None]", flag: ReaderFlag) -> Iterator[list[Event]]:
+def _read(
+    unread: "SimpleQueue[list[Event] | Exception | None]", flag: ReaderFlag
+) -> Iterator[list[Event]]:
     try:
         yield []
         while True:

@@ -13,19 +13,31 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag
 
 MAX_ROWS = 64
-MAX_PROMPT_CHARACTERS = 10**6  # longer prompts are refused before tokenization, which takes time and memory
+MAX_PROMPT_CHARACTERS = (
+    10**6
+)  # longer prompts are refused before tokenization, which takes time and memory
 CHARACTERS_PER_TOKEN = 32
-"""So are prompts with more characters for each token that the model can take. English text has four, and tokenizing a million
-characters delays other visitors by seconds."""
+"""So are prompts with more characters for each token that the model can take. English text has
+four, and tokenizing a million characters delays other visitors by seconds."""
 MASK_SECONDS = 0.25 if hasattr(os, "fork") else None
-"""Most processor time of a visitor's grammar for one mask (see `SpeculativeDecoder`); on average 1% of it."""
-OUT_OF_MEMORY = "The model ran out of memory. Try a shorter prompt or fewer tokens, or try again later."
+"""Most processor time of a visitor's grammar for one mask (see `SpeculativeDecoder`); on average
+1% of it."""
+OUT_OF_MEMORY = (
+    "The model ran out of memory. Try a shorter prompt or fewer tokens, or try again later."
+)
 
 
 def about(decoder: SpeculativeDecoder, capacity: int) -> About:
     """Describe a decoder with room for `capacity` sequences."""
     admission, pair = decoder.admission, decoder.pair
-    return About(pair.names, str(admission.device), admission.has_chat_template, capacity, pair.num_parameters, pair.weights)
+    return About(
+        pair.names,
+        str(admission.device),
+        admission.has_chat_template,
+        capacity,
+        pair.num_parameters,
+        pair.weights,
+    )
 
 
 def prepare(
@@ -37,7 +49,10 @@ def prepare(
 ) -> Run:
     """Check a request and make its run; a `ValueError` names the invalid field."""
     if request.params.num_sequences > max_rows:
-        raise ValueError(f"n and best_of may be {max_rows} here, got n={request.params.n} and best_of={request.params.best_of}")
+        raise ValueError(
+            f"n and best_of may be {max_rows} here, got n={request.params.n} and"
+            f" best_of={request.params.best_of}"
+        )
     most, room = MAX_PROMPT_CHARACTERS, decoder.admission.max_positions
     if room is not None and request.params.truncate_prompt_tokens is None:
         most = min(most, CHARACTERS_PER_TOKEN * room)
@@ -46,18 +61,27 @@ def prepare(
     run = decoder.prepare(request, cancel)
     length = len(run.rows[0].prompt_token_ids)
     if max_prompt_tokens is not None and (over := length - max_prompt_tokens) > 0:
-        raise ValueError(f"prompt has {length} tokens, {over} more than the {max_prompt_tokens} allowed here")
+        raise ValueError(
+            f"prompt has {length} tokens, {over} more than the {max_prompt_tokens} allowed here"
+        )
     return run
 
 
 def seeded(request: Request) -> Request:
-    """A request with a seed of its own, so that another process, or a second try, makes the same run."""
-    return request if request.params.seed is not None else replace(request, params=replace(request.params, seed=fresh_seed()))
+    """A request with a seed of its own, so that another process, or a second try, makes the same
+    run."""
+    return (
+        request
+        if request.params.seed is not None
+        else replace(request, params=replace(request.params, seed=fresh_seed()))
+    )
 
 
 def explain(failure: Exception) -> str:
     """The message for visitors about a failure, with what to do."""
     if isinstance(failure, GuideTooCostly):
         return str(failure)
-    full = isinstance(failure, MemoryError | torch.cuda.OutOfMemoryError) or "not enough memory" in str(failure)
+    full = isinstance(
+        failure, MemoryError | torch.cuda.OutOfMemoryError
+    ) or "not enough memory" in str(failure)
     return OUT_OF_MEMORY if full else f"Decoding failed: {type(failure).__name__}: {failure}"

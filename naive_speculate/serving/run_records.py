@@ -7,7 +7,15 @@ from itertools import accumulate
 
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
 from naive_speculate.events.metrics import Summary
-from naive_speculate.serving.protocol import ANONYMOUS, About, Deliver, Engine, Load, Reader, Request
+from naive_speculate.serving.protocol import (
+    ANONYMOUS,
+    About,
+    Deliver,
+    Engine,
+    Load,
+    Reader,
+    Request,
+)
 from naive_speculate.speculate.sequence import CancelFlag
 
 
@@ -22,7 +30,8 @@ class RunRecord:
     prompt_tokens: int = 0
     num_drafts: int = 0  # steps with draft tokens, of all rows
     summary: Summary = field(default_factory=Summary)  # of all rows together
-    # the finish reason; "abandoned" if the reader left before the end; "refused" if nothing was decoded
+    # the finish reason; "abandoned" if the reader left before the end; "refused" if nothing was
+    # decoded
     outcome: str = "abandoned"
 
     def add(self, event: Event, since: float) -> None:
@@ -32,7 +41,9 @@ class RunRecord:
             self.wait_seconds = since if self.wait_seconds is None else self.wait_seconds
             self.prompt_tokens = len(event.prompt_token_ids or ())
         elif event.kind in OUTPUT_KINDS:
-            self.first_token_seconds = since if self.first_token_seconds is None else self.first_token_seconds
+            self.first_token_seconds = (
+                since if self.first_token_seconds is None else self.first_token_seconds
+            )
         elif event.kind == EventKind.STEP:
             self.num_drafts += bool(event.num_draft)
         elif event.finish_reason is not None:
@@ -61,7 +72,9 @@ class ObservedEngine(Engine):
     def about(self) -> About:  # type: ignore[override]
         return self._engine.about
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
+    def start(
+        self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
+    ) -> None:
         record, began = RunRecord(request), time.monotonic()
 
         def over(outcome: str) -> None:

@@ -1,7 +1,8 @@
 """Decodes each request by itself, for hosts that fork a process per request, such as ZeroGPU.
 
-Such a process shares no memory with the server, so requests cannot be batched, and a file serves as cancel flag. The host may
-delay, refuse or cut off a run; a thread waits for it, so that the reader still gets an answer.
+Such a process shares no memory with the server, so requests cannot be batched, and a file serves
+as cancel flag. The host may delay, refuse or cut off a run; a thread waits for it, so that the
+reader still gets an answer.
 """
 
 import os
@@ -13,7 +14,16 @@ from queue import Empty, SimpleQueue
 
 from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.serving.delivery import DeliveredEvents, pump
-from naive_speculate.serving.protocol import ANONYMOUS, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
+from naive_speculate.serving.protocol import (
+    ANONYMOUS,
+    STOPPING,
+    Deliver,
+    Engine,
+    Load,
+    Reader,
+    Request,
+    Unavailable,
+)
 from naive_speculate.serving.requests import MAX_ROWS, about, explain, prepare, seeded
 from naive_speculate.speculate.batch import PartialStepError
 from naive_speculate.speculate.decoder import SpeculativeDecoder
@@ -21,8 +31,12 @@ from naive_speculate.speculate.run import Run
 from naive_speculate.speculate.sequence import CancelFlag
 
 Decode = Callable[[Request, str], Iterator[list[Event]]]
-"""Decodes a request while the file of that path exists. Its exceptions are reported to the visitor."""
-CUT_OFF = "The host ended this run early. Run it again, with fewer tokens: the same seed gives the same text."
+"""Decodes a request while the file of that path exists. Its exceptions are reported to the
+visitor."""
+CUT_OFF = (
+    "The host ended this run early. Run it again, with fewer tokens: the same seed gives the same"
+    " text."
+)
 _LOOK_SECONDS = 0.1
 
 
@@ -37,8 +51,8 @@ class FileFlag:
 
 
 class SoloEngine(Engine):
-    """Decodes each request by itself. `wrap` turns a function that decodes in this process into one that decodes
-    in another. `max_rows` is for one request."""
+    """Decodes each request by itself. `wrap` turns a function that decodes in this process into
+    one that decodes in another. `max_rows` is for one request."""
 
     def __init__(
         self,
@@ -60,7 +74,9 @@ class SoloEngine(Engine):
         self._running = 0
         self._closed = threading.Event()
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
+    def start(
+        self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
+    ) -> None:
         """Decode a request (see `Engine`); checked here, in the caller's process."""
         request = seeded(request)
         run = prepare(self.decoder, request, None, self._max_rows, self._max_prompt_tokens)
@@ -84,7 +100,9 @@ class SoloEngine(Engine):
         descriptor, flag = tempfile.mkstemp(prefix="naive-speculate-")
         os.close(descriptor)
 
-        def decode() -> Iterator[list[Event]]:  # in a thread, since the host may keep even the call waiting
+        def decode() -> Iterator[
+            list[Event]
+        ]:  # in a thread, since the host may keep even the call waiting
             yield from self._decode(request, flag)
 
         with self._lock:
@@ -105,7 +123,13 @@ class SoloEngine(Engine):
                 if isinstance(found, Unavailable) and not delivered.begun:
                     raise found
                 if not isinstance(found, list):
-                    message = CUT_OFF if found is None else str(found) if isinstance(found, Unavailable) else explain(found)
+                    message = (
+                        CUT_OFF
+                        if found is None
+                        else str(found)
+                        if isinstance(found, Unavailable)
+                        else explain(found)
+                    )
                     found = _rest(run, delivered, FinishReason.ERROR, message)
                 delivered.add(found)
                 yield found
@@ -115,12 +139,16 @@ class SoloEngine(Engine):
                 self._running -= 1
 
 
-def _rest(run: Run, delivered: DeliveredEvents, reason: FinishReason, message: str | None = None) -> list[Event]:
+def _rest(
+    run: Run, delivered: DeliveredEvents, reason: FinishReason, message: str | None = None
+) -> list[Event]:
     """The missing events of a run that is no longer decoded."""
     return [*([] if delivered.begun else run.started()), *delivered.endings(reason, message)]
 
 
-def _decode(decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag, max_rows: int) -> Iterator[list[Event]]:
+def _decode(
+    decoder: SpeculativeDecoder, request: Request, cancel: CancelFlag, max_rows: int
+) -> Iterator[list[Event]]:
     run, batch = prepare(decoder, request, cancel, max_rows), decoder.new_batch()
     batch.admit(run.rows)
     try:

@@ -1,4 +1,5 @@
-"""From a request to a run: validate, plan, build. Everything is checked here, before any model runs."""
+"""From a request to a run: validate, plan, build. Everything is checked here, before any model
+runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -53,36 +54,68 @@ class Admission:
         self.vocab_size = pair.vocab_size
         self.device = target.device
         self.max_positions = target.max_positions
-        self.eos_token_ids = tuple(token for token in eos_token_ids(pair.target) if 0 <= token < self.vocab_size)
+        self.eos_token_ids = tuple(
+            token for token in eos_token_ids(pair.target) if 0 <= token < self.vocab_size
+        )
         self._mask_seconds = mask_seconds
         self._grammars: GrammarCompiler | MasksApart | None = None
         self._filters: dict[WordList, FilterTable] = {}
 
     def run(
-        self, request: Request, cancel: CancelFlag | None = None, *, first_row: int = 0, random: MakeRandom | None = None
+        self,
+        request: Request,
+        cancel: CancelFlag | None = None,
+        *,
+        first_row: int = 0,
+        random: MakeRandom | None = None,
     ) -> Run:
-        """Check a request and make its run, whose rows are in no batch yet and are numbered from `first_row`. Setting `cancel`
-        ends it early. Draws come from the seed, unless `random` makes the rows' sources. Raises `ValueError`, naming the field
-        and what was given."""
+        """Check a request and make its run, whose rows are in no batch yet and are numbered from
+        `first_row`. Setting `cancel` ends it early. Draws come from the seed, unless `random`
+        makes the rows' sources. Raises `ValueError`, naming the field and what was given."""
         params = request.params
         verifier = verifier_for(request.verify_strategy, params.greedy)
         drafter = self._drafter(request)
-        token_ids = self.encode(self._as_chat(request.prompt) if request.chat else request.prompt, params)
+        token_ids = self.encode(
+            self._as_chat(request.prompt) if request.chat else request.prompt, params
+        )
         self._checked("stop_token_ids", params.stop_token_ids or ())
-        given, tree = self._given(request, token_ids, verifier.greedy), self._tree(request, drafter, verifier)
-        size = None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)  # drafts per step
+        given, tree = (
+            self._given(request, token_ids, verifier.greedy),
+            self._tree(request, drafter, verifier),
+        )
+        size = (
+            None if request.num_draft_tokens == "auto" else int(request.num_draft_tokens)
+        )  # drafts per step
         size = size if tree is None else len(tree)
         drafting = drafter_for(drafter, self.pair) if size != 0 else None
         max_length = self._max_length(len(token_ids), params.max_tokens)
         ends = frozenset(() if params.ignore_eos else self.eos_token_ids)
         stops = frozenset(params.stop_token_ids or ()) | ends
         seed = params.seed if params.seed is not None else fresh_seed()
-        repeats = random is not None or params.seed is not None  # a seed repeats a run, windows included
-        priced = drafter if drafting is not None else "suffix"  # of plain decoding only the verification costs
-        shrinks = request.shrink_in_batch and (params.greedy or not repeats) and given is None and tree is None
-        learned = self.pair.learned_costs(priced) if shrinks or (size is None and not repeats) else None
+        repeats = (
+            random is not None or params.seed is not None
+        )  # a seed repeats a run, windows included
+        priced = (
+            drafter if drafting is not None else "suffix"
+        )  # of plain decoding only the verification costs
+        shrinks = (
+            request.shrink_in_batch
+            and (params.greedy or not repeats)
+            and given is None
+            and tree is None
+        )
+        learned = (
+            self.pair.learned_costs(priced) if shrinks or (size is None and not repeats) else None
+        )
         costs = self.pair.costs(priced) if repeats or learned is None else learned.table()
-        auto = partial(AutoWindow, costs, request.draft_confidence, greedy=verifier.greedy, learned=learned, repeats=repeats)
+        auto = partial(
+            AutoWindow,
+            costs,
+            request.draft_confidence,
+            greedy=verifier.greedy,
+            learned=learned,
+            repeats=repeats,
+        )
         special = (params.skip_special_tokens, params.spaces_between_special_tokens)
         streams = params.detokenize and self.vocabulary.tokenizer is not None
         rows = []
@@ -90,7 +123,11 @@ class Admission:
             if size is not None:
                 window: Window = FixedWindow(size, request.draft_confidence, learned)
             else:
-                window = CopyOrAskWindow(auto(copies=True), auto()) if drafting and drafting.copies_or_asks else auto()
+                window = (
+                    CopyOrAskWindow(auto(copies=True), auto())
+                    if drafting and drafting.copies_or_asks
+                    else auto()
+                )
             row = SequenceState(
                 row=first_row + index,
                 prompt_token_ids=token_ids,
@@ -100,13 +137,21 @@ class Admission:
                 drafter=drafter,
                 window=window,
                 detail=request.detail,
-                random=SeededRandom(seed, index, self.device) if random is None else random(seed, index),
+                random=(
+                    SeededRandom(seed, index, self.device)
+                    if random is None
+                    else random(seed, index)
+                ),
                 pipeline=pipeline,
                 stop_token_ids=stops,
                 end_token_ids=ends,
                 max_length=max_length,
                 text=TextStream(self.vocabulary, token_ids, *special) if streams else None,
-                stops=StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None,
+                stops=(
+                    StopStrings(params.stop, params.include_stop_str_in_output)
+                    if params.stop
+                    else None
+                ),
                 cancel=cancel,
                 repeats=repeats or size is not None,
                 draft_sampling=request.draft_sampling,
@@ -158,8 +203,8 @@ class Admission:
         return [Emitter(self.vocabulary, replace(started, row=row.row), known) for row in rows]
 
     def encode(self, prompt: Prompt, params: SamplingParams | None = None) -> list[int]:
-        """Token ids of a prompt, checked. Raises `ValueError` if it is empty, not in the vocabulary, or longer than the model's
-        positions."""
+        """Token ids of a prompt, checked. Raises `ValueError` if it is empty, not in the
+        vocabulary, or longer than the model's positions."""
         if isinstance(prompt, str):
             if not prompt:
                 raise ValueError("prompt is empty")
@@ -173,7 +218,8 @@ class Admission:
         if self.max_positions is not None and len(token_ids) > self.max_positions:
             surplus = len(token_ids) - self.max_positions
             raise ValueError(
-                f"prompt has {len(token_ids)} tokens, {surplus} more than the {self.max_positions} that the model can take"
+                f"prompt has {len(token_ids)} tokens, {surplus} more than the {self.max_positions}"
+                " that the model can take"
             )
         return token_ids
 
@@ -182,16 +228,22 @@ class Admission:
         if request.given_draft is None:
             return None
         if (size := request.num_draft_tokens) in (0, "auto"):
-            raise ValueError(f"given_draft needs num_draft_tokens from 1 to {MAX_DRAFT_TOKENS}, got {size!r}")
+            raise ValueError(
+                f"given_draft needs num_draft_tokens from 1 to {MAX_DRAFT_TOKENS}, got {size!r}"
+            )
         if greedy:
             needed = "a temperature above 0 and a strategy that samples"
             raise ValueError(f"given_draft needs {needed}: its probability has no other use")
         if request.draft_sampling != "sampled":
-            raise ValueError(f"given_draft needs draft_sampling='sampled', got {request.draft_sampling!r}")
+            raise ValueError(
+                f"given_draft needs draft_sampling='sampled', got {request.draft_sampling!r}"
+            )
         draft = request.given_draft.draft
         if isinstance(draft, str):
             check_unicode("given_draft", draft)
-            draft = self.vocabulary.continuing(draft, history) or self.vocabulary.encode(draft, "given_draft", begins=False)
+            draft = self.vocabulary.continuing(draft, history) or self.vocabulary.encode(
+                draft, "given_draft", begins=False
+            )
         found = self._checked("given_draft", draft)
         if not found:
             raise ValueError("given_draft is empty: it has no tokens")
@@ -201,10 +253,20 @@ class Admission:
         """Token ids as a list, refused under the argument's name where one is none."""
         found = list(token_ids)
         for token in found:
-            if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < self.vocab_size:
-                known = isinstance(token, int) and self.vocab_size <= token < _MANY_TOKENS and self.vocabulary.piece(token)
+            if (
+                not isinstance(token, int)
+                or isinstance(token, bool)
+                or not 0 <= token < self.vocab_size
+            ):
+                known = (
+                    isinstance(token, int)
+                    and self.vocab_size <= token < _MANY_TOKENS
+                    and self.vocabulary.piece(token)
+                )
                 shown = f"{token!r:.80} ({known!r:.80})" if known else f"{token!r:.80}"
-                raise ValueError(f"{name} holds {shown}, expected token ids from 0 to {self.vocab_size - 1}")
+                raise ValueError(
+                    f"{name} holds {shown}, expected token ids from 0 to {self.vocab_size - 1}"
+                )
         return found
 
     def _as_chat(self, prompt: Prompt) -> list[int]:
@@ -218,10 +280,17 @@ class Admission:
         check_unicode("prompt", prompt)
         messages = [{"role": "user", "content": prompt}]
         try:
-            return list(self.pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
+            return list(
+                self.pair.tokenizer.apply_chat_template(
+                    messages, add_generation_prompt=True, return_dict=False
+                )
+            )
         except Exception as error:  # a template is a program, which may fail in any way
             said = " ".join(str(error).split())
-            raise ValueError(f"chat=True: the tokenizer's chat template fails: {type(error).__name__}: {said:.300}") from None
+            raise ValueError(
+                f"chat=True: the tokenizer's chat template fails: {type(error).__name__}:"
+                f" {said:.300}"
+            ) from None
 
     def _drafter(self, request: Request) -> str:
         """The name of what drafts; where nothing is drafted, the pair may lack what it needs."""
@@ -233,7 +302,9 @@ class Admission:
             raise ValueError(f"drafter must be one of {', '.join(DRAFTERS)}, got {name!r:.80}")
         given = request.given_draft is not None
         drafting = "model" if given else name  # which draws where the user leaves it to it
-        if (given or request.num_draft_tokens != 0) and (obstacle := DRAFTERS[drafting].obstacle(self.pair)) is not None:
+        if (given or request.num_draft_tokens != 0) and (
+            obstacle := DRAFTERS[drafting].obstacle(self.pair)
+        ) is not None:
             raise ValueError(f"drafter is {drafting!r}, but {obstacle}")
         return GIVEN if given else name
 
@@ -247,14 +318,25 @@ class Admission:
             return None
         given = f"tree={tree!r} needs"
         if not (drafting := drafter_for(drafter, self.pair)).drafts_trees:
-            raise ValueError(f"{given} the drafter 'head', or 'model' with the target's tokens, got {drafter!r}")
+            raise ValueError(
+                f"{given} the drafter 'head', or 'model' with the target's tokens, got {drafter!r}"
+            )
         if not verifier.greedy and verifier is not VERIFIERS[VerifyStrategy.SPECULATIVE_SAMPLING]:
-            raise ValueError(f"{given} verify_strategy 'speculative_sampling', got {str(request.verify_strategy)!r}")
+            raise ValueError(
+                f"{given} verify_strategy 'speculative_sampling', got"
+                f" {str(request.verify_strategy)!r}"
+            )
         if request.draft_confidence is not None:
             raise ValueError(f"{given} draft_confidence None, got {request.draft_confidence}")
-        for model in (self.pair.target, self.pair.drafting if drafting.head_of(self.pair) is None else None):
+        for model in (
+            self.pair.target,
+            self.pair.drafting if drafting.head_of(self.pair) is None else None,
+        ):
             if model is not None and not getattr(model, "takes_trees", False):
-                raise ValueError(f"{given} a model that computes a tree in one pass, {type(model).__name__} does not")
+                raise ValueError(
+                    f"{given} a model that computes a tree in one pass, {type(model).__name__}"
+                    " does not"
+                )
         return shape
 
     @property
@@ -262,7 +344,9 @@ class Admission:
         """Whether the tokenizer can wrap a text as a message."""
         return bool(getattr(self.pair.tokenizer, "chat_template", None))
 
-    def _pipelines(self, params: SamplingParams, prompt: list[int], stops: frozenset[int]) -> list[LogitsPipeline]:
+    def _pipelines(
+        self, params: SamplingParams, prompt: list[int], stops: frozenset[int]
+    ) -> list[LogitsPipeline]:
         """A pipeline for each sequence."""
         guided = params.guided_decoding
         return [
@@ -272,8 +356,16 @@ class Admission:
                 self.vocab_size,
                 sorted(stops | frozenset(self.eos_token_ids)),
                 self.vocabulary.bad_word_sequences(params.bad_words) if params.bad_words else (),
-                self._grammar(params).compile(guided) if isinstance(guided, GuidedDecodingParams) else None,
-                None if params.filter_words is None else WordFilter(self._filter(params.filter_words), prompt),
+                (
+                    self._grammar(params).compile(guided)
+                    if isinstance(guided, GuidedDecodingParams)
+                    else None
+                ),
+                (
+                    None
+                    if params.filter_words is None
+                    else WordFilter(self._filter(params.filter_words), prompt)
+                ),
             )
             for _ in range(params.num_sequences)
         ]
@@ -283,21 +375,33 @@ class Admission:
         if self.max_positions is not None:
             limits.append(self.max_positions)
         if not limits:
-            raise ValueError("max_tokens is None, but this model has no limit of its own (max_positions): give a number")
+            raise ValueError(
+                "max_tokens is None, but this model has no limit of its own (max_positions): give a"
+                " number"
+            )
         return min(limits)
 
     def _filter(self, given: str | WordList) -> FilterTable:
         words = word_list(given)
         if self.pair.tokenizer is None:
-            raise ValueError(f"filter_words={words.name!r} needs a tokenizer, and this pair has none")
+            raise ValueError(
+                f"filter_words={words.name!r} needs a tokenizer, and this pair has none"
+            )
         if words not in self._filters:
-            self._filters[words] = FilterTable(words, token_bytes(self.pair.tokenizer), self.vocab_size)
+            self._filters[words] = FilterTable(
+                words, token_bytes(self.pair.tokenizer), self.vocab_size
+            )
         return self._filters[words]
 
     def _grammar(self, params: SamplingParams) -> GrammarCompiler | MasksApart:
         if self.pair.tokenizer is None:
-            raise ValueError(f"guided_decoding={params.guided_decoding!r} needs a tokenizer, and this pair has none")
+            raise ValueError(
+                f"guided_decoding={params.guided_decoding!r} needs a tokenizer, and this pair has"
+                " none"
+            )
         if self._grammars is None:
             compiler = GrammarCompiler(self.pair.tokenizer, self.vocab_size, self.eos_token_ids)
-            self._grammars = compiler if self._mask_seconds is None else MasksApart(compiler, self._mask_seconds)
+            self._grammars = (
+                compiler if self._mask_seconds is None else MasksApart(compiler, self._mask_seconds)
+            )
         return self._grammars

@@ -1,4 +1,5 @@
-"""The speculative decoder: `stream` for one prompt, `generate` for one or many, and what an engine builds on."""
+"""The speculative decoder: `stream` for one prompt, `generate` for one or many, and what an
+engine builds on."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,25 +26,40 @@ class SpeculativeDecoder:
 
     Args:
         pair: Target and draft; see `load_pair`.
-        earlier_outputs: How many outputs of runs with suffix decoding are kept for later runs to draft from; the oldest go
-            first. None for none. Texts stay lossless, but drafts, and so the output of a seed, then depend on earlier outputs,
-            and drafts may show one caller's words to another.
-        mask_seconds: The most processor seconds that `guided_decoding` may take for the mask of one position, and 1% of it on
-            average once that much was used; None for no limit. Each sequence then computes its masks in a process of its own,
-            0.2 ms more per mask. A run whose grammar takes more time, or a gigabyte of memory, ends with an error. Set it for
-            grammars of people whom you do not know: 24 characters suffice for a mask that takes minutes.
+        earlier_outputs: How many outputs of runs with suffix decoding are kept for later runs to
+            draft from; the oldest go first. None for none. Texts stay lossless, but drafts, and
+            so the output of a seed, then depend on earlier outputs, and drafts may show one
+            caller's words to another.
+        mask_seconds: The most processor seconds that `guided_decoding` may take for the mask of
+            one position, and 1% of it on average once that much was used; None for no limit.
+            Each sequence then computes its masks in a process of its own, 0.2 ms more per mask.
+            A run whose grammar takes more time, or a gigabyte of memory, ends with an error. Set
+            it for
+            grammars of people whom you do not know: 24 characters suffice for a mask that takes
+                minutes.
 
     Attributes:
         admission: Checks requests and makes runs of them.
         earlier: The kept outputs; None where none are kept.
 
     Raises:
-        ValueError: If `earlier_outputs` is not a positive whole number, or `mask_seconds` not a positive number.
+        ValueError: If `earlier_outputs` is not a positive whole number, or `mask_seconds` not a
+            positive number.
     """
 
-    def __init__(self, pair: ModelPair, *, earlier_outputs: int | None = None, mask_seconds: float | None = None) -> None:
-        if mask_seconds is not None and not (type(mask_seconds) in (int, float) and 0 < mask_seconds < math.inf):
-            raise ValueError(f"mask_seconds must be a number above 0 or None, got {mask_seconds!r:.80}")
+    def __init__(
+        self,
+        pair: ModelPair,
+        *,
+        earlier_outputs: int | None = None,
+        mask_seconds: float | None = None,
+    ) -> None:
+        if mask_seconds is not None and not (
+            type(mask_seconds) in (int, float) and 0 < mask_seconds < math.inf
+        ):
+            raise ValueError(
+                f"mask_seconds must be a number above 0 or None, got {mask_seconds!r:.80}"
+            )
         self.pair = pair
         self.admission = Admission(pair, mask_seconds)
         self.earlier = None if earlier_outputs is None else EarlierOutputs(earlier_outputs)
@@ -70,24 +86,31 @@ class SpeculativeDecoder:
             num_draft_tokens: Tokens to draft per step, 0 for plain decoding, or "auto".
             verify_strategy: How drafts are judged.
             drafter: A name in `DRAFTERS`; None for the pair's own.
-            detail: "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither.
-            draft_confidence: A window ends after a token of lower draft probability, whatever its size; None for no such limit.
-                Of a copied token it is an estimate, by how many tokens matched.
-            draft_sampling: Whether a model's draft tokens are "sampled" or its "argmax"; see `Request`.
-            tree: Several candidates per position: the children of a node by depth, such as "4x2x1", instead of
-                `num_draft_tokens`; see `Request`.
-            cancel: A `threading.Event` or the like. Set it to end the run with the event `finished` and the reason `cancelled`.
+            detail: "full" events carry probabilities and the most probable tokens, "probs" only
+                probabilities, "none" neither.
+            draft_confidence: A window ends after a token of lower draft probability, whatever
+                its size; None for no such limit. Of a copied token it is an estimate, by how
+                many tokens matched.
+            draft_sampling: Whether a model's draft tokens are "sampled" or its "argmax"; see
+                `Request`.
+            tree: Several candidates per position: the children of a node by depth, such as
+                "4x2x1", instead of `num_draft_tokens`; see `Request`.
+            cancel: A `threading.Event` or the like. Set it to end the run with the event
+                `finished` and the reason `cancelled`.
 
         Yields:
             Event: From `started` to `finished`.
 
         Raises:
-            ValueError: Before the first event, naming the argument and what was given. If a step fails, the last event reports
-                the failure, which is raised after it.
+            ValueError: Before the first event, naming the argument and what was given. If a step
+                fails, the last event reports the failure, which is raised after it.
         """
         params = params or SamplingParams()
         if params.num_sequences > 1:
-            raise ValueError(f"n must be 1 to stream, got n={params.n} and best_of={params.best_of}; use generate")
+            raise ValueError(
+                f"n must be 1 to stream, got n={params.n} and best_of={params.best_of}; use"
+                " generate"
+            )
         request = Request(
             prompt,
             params,
@@ -103,7 +126,12 @@ class SpeculativeDecoder:
 
     @overload
     def generate(
-        self, prompt: str | list[int], params: SamplingParams | None = None, *, cancel: CancelFlag | None = None, **options: Any
+        self,
+        prompt: str | list[int],
+        params: SamplingParams | None = None,
+        *,
+        cancel: CancelFlag | None = None,
+        **options: Any,
     ) -> GenerationResult: ...
 
     @overload
@@ -133,7 +161,8 @@ class SpeculativeDecoder:
             **options: As for `stream`.
 
         Returns:
-            The result, or a list of them. With n > 1 it is the most probable sequence's, and `outputs` has all n.
+            The result, or a list of them. With n > 1 it is the most probable sequence's, and
+            `outputs` has all n.
 
         Raises:
             ValueError: Naming the argument and what was given, before any model runs.
@@ -147,7 +176,12 @@ class SpeculativeDecoder:
         return results[0] if single else results
 
     def prepare(
-        self, request: Request, cancel: CancelFlag | None = None, *, first_row: int = 0, random: MakeRandom | None = None
+        self,
+        request: Request,
+        cancel: CancelFlag | None = None,
+        *,
+        first_row: int = 0,
+        random: MakeRandom | None = None,
     ) -> Run:
         """Check a request and make its run; see `Admission.run`."""
         return self.admission.run(request, cancel, first_row=first_row, random=random)

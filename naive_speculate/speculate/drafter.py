@@ -14,7 +14,8 @@ class DraftOut(NamedTuple):
 
     Attributes:
         token_ids: The drafted tokens, int64, shape `[batch_size, num_drafted_tokens]`.
-        token_logits: The logits that they were sampled from, shape `[batch_size, num_drafted_tokens, vocab_size]`.
+        token_logits: The logits that they were sampled from, shape `[batch_size,
+            num_drafted_tokens, vocab_size]`.
     """
 
     token_ids: torch.Tensor
@@ -45,7 +46,8 @@ class Drafter:
         Args:
             query_token_ids: int64, shape `[batch_size, num_query_tokens]`, at least one token.
             kv_cache: Holds the tokens before the query.
-            num_draft_tokens: Limit on drafted tokens, positive; drafting ends early at an end-of-sequence token.
+            num_draft_tokens: Limit on drafted tokens, positive; drafting ends early at an
+                end-of-sequence token.
             sample_strategy: How tokens are chosen.
 
         Returns:
@@ -61,11 +63,17 @@ class Drafter:
         first = self.inferencer.prefill(query_token_ids, kv_cache, sample_strategy)
         if num_draft_tokens == 1 or self._is_done(first.token_ids, sample_strategy):
             return DraftOut(first.token_ids, first.token_logits[:, -1:])
-        rest = self.inferencer.decode(first.token_ids, kv_cache, num_draft_tokens - 1, sample_strategy)
+        rest = self.inferencer.decode(
+            first.token_ids, kv_cache, num_draft_tokens - 1, sample_strategy
+        )
         token_ids = torch.cat([first.token_ids, rest.token_ids], dim=1)
-        return DraftOut(token_ids, torch.cat([first.token_logits[:, -1:], rest.token_logits], dim=1))
+        return DraftOut(
+            token_ids, torch.cat([first.token_logits[:, -1:], rest.token_logits], dim=1)
+        )
 
-    def _is_done(self, token_ids: torch.Tensor, sample_strategy: SampleStrategy | TokenSampler) -> bool:
+    def _is_done(
+        self, token_ids: torch.Tensor, sample_strategy: SampleStrategy | TokenSampler
+    ) -> bool:
         if isinstance(sample_strategy, TokenSampler):
             return sample_strategy.is_done(token_ids[:, 0])
         eos: frozenset[int] = getattr(self.inferencer, "eos_token_ids", frozenset())

@@ -14,44 +14,63 @@ from naive_speculate.speculate.verify import VerifyStrategy
 
 MAX_DRAFT_TOKENS = 64
 _WINDOW = f"'auto' or from 0 to {MAX_DRAFT_TOKENS}"
-_Window = Annotated[int, Field(ge=0, le=MAX_DRAFT_TOKENS, description=_WINDOW)] | Annotated[str, Field(pattern="^auto$")]
+_Window = (
+    Annotated[int, Field(ge=0, le=MAX_DRAFT_TOKENS, description=_WINDOW)]
+    | Annotated[str, Field(pattern="^auto$")]
+)
 
 
 @checked()
 class Request:
-    """One run to make. Its prompt, and what depends on the pair, are checked on admission (`Admission.run`)."""
+    """One run to make. Its prompt, and what depends on the pair, are checked on admission
+    (`Admission.run`)."""
 
     prompt: SkipValidation[Prompt]  # text, or token ids
-    # how tokens are chosen and when generation ends; with n > 1 each sequence has its own row in the events
-    params: Annotated[SamplingParams, Field(description="SamplingParams")] = Field(default_factory=SamplingParams)
+    # how tokens are chosen and when generation ends; with n > 1 each sequence has its own row in
+    # the events
+    params: Annotated[SamplingParams, Field(description="SamplingParams")] = Field(
+        default_factory=SamplingParams
+    )
     num_draft_tokens: _Window = 5  # tokens to draft per step, 0 for plain decoding, or "auto"
-    verify_strategy: Any = VerifyStrategy.SPECULATIVE_SAMPLING  # how drafts are judged: a name in `VERIFIERS`
-    drafter: Any = None  # a name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`)
-    # "full" events carry probabilities and the most probable tokens, "probs" only probabilities, "none" neither
+    verify_strategy: Any = (
+        VerifyStrategy.SPECULATIVE_SAMPLING
+    )  # how drafts are judged: a name in `VERIFIERS`
+    drafter: Any = (
+        None  # a name in `DRAFTERS`; None for the pair's own (`ModelPair.default_drafter`)
+    )
+    # "full" events carry probabilities and the most probable tokens, "probs" only probabilities,
+    # "none" neither
     detail: Annotated[Detail, Field(description="'full', 'probs' or 'none'")] = "full"
-    chat: bool = False  # whether to wrap a text in the tokenizer's chat template; refused where there is none
-    # a window ends after a token that its drafter gave less than this, or estimates so for a copy; None for no such limit
-    draft_confidence: Annotated[float, Field(ge=0, le=1, description="None or from 0 to 1")] | None = None
-    # "sampled" draws draft tokens from the draft model's distribution; "argmax" takes its most probable token, a point mass,
-    # which is accepted with the target's probability of it. Both are lossless. Where nothing is drawn, at temperature 0 and for
-    # copies, they are the same
+    # whether to wrap a text in the tokenizer's chat template; refused where there is none
+    chat: bool = False
+    # a window ends after a token that its drafter gave less than this, or estimates so for a copy;
+    # None for no such limit
+    draft_confidence: (
+        Annotated[float, Field(ge=0, le=1, description="None or from 0 to 1")] | None
+    ) = None
+    # "sampled" draws draft tokens from the draft model's distribution; "argmax" takes its most
+    # probable token, a point mass, which is accepted with the target's probability of it. Both are
+    # lossless. Where nothing is drawn, at temperature 0 and for copies, they are the same
     draft_sampling: Annotated[DraftSampling, Field(description="'sampled' or 'argmax'")] = "sampled"
-    # several candidates per position: the children of a node by depth, "4x2x1", at most `MAX_NODES` nodes. Each row is then
-    # stepped alone. None for windows. Replaces num_draft_tokens, unless that is 0
+    # several candidates per position: the children of a node by depth, "4x2x1", at most `MAX_NODES`
+    # nodes. Each row is then stepped alone. None for windows. Replaces num_draft_tokens, unless
+    # that is 0
     tree: Any = None
     # a user-supplied draft; needs a draft model, a window of a fixed size and a temperature
     given_draft: Annotated[GivenDraft, Field(description="None or a GivenDraft")] | None = None
-    # in a batch of several rows, draft fewer tokens where so many do not pay, if the text does not depend on it: at temperature
-    # 0, or without a seed. A sampled run whose windows shrank is not repeated by the seed in its events
+    # in a batch of several rows, draft fewer tokens where so many do not pay, if the text does not
+    # depend on it: at temperature 0, or without a seed. A sampled run whose windows shrank is not
+    # repeated by the seed in its events
     shrink_in_batch: bool = False
 
 
 def as_requests(prompt: Any, params: Any, options: dict[str, Any]) -> tuple[list[Request], bool]:
-    """The requests of a call of `generate`, and whether it was for a single one. Raises `ValueError`, naming the argument and
-    what was given."""
+    """The requests of a call of `generate`, and whether it was for a single one. Raises
+    `ValueError`, naming the argument and what was given."""
     prompts, single = _as_prompts(prompt)
     return [
-        Request(one, of_it, **options) for one, of_it in zip(prompts, _as_params(params, len(prompts)), strict=True)
+        Request(one, of_it, **options)
+        for one, of_it in zip(prompts, _as_params(params, len(prompts)), strict=True)
     ], single
 
 
@@ -59,13 +78,17 @@ def _as_prompts(prompt: Any) -> tuple[list[Prompt], bool]:
     if isinstance(prompt, str):
         return [prompt], True
     if not isinstance(prompt, Sequence):
-        raise ValueError(f"prompt must be text, token ids, or a list of either, got {type(prompt).__name__}")
+        raise ValueError(
+            f"prompt must be text, token ids, or a list of either, got {type(prompt).__name__}"
+        )
     if not prompt:
         raise ValueError("prompt is an empty list")
     if all(isinstance(item, int) for item in prompt):
         return [list(prompt)], True
     if not all(isinstance(item, str | Sequence) for item in prompt):
-        raise ValueError("prompt must be text, token ids, or a list of either; this list mixes them")
+        raise ValueError(
+            "prompt must be text, token ids, or a list of either; this list mixes them"
+        )
     return list(prompt), False
 
 
@@ -74,8 +97,12 @@ def _as_params(params: Any, count: int) -> list[SamplingParams]:
         return [SamplingParams()] * count
     if isinstance(params, SamplingParams):
         return [params] * count
-    if not isinstance(params, Sequence) or not all(isinstance(one, SamplingParams) for one in params):
-        raise ValueError(f"params must be SamplingParams or a list of them, got {type(params).__name__}")
+    if not isinstance(params, Sequence) or not all(
+        isinstance(one, SamplingParams) for one in params
+    ):
+        raise ValueError(
+            f"params must be SamplingParams or a list of them, got {type(params).__name__}"
+        )
     if len(params) != count:
         raise ValueError(f"params has {len(params)} entries for {count} prompts")
     return list(params)

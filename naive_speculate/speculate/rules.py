@@ -1,6 +1,7 @@
 """What a verifier is, and the arithmetic of verification on batches that all of them share.
 
-Sources: speculative sampling, Leviathan et al. 2023 (arXiv 2211.17192, Algorithm 1) and Chen et al. 2023 (arXiv 2302.01318).
+Sources: speculative sampling, Leviathan et al. 2023 (arXiv 2211.17192, Algorithm 1) and Chen et
+al. 2023 (arXiv 2302.01318).
 """
 
 from collections.abc import Mapping
@@ -10,27 +11,36 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Generators = Mapping[int, torch.Generator] | None  # random generators by row; rows without one use torch's global generator
+Generators = (
+    Mapping[int, torch.Generator] | None
+)  # random generators by row; rows without one use torch's global generator
 
 
 class Verdict(NamedTuple):
     """What a verifier decides about a batch of draft windows."""
 
     num_accepted: Tensor  # int64, shape `[batch_size]`: how many drafts are accepted
-    # shape `[batch_size, vocab_size]`: the distribution of the next token: the residual after a rejection, the target's after a
-    # fully accepted window. None under greedy matching
+    # shape `[batch_size, vocab_size]`: the distribution of the next token: the residual after a
+    # rejection, the target's after a fully accepted window. None under greedy matching
     next_probs: Tensor | None
-    next_token_ids: Tensor | None  # int64, shape `[batch_size]`, where the next token is not drawn; else None
-    # shape `[batch_size, k]`: what each uniform draw was compared with; 1 or 0 where the rule is certain
+    next_token_ids: (
+        Tensor | None
+    )  # int64, shape `[batch_size]`, where the next token is not drawn; else None
+    # shape `[batch_size, k]`: what each uniform draw was compared with; 1 or 0 where the rule is
+    # certain
     accept_probs: Tensor
     thresholds: Tensor | None = None  # shape `[batch_size, k]` under typical acceptance; else None
-    drawn: list[bool] | None = None  # for each row, whether its next token is drawn, where rows differ in that; else None
+    drawn: list[bool] | None = (
+        None  # for each row, whether its next token is drawn, where rows differ in that; else None
+    )
 
 
 class Verifier(Protocol):
-    """Decides about a batch of draft windows. A subclass defines `judge` and the attributes that differ."""
+    """Decides about a batch of draft windows. A subclass defines `judge` and the attributes that
+    differ."""
 
-    # whether tokens are the most probable ones; such a verifier gets scores, of which only the order matters
+    # whether tokens are the most probable ones; such a verifier gets scores, of which only the
+    # order matters
     greedy: bool = False
     lossy: bool = False  # whether the output distribution differs from the target's
     judges_all: bool = False  # whether drafts after a rejected one are judged too
@@ -38,7 +48,12 @@ class Verifier(Protocol):
     has_thresholds: bool = False  # whether its verdicts carry thresholds
 
     def judge(
-        self, target_probs: Tensor, draft_probs: Tensor, draft_token_ids: Tensor, uniforms: Tensor, lengths: Tensor
+        self,
+        target_probs: Tensor,
+        draft_probs: Tensor,
+        draft_token_ids: Tensor,
+        uniforms: Tensor,
+        lengths: Tensor,
     ) -> Verdict:
         """Decide about a batch of windows: a pure function of distributions and draws.
 
@@ -47,27 +62,33 @@ class Verifier(Protocol):
             draft_probs: Shape `[batch_size, k, vocab_size]`.
             draft_token_ids: int64, shape `[batch_size, k]`.
             uniforms: Draws from [0, 1), float64, shape `[batch_size, k]`.
-            lengths: int64, shape `[batch_size]`: drafts in each row; what comes after them is padding.
+            lengths: int64, shape `[batch_size]`: drafts in each row; what comes after them is
+                padding.
         """
 
-    def expected_accept(self, target_probs: Tensor, draft_probs: Tensor, verdict: Verdict) -> Tensor | None:
-        """The probability, before each draft was drawn, that it would be accepted, `[batch_size, k]`, from the
-        distributions of target and draft, `[batch_size, k, vocab_size]`, and what `judge` returned; None where the rule has
-        no such probability."""
+    def expected_accept(
+        self, target_probs: Tensor, draft_probs: Tensor, verdict: Verdict
+    ) -> Tensor | None:
+        """The probability, before each draft was drawn, that it would be accepted, `[batch_size,
+        k]`, from the distributions of target and draft, `[batch_size, k, vocab_size]`, and what
+        `judge` returned; None where the rule has no such probability."""
         return None
 
 
 def count_leading(accepted: Tensor) -> Tensor:
-    """Number of True before the first False in each row, int64; `accepted` is bool of shape `[batch_size, k]`."""
+    """Number of True before the first False in each row, int64; `accepted` is bool of shape
+    `[batch_size, k]`."""
     return accepted.cumprod(dim=-1).sum(dim=-1)
 
 
 def best(scores: Tensor) -> Tensor:
-    """The first index of the greatest number of the last dimension, int64, shape `[...]`. NumPy needs a tenth of
-    torch's time on the CPU."""
+    """The first index of the greatest number of the last dimension, int64, shape `[...]`. NumPy
+    needs a tenth of torch's time on the CPU."""
     if scores.is_cpu and scores.dtype == torch.float32:
         return torch.from_numpy(np.asarray(scores.detach().numpy().argmax(-1)))
-    return scores.max(dim=-1).indices  # the same ties; on the CPU argmax takes up to four times as long
+    return scores.max(
+        dim=-1
+    ).indices  # the same ties; on the CPU argmax takes up to four times as long
 
 
 def pick(table: Tensor, token_ids: Tensor) -> Tensor:
@@ -82,15 +103,17 @@ def entropy(probs: Tensor) -> Tensor:
 
 
 def overlap(target_probs: Tensor, draft_probs: Tensor) -> Tensor:
-    """Σ min(target, draft) of distributions `[..., vocab_size]`: the probability, shape `[...]`, that speculative sampling
-    accepts a token drawn from the draft (Leviathan et al. 2023, Theorem 3.5). Where the draft is certain of a token, it is the
-    target's probability of that token."""
+    """Σ min(target, draft) of distributions `[..., vocab_size]`: the probability, shape `[...]`,
+    that speculative sampling accepts a token drawn from the draft (Leviathan et al. 2023,
+    Theorem 3.5). Where the draft is certain of a token, it is the target's probability of that
+    token."""
     return torch.minimum(target_probs, draft_probs).sum(dim=-1).clamp_max(1.0)
 
 
 def residual(target_probs: Tensor, draft_probs: Tensor, scale: Tensor | None = None) -> Tensor:
-    """The distribution ∝ max(0, scale · target − draft), shape `[..., vocab_size]`, with `scale` `[...]` or 1; the target's own
-    where that is 0 everywhere. Unscaled, it is so only where the two are equal, and there no draft is ever rejected."""
+    """The distribution ∝ max(0, scale · target − draft), shape `[..., vocab_size]`, with `scale`
+    `[...]` or 1; the target's own where that is 0 everywhere. Unscaled, it is so only where the
+    two are equal, and there no draft is ever rejected."""
     scaled = target_probs if scale is None else scale[..., None] * target_probs
     left = (scaled - draft_probs).clamp_min(0)
     total = left.sum(dim=-1, keepdim=True)
@@ -98,8 +121,8 @@ def residual(target_probs: Tensor, draft_probs: Tensor, scale: Tensor | None = N
 
 
 def draw(probs: Tensor, generators: Generators = None) -> Tensor:
-    """Draw an index from each distribution `[batch_size, ..., vocab_size]` by an exponential race: int64
-    `[batch_size, ...]`."""
+    """Draw an index from each distribution `[batch_size, ..., vocab_size]` by an exponential
+    race: int64 `[batch_size, ...]`."""
     noise = torch.empty_like(probs).exponential_()
     for row, generator in (generators or {}).items():
         noise[row].exponential_(generator=generator)
@@ -115,12 +138,16 @@ def draw_uniform(like: Tensor, generators: Generators = None) -> Tensor:
 
 
 def next_token_probs(
-    target_probs: Tensor, draft_probs: Tensor, num_accepted: Tensor, lengths: Tensor, scale: Tensor | None = None
+    target_probs: Tensor,
+    draft_probs: Tensor,
+    num_accepted: Tensor,
+    lengths: Tensor,
+    scale: Tensor | None = None,
 ) -> Tensor:
-    """The residual at the first rejection, or the target's distribution after a fully accepted window, shape
-    `[batch_size, vocab_size]`; target `[batch_size, k + 1, vocab_size]`, draft `[batch_size, k, vocab_size]`, numbers of
-    accepted and of all drafts int64 `[batch_size]`. `scale`, shape `[batch_size]`, multiplies the target before the draft is
-    subtracted."""
+    """The residual at the first rejection, or the target's distribution after a fully accepted
+    window, shape `[batch_size, vocab_size]`; target `[batch_size, k + 1, vocab_size]`, draft
+    `[batch_size, k, vocab_size]`, numbers of accepted and of all drafts int64 `[batch_size]`.
+    `scale`, shape `[batch_size]`, multiplies the target before the draft is subtracted."""
     rows = torch.arange(len(num_accepted), device=num_accepted.device)
     target = target_probs[rows, num_accepted]
     if draft_probs.shape[1] == 0:
@@ -131,5 +158,6 @@ def next_token_probs(
 
 
 def inside(lengths: Tensor, k: int) -> Tensor:
-    """Which of k indices are in each row's window, bool, shape `[batch_size, k]`; the rest is padding."""
+    """Which of k indices are in each row's window, bool, shape `[batch_size, k]`; the rest is
+    padding."""
     return torch.arange(k, device=lengths.device) < lengths[:, None]

@@ -1,4 +1,5 @@
-"""One request while it is decoded, its rows and their events, and what `SpeculativeDecoder.generate` makes of them."""
+"""One request while it is decoded, its rows and their events, and what
+`SpeculativeDecoder.generate` makes of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,8 @@ from naive_speculate.speculate.sequence import SequenceState
 
 
 class Run:
-    """A request's sequences, n or best_of of them, which share the prompt and the seed, and their events."""
+    """A request's sequences, n or best_of of them, which share the prompt and the seed, and
+    their events."""
 
     def __init__(self, rows: Sequence[SequenceState], emitters: Sequence[Emitter]) -> None:
         self.rows = list(rows)
@@ -41,7 +43,9 @@ class Run:
                 found += emitter.step(records[row])
             if row.finish_reason is not None and not emitter.over:
                 prompt_logprobs = None if row.wants_prompt_logprobs else row.prompt_logprobs
-                found += emitter.finished(row.finish_reason, row.message, prompt_logprobs, row.stop_reason)
+                found += emitter.finished(
+                    row.finish_reason, row.message, prompt_logprobs, row.stop_reason
+                )
         return found
 
     def end(self, reason: FinishReason, message: str | None = None) -> list[Event]:
@@ -62,9 +66,10 @@ class GenerationResult:
         trace: Its events.
         metrics: Its metrics.
         logprobs: For each generated token, log-probabilities by token id; None unless requested.
-        prompt_logprobs: The same for the prompt, with None for the first token, which nothing predicts; None unless requested,
-            and for a run that ended before its prompt was read.
-        cumulative_logprob: Sum of the generated tokens' log-probabilities; None for a single sequence without logprobs.
+        prompt_logprobs: The same for the prompt, with None for the first token, which nothing
+            predicts; None unless requested, and for a run that ended before its prompt was read.
+        cumulative_logprob: Sum of the generated tokens' log-probabilities; None for a single
+            sequence without logprobs.
         outputs: All n sequences, the most probable first, which is this one.
     """
 
@@ -79,16 +84,22 @@ class GenerationResult:
     outputs: list["GenerationResult"] = field(default_factory=list, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain JSON values, without its events; `outputs` is empty where there is only one."""
+        """The result as plain JSON values, without its events; `outputs` is empty where there is
+        only one."""
         outputs = self.outputs if len(self.outputs) > 1 else []
         return {
             "text": self.text,
             "token_ids": self.token_ids,
             "finish_reason": self.finish_reason.value,
             "metrics": self.metrics.to_dict(),
-            **{name: (found := getattr(self, name)) and plain_logprobs(found) for name in ("logprobs", "prompt_logprobs")},
+            **{
+                name: (found := getattr(self, name)) and plain_logprobs(found)
+                for name in ("logprobs", "prompt_logprobs")
+            },
             "cumulative_logprob": self.cumulative_logprob,
-            "outputs": [replace(output, outputs=[]).to_dict() for output in outputs],  # this one is among them
+            "outputs": [
+                replace(output, outputs=[]).to_dict() for output in outputs
+            ],  # this one is among them
         }
 
 
@@ -101,7 +112,10 @@ def collect(runs: Sequence[Run], events: Sequence[Event]) -> list[GenerationResu
     for run in runs:
         outputs = [_result(row, traces[row.row]) for row in run.rows]
         if len(outputs) > 1:
-            outputs.sort(key=lambda o: (o.finish_reason != FinishReason.ERROR, o.cumulative_logprob or 0.0), reverse=True)
+            outputs.sort(
+                key=lambda o: (o.finish_reason != FinishReason.ERROR, o.cumulative_logprob or 0.0),
+                reverse=True,
+            )
         outputs = outputs[: run.rows[0].params.n]
         outputs[0].outputs = list(outputs)
         results.append(outputs[0])
@@ -112,7 +126,11 @@ def _result(row: SequenceState, trace: Trace) -> GenerationResult:
     assert row.finish_reason is not None
     token_ids = trace.token_ids
     logprobs = row.logprobs[: len(token_ids)]
-    total = sum(entry[token].logprob for entry, token in zip(logprobs, token_ids, strict=True)) if row.wants_logprobs else None
+    total = (
+        sum(entry[token].logprob for entry, token in zip(logprobs, token_ids, strict=True))
+        if row.wants_logprobs
+        else None
+    )
     return GenerationResult(
         text=trace.text,
         token_ids=token_ids,

@@ -37,9 +37,11 @@ _Most = Field(max_length=200, description="text or token ids, at most 200")
 class GivenDraft:
     """A user-supplied draft for the first step of a run; later steps are decoded plainly."""
 
-    # the next word as text, with the space that belongs to it, or token ids; of a `SequenceState`, token ids
+    # the next word as text, with the space that belongs to it, or token ids; of a `SequenceState`,
+    # token ids
     draft: Annotated[str, _Most] | Annotated[Sequence[int], _Most]
-    # the probability with which its first token is drafted; otherwise the draft model draws that token
+    # the probability with which its first token is drafted; otherwise the draft model draws that
+    # token
     prob: Annotated[Real, Field(ge=0, le=1, description="from 0 to 1")]
 
 
@@ -63,8 +65,11 @@ class SequenceState:
     text: TextStream | None  # turns its tokens into text; None where there is no text
     stops: StopStrings | None  # looks for stop strings; None where there are none
     cancel: CancelFlag | None = None  # ends it early once it is set
-    repeats: bool = True  # whether the seed in its events repeats it if it is alone; not where "auto" follows measured times
-    # finish_reason, message: why it ended, and what went wrong where it ended in an error; None while it goes on
+    # whether the seed in its events repeats it if it is alone; not where "auto" follows measured
+    # times
+    repeats: bool = True
+    # finish_reason, message: why it ended, and what went wrong where it ended in an error; None
+    # while it goes on
     finish_reason: FinishReason | None = None
     message: str | None = None
     num_steps: int = 0  # steps made
@@ -74,7 +79,9 @@ class SequenceState:
     # logprobs, prompt_logprobs: as in the parameters
     logprobs: list[dict[int, Logprob]] = field(default_factory=list)
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
-    _text_ends: list[int] = field(default_factory=list)  # by generated token, where there are stop strings
+    _text_ends: list[int] = field(
+        default_factory=list
+    )  # by generated token, where there are stop strings
     _num_settled: int = 0
 
     @property
@@ -89,7 +96,8 @@ class SequenceState:
 
     @property
     def draws_drafts(self) -> bool:
-        """Whether its draft tokens are drawn from the draft model's distribution, rather than its most probable token taken."""
+        """Whether its draft tokens are drawn from the draft model's distribution, rather than
+        its most probable token taken."""
         return not self.greedy and self.draft_sampling == "sampled"
 
     @property
@@ -125,13 +133,18 @@ class SequenceState:
 
     @property
     def stop_reason(self) -> int | str | None:
-        """The stop string, or the stop token of its parameters, that ended it; None for the model's own end and any other."""
+        """The stop string, or the stop token of its parameters, that ended it; None for the
+        model's own end and any other."""
         if self.finish_reason != FinishReason.STOP:
             return None
         if self.stops is not None and self.stops.found is not None:
             return self.stops.found
         last = self.token_ids[-1]
-        return last if last in (self.params.stop_token_ids or ()) and last not in self.end_token_ids else None
+        return (
+            last
+            if last in (self.params.stop_token_ids or ()) and last not in self.end_token_ids
+            else None
+        )
 
     def end(self, reason: FinishReason, message: str | None = None) -> None:
         """End it between two steps."""
@@ -145,43 +158,61 @@ class SequenceState:
         self.token_ids += tokens[:kept]
         if outcome.logprobs is not None:
             self.logprobs += outcome.logprobs[:kept]
-        self.window.learn(outcome.num_accepted, min(outcome.num_accepted + 1, len(outcome.draft_token_ids)))
+        self.window.learn(
+            outcome.num_accepted, min(outcome.num_accepted + 1, len(outcome.draft_token_ids))
+        )
         self.num_steps += 1
         self.finish_reason = finish
         settled = None if self.stops is None else self._settle(texts, self.stops, text_end)
         if outcome.obstacle is not None and finish is None:
             self.end(FinishReason.ERROR, outcome.obstacle)
-        return StepRecord(number, time.perf_counter(), outcome, texts, draft_texts, finish, text_end, settled)
+        return StepRecord(
+            number, time.perf_counter(), outcome, texts, draft_texts, finish, text_end, settled
+        )
 
     def _settle(self, texts: list[str], stops: StopStrings, text_end: int | None) -> int:
-        """Drop the tokens that a stop string removes; returns the length of the text that none can still remove."""
+        """Drop the tokens that a stop string removes; returns the length of the text that none
+        can still remove."""
         for text in texts:
             self._text_ends.append(len(text) + (self._text_ends[-1] if self._text_ends else 0))
         if text_end is not None:
-            # Tokens before `_num_settled` were emitted; of the others, one that begins where the text ends is not in it.
+            # Tokens before `_num_settled` were emitted; of the others, one that begins where the
+            # text ends is not in it.
             kept = self._num_settled
-            while kept < len(self._text_ends) and (self._text_ends[kept - 1] if kept else 0) < text_end:
+            while (
+                kept < len(self._text_ends)
+                and (self._text_ends[kept - 1] if kept else 0) < text_end
+            ):
                 kept += 1
             del self.token_ids[len(self.prompt_token_ids) + kept :]
             del self.logprobs[kept:]
         settled = stops.safe_length
-        while self._num_settled < len(self._text_ends) and self._text_ends[self._num_settled] <= settled:
+        while (
+            self._num_settled < len(self._text_ends)
+            and self._text_ends[self._num_settled] <= settled
+        ):
             self._num_settled += 1
         return settled
 
-    def _read(self, tokens: list[int], drafts: list[int]) -> tuple[list[str], list[str], FinishReason | None, int | None]:
-        """Texts of the step's tokens up to the sequence's end, and of all drafts; why it ends; where a stop string ends the
-        text."""
+    def _read(
+        self, tokens: list[int], drafts: list[int]
+    ) -> tuple[list[str], list[str], FinishReason | None, int | None]:
+        """Texts of the step's tokens up to the sequence's end, and of all drafts; why it ends;
+        where a stop string ends the text."""
         texts: list[str] = []
         rejected: list[str] = []
         generated, room = len(self.token_ids) - len(self.prompt_token_ids), self.room
         for index, token in enumerate(tokens):
-            if index == len(tokens) - 1:  # the next token; another may have been drafted at its position
+            if (
+                index == len(tokens) - 1
+            ):  # the next token; another may have been drafted at its position
                 rejected = self._texts_ahead(drafts[index:])
             texts.append("" if self.text is None else self.text.append(token))
             text_end = None
             if self.stops is not None:
-                text_end = self.stops.append(texts[-1], search=generated + len(texts) > self.params.min_tokens)
+                text_end = self.stops.append(
+                    texts[-1], search=generated + len(texts) > self.params.min_tokens
+                )
             stopped = text_end is not None or token in self.stop_token_ids
             if stopped or len(texts) == room:
                 draft_texts = texts[: len(drafts) - len(rejected)] + rejected
@@ -189,7 +220,12 @@ class SequenceState:
                     draft_texts = texts + self._texts_ahead(drafts[index + 1 :])
                 if self.text is not None and text_end is None:
                     texts[-1] += self.text.flush()
-                return texts, draft_texts, FinishReason.STOP if stopped else FinishReason.LENGTH, text_end
+                return (
+                    texts,
+                    draft_texts,
+                    FinishReason.STOP if stopped else FinishReason.LENGTH,
+                    text_end,
+                )
         return texts, texts[: len(drafts) - len(rejected)] + rejected, None, None
 
     def _texts_ahead(self, tokens: list[int]) -> list[str]:

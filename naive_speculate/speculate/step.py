@@ -1,4 +1,5 @@
-"""Speculative decoding: one step of Algorithm 1 of Leviathan et al. 2023 (arXiv 2211.17192), for a batch.
+"""Speculative decoding: one step of Algorithm 1 of Leviathan et al. 2023 (arXiv 2211.17192), for
+a batch.
 
 `step` is the algorithm; the functions after it are its lines, for rows of different parameters.
 """
@@ -16,7 +17,9 @@ from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import JudgedTree
 
 Propose = Callable[[Sequence[SequenceState]], Proposal]  # see `Batch.propose`
-Score = Callable[[Sequence[SequenceState], Proposal], tuple[torch.Tensor, torch.Tensor | None]]  # see `Batch.score`
+Score = Callable[
+    [Sequence[SequenceState], Proposal], tuple[torch.Tensor, torch.Tensor | None]
+]  # see `Batch.score`
 
 
 class Distributions(NamedTuple):
@@ -24,8 +27,8 @@ class Distributions(NamedTuple):
 
     scores: torch.Tensor  # before temperature, shape `[batch_size, k + 1, vocab_size]`
     probs: torch.Tensor | None  # same shape; None where only the order of the scores is needed
-    # int64, shape `[batch_size]`: the leading indices that have a distribution. Windows are judged up to there; a row that
-    # accepts as many drafts has nothing to draw its next token from
+    # int64, shape `[batch_size]`: the leading indices that have a distribution. Windows are judged
+    # up to there; a row that accepts as many drafts has nothing to draw its next token from
     num_usable: torch.Tensor
 
     @property
@@ -43,28 +46,39 @@ class Step(NamedTuple):
 
     draft: Proposal  # the draft windows
     logits: torch.Tensor  # the target's, shape `[batch_size, k + 1, vocab_size]`
-    features: torch.Tensor | None  # hidden states of the target at the same tokens; see `Batch.score`
+    features: (
+        torch.Tensor | None
+    )  # hidden states of the target at the same tokens; see `Batch.score`
     p: Distributions  # the target's distributions
     r: torch.Tensor  # the uniform draws, float64, shape `[batch_size, k]`
     verdict: Verdict  # what the verifiers decided
-    next_token_ids: torch.Tensor  # the token after each row's accepted drafts, int64, shape `[batch_size]`
-    tree: JudgedTree | None = None  # of a single row that drafts trees; its window is the path that was followed
+    next_token_ids: (
+        torch.Tensor
+    )  # the token after each row's accepted drafts, int64, shape `[batch_size]`
+    tree: JudgedTree | None = (
+        None  # of a single row that drafts trees; its window is the path that was followed
+    )
 
 
 def step(rows: Sequence[SequenceState], propose: Propose, score: Score) -> Step:
-    """Make one speculative step for every row, each with its own parameters, window and random source; the models have
-    prefilled them. Plain autoregressive decoding is the same with γ = 0."""
+    """Make one speculative step for every row, each with its own parameters, window and random
+    source; the models have prefilled them. Plain autoregressive decoding is the same with γ = 0."""
     draft = propose(rows)  # x₁ … x_γ ~ q₁ … q_γ, each row its own γ
     logits, features = score(rows, draft)  # the target over x₁ … x_γ, in one forward
     p = distributions(rows, logits, draft)  # p₁ … p_{γ+1}, after temperature, top-p and the rest
     r = uniforms(rows, draft)  # r₁ … r_γ ~ U(0, 1)
-    verdict = judge(rows, p, draft, r)  # n accepted: rᵢ < pᵢ(xᵢ) / qᵢ(xᵢ);  p' = norm(max(0, p_{n+1} − q_{n+1}))
+    verdict = judge(
+        rows, p, draft, r
+    )  # n accepted: rᵢ < pᵢ(xᵢ) / qᵢ(xᵢ);  p' = norm(max(0, p_{n+1} − q_{n+1}))
     next_token_ids = draw(rows, verdict)  # t ~ p', or t ~ p_{γ+1} if all are accepted
     return Step(draft, logits, features, p, r, verdict, next_token_ids)
 
 
-def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Proposal) -> Distributions:
-    """The target's distributions under each row's parameters; logits `[batch_size, k + 1, vocab_size]`."""
+def distributions(
+    rows: Sequence[SequenceState], logits: torch.Tensor, draft: Proposal
+) -> Distributions:
+    """The target's distributions under each row's parameters; logits `[batch_size, k + 1,
+    vocab_size]`."""
     pipelines = [row.pipeline for row in rows]
     windows = draft.windows() if any(pipeline.needs_history for pipeline in pipelines) else None
     scores = batch_scores(pipelines, logits, [row.output_token_ids for row in rows], windows)
@@ -76,17 +90,29 @@ def distributions(rows: Sequence[SequenceState], logits: torch.Tensor, draft: Pr
 
 
 def uniforms(rows: Sequence[SequenceState], draft: Proposal) -> torch.Tensor:
-    """A uniform draw below 1 for each draft whose verifier needs one, else 0; float64, on MPS float32, `[batch_size, k]`."""
+    """A uniform draw below 1 for each draft whose verifier needs one, else 0; float64, on MPS
+    float32, `[batch_size, k]`."""
     k, device = draft.token_ids.shape[1], draft.token_ids.device
     dtype = torch.float32 if device.type == "mps" else torch.float64  # MPS has no float64
-    counts = [length if row.verifier.needs_uniforms else 0 for row, length in zip(rows, draft.lengths, strict=True)]
-    draws = [[row.random.uniform() for _ in range(count)] for row, count in zip(rows, counts, strict=True)]
+    counts = [
+        length if row.verifier.needs_uniforms else 0
+        for row, length in zip(rows, draft.lengths, strict=True)
+    ]
+    draws = [
+        [row.random.uniform() for _ in range(count)]
+        for row, count in zip(rows, counts, strict=True)
+    ]
     found = on_device([row + [0.0] * (k - len(row)) for row in draws], device, dtype)
-    return found.clamp_max(1 - 2**-24) if dtype == torch.float32 else found  # a draw just below 1 would round to 1
+    return (
+        found.clamp_max(1 - 2**-24) if dtype == torch.float32 else found
+    )  # a draw just below 1 would round to 1
 
 
-def by_verifier(rows: Sequence[SequenceState], device: torch.device) -> list[tuple[Verifier, torch.Tensor | slice]]:
-    """Each verifier of the rows, with its rows' indices in the batch, on the device; a slice where it judges all of them."""
+def by_verifier(
+    rows: Sequence[SequenceState], device: torch.device
+) -> list[tuple[Verifier, torch.Tensor | slice]]:
+    """Each verifier of the rows, with its rows' indices in the batch, on the device; a slice
+    where it judges all of them."""
     groups: dict[Verifier, list[int]] = {}
     for index, row in enumerate(rows):
         groups.setdefault(row.verifier, []).append(index)
@@ -95,7 +121,9 @@ def by_verifier(rows: Sequence[SequenceState], device: torch.device) -> list[tup
     return [(verifier, on_device(members, device)) for verifier, members in groups.items()]
 
 
-def judge(rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: torch.Tensor) -> Verdict:
+def judge(
+    rows: Sequence[SequenceState], p: Distributions, draft: Proposal, r: torch.Tensor
+) -> Verdict:
     """The verdict of each row's verifier about its window."""
     k = draft.token_ids.shape[1]
     if k == 0:
@@ -121,7 +149,9 @@ def draw(rows: Sequence[SequenceState], verdict: Verdict) -> torch.Tensor:
     drawn = verdict.drawn or [True] * len(rows)
     return torch.stack(
         [
-            known[index] if known is not None and not drawn[index] else row.random.categorical(probs[index])
+            known[index]
+            if known is not None and not drawn[index]
+            else row.random.categorical(probs[index])
             for index, row in enumerate(rows)
         ]
     )
@@ -132,11 +162,21 @@ def _without_drafts(rows: Sequence[SequenceState], p: Distributions) -> Verdict:
     drawn = [not row.verifier.greedy for row in rows]
     wanted = None if all(drawn) else best(p.scores[:, 0])
     nothing = torch.zeros_like(p.num_usable)
-    return Verdict(nothing, p.best_known[:, 0] if any(drawn) else None, wanted, p.scores.new_zeros(len(rows), 0), None, drawn)
+    return Verdict(
+        nothing,
+        p.best_known[:, 0] if any(drawn) else None,
+        wanted,
+        p.scores.new_zeros(len(rows), 0),
+        None,
+        drawn,
+    )
 
 
-def _merge(verdicts: Sequence[Verdict], groups: Sequence[torch.Tensor | slice], total: int) -> Verdict:
-    """One verdict, without `drawn`, from those of groups of a batch of `total` rows; a field is None where all have None."""
+def _merge(
+    verdicts: Sequence[Verdict], groups: Sequence[torch.Tensor | slice], total: int
+) -> Verdict:
+    """One verdict, without `drawn`, from those of groups of a batch of `total` rows; a field is
+    None where all have None."""
     merged: list[Any] = []
     for values in zip(*(verdict[:-1] for verdict in verdicts), strict=True):
         known = next((value for value in values if value is not None), None)

@@ -16,7 +16,8 @@ class Seconds(NamedTuple):
 
 
 class Stopwatch:
-    """A step's two phases: on the CPU by the wall clock; on CUDA by events, read after the step's one wait."""
+    """A step's two phases: on the CPU by the wall clock; on CUDA by events, read after the
+    step's one wait."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -50,5 +51,7 @@ class Stopwatch:
         if self._device.type != "cuda":
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
-        event.record(torch.cuda.current_stream(self._device))  # the device's, which need not be torch's current one
+        event.record(
+            torch.cuda.current_stream(self._device)
+        )  # the device's, which need not be torch's current one
         return event

@@ -1,13 +1,16 @@
 """How many tokens to draft: a fixed number, or "auto", which aims at the least time per token.
 
-For "auto", one more draft costs a draft forward and a wider verification, and gains a token with the probability that all
-drafts up to it are accepted. Drafting continues while some number of further drafts gains more tokens than the same time gives
-at the best rate of the run (Leviathan et al. 2023, arXiv 2211.17192, section 3.5, applied token by token). Acceptance rates are
-learned while running, one for each range of the draft's confidence; before a draft's confidence is known, the rate of all
-drafts counts. Costs are learned as well; a table is the prior. Where the request has a seed, the costs are those of
-the table, so that the seed repeats the run. In a batch, windows are at most as long as pays for all its rows together.
+For "auto", one more draft costs a draft forward and a wider verification, and gains a token with
+the probability that all drafts up to it are accepted. Drafting continues while some number of
+further drafts gains more tokens than the same time gives at the best rate of the run (Leviathan
+et al. 2023, arXiv 2211.17192, section 3.5, applied token by token). Acceptance rates are learned
+while running, one for each range of the draft's confidence; before a draft's confidence is
+known, the rate of all drafts counts. Costs are learned as well; a table is the prior. Where the
+request has a seed, the costs are those of the table, so that the seed repeats the run. In a
+batch, windows are at most as long as pays for all its rows together.
 
-A window ends after a sampled token. Dropping that token because of its own probability would not be lossless.
+A window ends after a sampled token. Dropping that token because of its own probability would not
+be lossless.
 """
 
 from abc import ABC, abstractmethod
@@ -21,9 +24,10 @@ from naive_speculate.costs import CostTable, LearnedCosts
 
 MAX_AUTO_WINDOW = 16
 _PROBE_EVERY = 8
-# Prior acceptance rates by confidence; the last is for certain drafts. A greedy draft of low confidence is often rejected (by
-# SmolLM2, of its head's, 0.11, 0.22, 0.40, 0.60, 0.73, 0.89, 0.97, 1.00 are accepted); the tales pair's, made for its target,
-# less often. A sampled one is wrong less often: where the draft is uncertain, so is the target. Of a copy, see `chance`.
+# Prior acceptance rates by confidence; the last is for certain drafts. A greedy draft of low
+# confidence is often rejected (by SmolLM2, of its head's, 0.11, 0.22, 0.40, 0.60, 0.73, 0.89, 0.97,
+# 1.00 are accepted); the tales pair's, made for its target, less often. A sampled one is wrong less
+# often: where the draft is uncertain, so is the target. Of a copy, see `chance`.
 _BUCKETS = (0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95, 1.0)
 _GREEDY_PRIOR = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.55)
 _DRAWN_PRIOR = (0.65, 0.75, 0.75, 0.7, 0.7, 0.75, 0.8, 0.95, 0.55)
@@ -35,8 +39,9 @@ _COPY_TRUST, _COPY_MEMORY = 6.0, 0.97
 
 
 class Window(ABC):
-    """How many tokens to draft for a row. `limit`: the most; `copy_limit`, `ask_limit`: the most of this step, where a drafter
-    copies or asks a model; `adaptive`: whether the draft's confidence can end a window."""
+    """How many tokens to draft for a row. `limit`: the most; `copy_limit`, `ask_limit`: the most
+    of this step, where a drafter copies or asks a model; `adaptive`: whether the draft's
+    confidence can end a window."""
 
     limit = copy_limit = ask_limit = MAX_AUTO_WINDOW
     adaptive = True
@@ -61,11 +66,15 @@ class Window(ABC):
 
 
 class FixedWindow(Window):
-    """A fixed number of drafts; fewer after a draft of low confidence, where such a limit is given. With `learned`, what the
-    steps of batches cost, a row in a batch of several drafts no more than pays."""
+    """A fixed number of drafts; fewer after a draft of low confidence, where such a limit is
+    given. With `learned`, what the steps of batches cost, a row in a batch of several drafts no
+    more than pays."""
 
     def __init__(
-        self, num_draft_tokens: int, least_confidence: float | None = None, learned: LearnedCosts | None = None
+        self,
+        num_draft_tokens: int,
+        least_confidence: float | None = None,
+        learned: LearnedCosts | None = None,
     ) -> None:
         self.limit = self.copy_limit = self.ask_limit = num_draft_tokens
         self.adaptive = least_confidence is not None
@@ -111,7 +120,12 @@ class AutoWindow(Window):
         prior = _GREEDY_PRIOR if greedy else _DRAWN_PRIOR
         trust, any_prior, self._memory = _TRUST, _PRIOR_OF_ANY, _MEMORY
         if not self.costs.draft:
-            prior, trust, any_prior, self._memory = _COPY_PRIOR, _COPY_TRUST, _PRIOR_OF_COPIES, _COPY_MEMORY
+            prior, trust, any_prior, self._memory = (
+                _COPY_PRIOR,
+                _COPY_TRUST,
+                _PRIOR_OF_COPIES,
+                _COPY_MEMORY,
+            )
         self._kept = [trust * share for share in prior]
         self._seen = [trust] * len(prior)
         self._any_kept, self._any_seen = trust * any_prior, trust
@@ -121,13 +135,18 @@ class AutoWindow(Window):
         self._rate = 1.0
 
     def max_drafts(self, num_rows: int = 1) -> int:
-        """See `Window.max_drafts`; 0 where drafting does not pay, except for a probe every few steps."""
+        """See `Window.max_drafts`; 0 where drafting does not pay, except for a probe every few
+        steps."""
         self._window, self._reach = [], 1.0
         most = MAX_AUTO_WINDOW
         if self._learned is not None:
             most = most if num_rows == 1 else self._learned.window(num_rows, most)
-            self._use(self._alone if self._alone and num_rows == 1 else self._learned.table(num_rows))
-        self._rate = max(tokens / cost for tokens, cost in self._ahead(1.0, 1.0, self.costs.verify_cost(0)))
+            self._use(
+                self._alone if self._alone and num_rows == 1 else self._learned.table(num_rows)
+            )
+        self._rate = max(
+            tokens / cost for tokens, cost in self._ahead(1.0, 1.0, self.costs.verify_cost(0))
+        )
         if self._pays() or self._steps_without_drafts >= _PROBE_EVERY:
             self._steps_without_drafts = 0
             return most
@@ -154,7 +173,8 @@ class AutoWindow(Window):
         self._verify_one_more = [more - less for less, more in pairwise(verify)]
 
     def _pays(self) -> bool:
-        """Whether some number of further drafts gains more tokens than the same time gives at the run's best rate."""
+        """Whether some number of further drafts gains more tokens than the same time gives at
+        the run's best rate."""
         return any(gain > self._rate * cost for gain, cost in self._ahead(self._reach, 0.0, 0.0))
 
     def _ahead(self, reach: float, tokens: float, cost: float) -> Iterator[tuple[float, float]]:
@@ -168,15 +188,18 @@ class AutoWindow(Window):
 
 
 class CopyOrAskWindow(Window):
-    """Two windows of a drafter that copies or asks a model: the two cost and are accepted differently. `copying`, `asking`: the
-    windows. A copy costs no draft forward."""
+    """Two windows of a drafter that copies or asks a model: the two cost and are accepted
+    differently. `copying`, `asking`: the windows. A copy costs no draft forward."""
 
     def __init__(self, copying: AutoWindow, asking: AutoWindow) -> None:
         self._copying, self._asking = copying, asking
         self._used = asking
 
     def max_drafts(self, num_rows: int = 1) -> int:
-        self.copy_limit, self.ask_limit = self._copying.max_drafts(num_rows), self._asking.max_drafts(num_rows)
+        self.copy_limit, self.ask_limit = (
+            self._copying.max_drafts(num_rows),
+            self._asking.max_drafts(num_rows),
+        )
         return max(self.copy_limit, self.ask_limit)
 
     def use(self, copies: bool) -> None:

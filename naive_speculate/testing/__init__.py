@@ -1,4 +1,5 @@
-"""Proofs by exact enumeration that a verifier or drafter, registered or your own, preserves the target's distribution.
+"""Proofs by exact enumeration that a verifier or drafter, registered or your own, preserves the
+target's distribution.
 
 Command line: `python -m naive_speculate prove module:Name`.
 """

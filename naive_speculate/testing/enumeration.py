@@ -1,4 +1,5 @@
-"""Enumerates all paths of the real decoder through its random choices: its exact output distribution."""
+"""Enumerates all paths of the real decoder through its random choices: its exact output
+distribution."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ from naive_speculate.testing.toys import EOS
 Outputs = dict[tuple[int, ...], float]
 """Probabilities by generated tokens; the tokens of a run that ended in an error end with -1."""
 
-_REPEATS = 16  # repetitions of a run before it counts as reproducible, since a draw from another source may repeat by chance
+# repetitions of a run before it counts as reproducible, since a draw from another source may repeat
+# by chance
+_REPEATS = 16
 
 
 @dataclass
@@ -43,13 +46,17 @@ class Enumeration:
         self.message = self.message or run.message
 
 
-def every_path(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Iterator[Path]:
+def every_path(
+    pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object
+) -> Iterator[Path]:
     """Every path of the real decoder through draft tokens, verdicts and resampled tokens.
 
-    The stated acceptance probabilities are checked. A path with an acceptance draw after its branching point is run twice: for
-    accepted tokens with draws of 0 and of the largest number below the stated probability, for rejected tokens with that
-    probability and with the largest number below 1. Both runs must agree. `options` are as for `SpeculativeDecoder.stream`;
-    `detail` must not be "none". Raises `Deviation` if a path contradicts its stated probabilities, or is not reproducible.
+    The stated acceptance probabilities are checked. A path with an acceptance draw after its
+    branching point is run twice: for accepted tokens with draws of 0 and of the largest number
+    below the stated probability, for rejected tokens with that probability and with the largest
+    number below 1. Both runs must agree. `options` are as for `SpeculativeDecoder.stream`;
+    `detail` must not be "none". Raises `Deviation` if a path contradicts its stated
+    probabilities, or is not reproducible.
     """
     decoder = SpeculativeDecoder(pair)
     pending: list[tuple[list[float], list[list[float] | float]]] = [([], [])]
@@ -58,22 +65,30 @@ def every_path(pair: ModelPair, prompt: list[int], params: SamplingParams, **opt
         run = Path(decoder, path, prompt, params, **options)
         if run.stated[: len(stated_before)] != stated_before:
             raise _not_reproducible(run)
-        branched = run.stated[max(0, len(path) - 1) :]  # earlier draws were checked on the path that this one branches from
+        branched = run.stated[
+            max(0, len(path) - 1) :
+        ]  # earlier draws were checked on the path that this one branches from
         if any(not isinstance(stated, list) for stated in branched):
             again = Path(decoder, run.other_end(), prompt, params, **options)
             if (again.tokens, again.stated) != (run.tokens, run.stated):
-                repeated = [Path(decoder, run.taken, prompt, params, **options) for _ in range(_REPEATS)]
+                repeated = [
+                    Path(decoder, run.taken, prompt, params, **options) for _ in range(_REPEATS)
+                ]
                 raise _differing(run, again, repeated)
         for index in range(len(path), len(run.taken)):
             stated, before = run.stated[index], run.taken[:index]
             if isinstance(stated, list):
-                pending += [([*before, other], run.stated[: index + 1]) for other in range(1, len(stated))]
+                pending += [
+                    ([*before, other], run.stated[: index + 1]) for other in range(1, len(stated))
+                ]
             elif 0 < stated < 1:
                 pending.append(([*before, stated], run.stated[: index + 1]))
         yield run
 
 
-def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Enumeration:
+def enumerate_paths(
+    pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object
+) -> Enumeration:
     """The sums over `every_path`."""
     found = Enumeration()
     for run in every_path(pair, prompt, params, **options):
@@ -81,8 +96,11 @@ def enumerate_paths(pair: ModelPair, prompt: list[int], params: SamplingParams, 
     return found
 
 
-def enumerate_outputs(pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object) -> Outputs:
-    """The output distribution over `every_path`; also a `Deviation` if drafting was possible and nothing was drafted."""
+def enumerate_outputs(
+    pair: ModelPair, prompt: list[int], params: SamplingParams, **options: object
+) -> Outputs:
+    """The output distribution over `every_path`; also a `Deviation` if drafting was possible and
+    nothing was drafted."""
     found = enumerate_paths(pair, prompt, params, **options)
     if not found.num_drafted and options.get("num_draft_tokens") != 0:
         raise Deviation("nothing was drafted, which proves nothing")
@@ -90,9 +108,12 @@ def enumerate_outputs(pair: ModelPair, prompt: list[int], params: SamplingParams
 
 
 def exact_outputs(
-    next_probs: Callable[[tuple[int, ...]], torch.Tensor], max_tokens: int, stops: frozenset[int] = frozenset({EOS})
+    next_probs: Callable[[tuple[int, ...]], torch.Tensor],
+    max_tokens: int,
+    stops: frozenset[int] = frozenset({EOS}),
 ) -> Outputs:
-    """The distribution of plain decoding: `next_probs` returns the next token's probabilities after the generated ones."""
+    """The distribution of plain decoding: `next_probs` returns the next token's probabilities
+    after the generated ones."""
     outputs: Outputs = {}
 
     def walk(tokens: tuple[int, ...], probability: float) -> None:
@@ -114,7 +135,9 @@ def largest_difference(a: Outputs, b: Outputs) -> float:
 
 def _not_reproducible(run: Path) -> Deviation:
     why = "something draws from another source, or remembers earlier runs"
-    return Deviation(f"the same choices of the row's random source do not repeat the run: {why}", run.describe())
+    return Deviation(
+        f"the same choices of the row's random source do not repeat the run: {why}", run.describe()
+    )
 
 
 def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
@@ -126,7 +149,15 @@ def _differing(run: Path, again: Path, repeated: list[Path]) -> Deviation:
     outcomes = [f"{exactly(path.taken)} gives {list(path.tokens)}" for path in (run, again)]
     if run.tokens == again.tokens:
         found = [(exactly(path.taken[:first]), path.stated[first]) for path in (run, again)]
-        draws = [f"a draw from {numbers(one)}" if isinstance(one, list) else f"a verdict with {one}" for _, one in found]
-        outcomes = [f"after {taken} comes {draw}" for (taken, _), draw in zip(found, draws, strict=True)]
-    why = f"draws on the same side of the stated accept_probs decide differently: {', '.join(outcomes)}"
+        draws = [
+            f"a draw from {numbers(one)}" if isinstance(one, list) else f"a verdict with {one}"
+            for _, one in found
+        ]
+        outcomes = [
+            f"after {taken} comes {draw}" for (taken, _), draw in zip(found, draws, strict=True)
+        ]
+    why = (
+        "draws on the same side of the stated accept_probs decide differently:"
+        f" {', '.join(outcomes)}"
+    )
     return Deviation(why, run.describe())

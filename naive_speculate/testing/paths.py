@@ -1,4 +1,5 @@
-"""One path of the real decoder through its random choices, and the probabilities that its events state."""
+"""One path of the real decoder through its random choices, and the probabilities that its events
+state."""
 
 import math
 from collections.abc import Sequence
@@ -36,9 +37,10 @@ class Deviation(AssertionError):
 class Branches:
     """A random source that follows a given path through its choices, and records them.
 
-    A path holds a number per choice: the result of a uniform draw, or the index of a possible token. After its end, draft
-    tokens are accepted if possible, and the first possible token is taken. `asked` has the probabilities of the possible tokens
-    per choice, None for a uniform draw; `coarse` is set once a draw used probabilities of less than float64, `drafting` while
+    A path holds a number per choice: the result of a uniform draw, or the index of a possible
+    token. After its end, draft tokens are accepted if possible, and the first possible token is
+    taken. `asked` has the probabilities of the possible tokens per choice, None for a uniform
+    draw; `coarse` is set once a draw used probabilities of less than float64, `drafting` while
     the drafter draws.
     """
 
@@ -55,7 +57,10 @@ class Branches:
     def uniform(self) -> float:
         """See `RandomSource.uniform`."""
         if self.drafting:
-            raise Deviation("the drafter calls the row's uniform(), whose branches are unknown: use categorical(probs)")
+            raise Deviation(
+                "the drafter calls the row's uniform(), whose branches are unknown: use"
+                " categorical(probs)"
+            )
         self.asked.append(None)
         return self._choice()
 
@@ -65,7 +70,9 @@ class Branches:
         total = sum(given)
         if not abs(total - 1) <= 1e-5 or min(given) < 0:
             who = "the drafter draws from" if self.drafting else "next_probs are"
-            raise Deviation(f"{who} no distribution: {numbers(given)}, which sum to {number(total)}")
+            raise Deviation(
+                f"{who} no distribution: {numbers(given)}, which sum to {number(total)}"
+            )
         possible = [token for token, p in enumerate(given) if p > 0]
         weights = [given[token] for token in possible]
         if probs.dtype != torch.float64 and len(possible) > 1:
@@ -77,7 +84,8 @@ class Branches:
 
 
 class _Watched(Batch):
-    """Records whether the drafter draws, and tokens that it states as drawn although it drew nothing."""
+    """Records whether the drafter draws, and tokens that it states as drawn although it drew
+    nothing."""
 
     def __init__(self, decoder: SpeculativeDecoder, source: Branches) -> None:
         super().__init__(decoder.pair, decoder.admission.vocabulary)
@@ -91,7 +99,10 @@ class _Watched(Batch):
         if draft.probs is not None and len(self.source.asked) == before and draft.lengths[0]:
             stated = pick(draft.probs, draft.token_ids)[0, : draft.lengths[0]]
             if bool((stated < 1 - 1e-6).any()):
-                self.hint = f"the drafter states q = {numbers(stated.tolist())}, but drew nothing from the row's random source"
+                self.hint = (
+                    f"the drafter states q = {numbers(stated.tolist())}, but drew nothing from the"
+                    " row's random source"
+                )
         return draft
 
     def propose_tree(self, row: SequenceState) -> Tree | None:
@@ -102,12 +113,13 @@ class _Watched(Batch):
 
 
 class Path:
-    """One run of the real decoder along a path; a `Deviation` if a verdict contradicts the draws and the stated probabilities.
+    """One run of the real decoder along a path; a `Deviation` if a verdict contradicts the draws
+    and the stated probabilities.
 
     Attributes:
         taken: A number per choice of the run; begins with the path.
-        stated: Per choice the probabilities of its branches, or for a uniform draw the acceptance probability in the events,
-            1.0 if no verdict used the draw.
+        stated: Per choice the probabilities of its branches, or for a uniform draw the
+            acceptance probability in the events, 1.0 if no verdict used the draw.
         events: The run's events.
         tokens: The generated tokens, then -1 if the run ended in an error, whose text is `message`.
         drafted: Number of draft tokens.
@@ -115,11 +127,19 @@ class Path:
     """
 
     def __init__(
-        self, decoder: SpeculativeDecoder, path: Sequence[float], prompt: list[int], params: SamplingParams, **options: object
+        self,
+        decoder: SpeculativeDecoder,
+        path: Sequence[float],
+        prompt: list[int],
+        params: SamplingParams,
+        **options: object,
     ) -> None:
         source = Branches(path)
         request = Request(prompt, params, **options)  # type: ignore[arg-type]
-        run, batch = decoder.prepare(request, random=lambda seed, index: source), _Watched(decoder, source)
+        run, batch = (
+            decoder.prepare(request, random=lambda seed, index: source),
+            _Watched(decoder, source),
+        )
         (row,) = run.rows
         self.taken: list[float] = []
         self.stated: list[list[float] | float] = []
@@ -137,17 +157,30 @@ class Path:
             deviation.path = self.describe()
             raise
         except Exception as error:
-            raise Deviation(f"it fails: {type(error).__name__}: {' '.join(str(error).split())}", self.describe()) from error
+            raise Deviation(
+                f"it fails: {type(error).__name__}: {' '.join(str(error).split())}", self.describe()
+            ) from error
         self.message = row.message
         self.hint, self.coarse = batch.hint, source.coarse
-        self.tokens = (*row.output_token_ids, *((-1,) if row.finish_reason == FinishReason.ERROR else ()))
+        self.tokens = (
+            *row.output_token_ids,
+            *((-1,) if row.finish_reason == FinishReason.ERROR else ()),
+        )
 
     def _read_step(
-        self, asked: Sequence[list[float] | None], taken: Sequence[float], events: Sequence[Event], verifier: Verifier
+        self,
+        asked: Sequence[list[float] | None],
+        taken: Sequence[float],
+        events: Sequence[Event],
+        verifier: Verifier,
     ) -> None:
         step = next((e for e in events if e.kind == EventKind.STEP), None)
         if step is None or step.tree is None:
-            judged = {e.index: e.accept_prob for e in events if e.kind in _JUDGED and e.accept_prob is not None}
+            judged = {
+                e.index: e.accept_prob
+                for e in events
+                if e.kind in _JUDGED and e.accept_prob is not None
+            }
         else:  # nodes are judged in their order
             found = [node.accept_prob for node in step.tree if node.accept_prob is not None]
             judged = dict(enumerate(found))
@@ -159,14 +192,17 @@ class Path:
         self.drafted += sum(e.kind == EventKind.PROPOSED for e in events)
         if step is None or not uniforms:
             return
-        passed = [index in judged and u < judged[index] for index, u in enumerate(uniforms)] + [False]
+        passed = [index in judged and u < judged[index] for index, u in enumerate(uniforms)] + [
+            False
+        ]
         accepted = passed.index(False) if step.tree is None else sum(passed)
         if verifier.judges_all:
             accepted = max((index + 1 for index, passes in enumerate(passed) if passes), default=0)
         if step.num_accepted != accepted:
             raise Deviation(
-                f"the verifier states accept_probs {numbers(judged.values())} and was given u = {exactly(uniforms)}: "
-                f"that accepts {accepted} of {len(uniforms)} draft tokens, but num_accepted is {step.num_accepted}"
+                f"the verifier states accept_probs {numbers(judged.values())} and was given u ="
+                f" {exactly(uniforms)}: that accepts {accepted} of {len(uniforms)} draft tokens,"
+                f" but num_accepted is {step.num_accepted}"
             )
 
     @property
@@ -181,10 +217,16 @@ class Path:
         return probability
 
     def other_end(self) -> list[float]:
-        """The same choices with uniform draws at the other end of the same verdict: just below the probability, or just below
-        1."""
+        """The same choices with uniform draws at the other end of the same verdict: just below
+        the probability, or just below 1."""
         return [
-            taken if isinstance(stated, list) else math.nextafter(stated, 0) if taken < stated <= 1 else ALMOST_ONE
+            (
+                taken
+                if isinstance(stated, list)
+                else math.nextafter(stated, 0)
+                if taken < stated <= 1
+                else ALMOST_ONE
+            )
             for stated, taken in zip(self.stated, self.taken, strict=True)
         ]
 
@@ -192,7 +234,10 @@ class Path:
         """The path, one line per step."""
         steps: dict[int, list[str]] = {}
         for event in self.events:
-            if event.kind in _JUDGED | {EventKind.RESAMPLED, EventKind.BONUS} and event.step is not None:
+            if (
+                event.kind in _JUDGED | {EventKind.RESAMPLED, EventKind.BONUS}
+                and event.step is not None
+            ):
                 steps.setdefault(event.step, []).append(_describe_event(event))
         return [f"step {step + 1}: {', '.join(words)}" for step, words in steps.items()]
 
@@ -201,7 +246,11 @@ def _describe_event(event: Event) -> str:
     if event.kind in (EventKind.RESAMPLED, EventKind.BONUS):
         drawn = "resampled" if event.kind == EventKind.RESAMPLED else "drawn as bonus"
         return f"{event.token_id} {drawn}"
-    numbers = [f"{name} = {number(p)}" for name, p in (("q", event.draft_prob), ("p", event.target_prob)) if p is not None]
+    numbers = [
+        f"{name} = {number(p)}"
+        for name, p in (("q", event.draft_prob), ("p", event.target_prob))
+        if p is not None
+    ]
     if event.accept_prob is not None and event.uniform is not None:
         numbers.append(f"u = {number(event.uniform)} against {number(event.accept_prob)}")
     return f"{event.token_id} drafted ({', '.join(numbers)}) and {event.kind.value}"
@@ -218,5 +267,6 @@ def numbers(values: object) -> str:
 
 
 def exactly(values: Sequence[float]) -> str:
-    """A list of numbers with all digits, since draws may be one rounding away from the decision boundary."""
+    """A list of numbers with all digits, since draws may be one rounding away from the decision
+    boundary."""
     return f"[{', '.join(map(repr, values))}]"

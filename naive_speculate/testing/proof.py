@@ -16,9 +16,20 @@ import torch
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, BlockDrafter, HeadDrafter, SuffixHeadDrafter
+from naive_speculate.speculate.draft import (
+    DRAFTERS,
+    BatchDrafter,
+    BlockDrafter,
+    HeadDrafter,
+    SuffixHeadDrafter,
+)
 from naive_speculate.speculate.verify import VERIFIERS, Verifier, VerifyStrategy
-from naive_speculate.testing.enumeration import Enumeration, Outputs, enumerate_paths, largest_difference
+from naive_speculate.testing.enumeration import (
+    Enumeration,
+    Outputs,
+    enumerate_paths,
+    largest_difference,
+)
 from naive_speculate.testing.paths import Deviation, Path, number, numbers
 from naive_speculate.testing.rejection import ERROR_RATE, SMALLEST_BIAS, Rejection, prove_rejection
 from naive_speculate.testing.result import Counterexample, Proof
@@ -48,12 +59,17 @@ class _Case:
     def describe(self, options: dict[str, Any]) -> str:
         """The inputs as one line."""
         default = SamplingParams().to_dict()
-        given = {name: value for name, value in self.params.to_dict().items() if value != default[name]}
+        given = {
+            name: value for name, value in self.params.to_dict().items() if value != default[name]
+        }
         parameters = ", ".join(f"{name}={value!r}" for name, value in (options | given).items())
         return f"{self.name}, prompt {list(self.prompt)}, {parameters}"
 
 
-_LOSSLESS: tuple[str, ...] = (VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION)
+_LOSSLESS: tuple[str, ...] = (
+    VerifyStrategy.SPECULATIVE_SAMPLING,
+    VerifyStrategy.BLOCK_VERIFICATION,
+)
 """The strategies that are proved with a drafter, where none is named."""
 
 
@@ -70,21 +86,27 @@ def prove_lossless(
     smallest_bias: float = SMALLEST_BIAS,
     error_rate: float = ERROR_RATE,
 ) -> Proof:
-    """Compare the real decoder's output distribution, over all paths of its random source, with that of plain decoding.
+    """Compare the real decoder's output distribution, over all paths of its random source, with
+    that of plain decoding.
 
-    Every uniform draw is placed on both sides of the stated acceptance probability, one rounding away and far away. Models are
-    toys in float64 with a few tokens, unless a pair is given.
+    Every uniform draw is placed on both sides of the stated acceptance probability, one rounding
+    away and far away. Models are toys in float64 with a few tokens, unless a pair is given.
 
-    `rejection` is a bare rejection sampler, of any engine: `f(target_dists, proposal_dists, candidate_tokens) ->
-    (rejected_idx, resampled_token)`, as `speculative_sampling`; shapes `[k + 1, vocab_size]`, `[k, vocab_size]` and `[k]`. If
-    it takes `random`, it must draw with `random.uniform()` and `random.categorical(probs)`, and is enumerated. Otherwise it
-    is sampled: a G-test over as many samples as find the smallest bias worth finding with 90% power.
+    `rejection` is a bare rejection sampler, of any engine: `f(target_dists, proposal_dists,
+    candidate_tokens) -> (rejected_idx, resampled_token)`, as `speculative_sampling`; shapes `[k
+    + 1, vocab_size]`, `[k, vocab_size]` and `[k]`. If it takes `random`, it must draw with
+    `random.uniform()` and `random.categorical(probs)`, and is enumerated. Otherwise it is
+    sampled: a G-test over as many samples as find the smallest bias worth finding with 90%
+    power.
 
     Args:
-        verifier: A name in `VERIFIERS`, a class or an instance; default: both lossless ones with uniform draws.
-        drafter: A name in `DRAFTERS`, a class or an instance for at most 8 tokens; default: a draft model and copying drafters.
+        verifier: A name in `VERIFIERS`, a class or an instance; default: both lossless ones with
+            uniform draws.
+        drafter: A name in `DRAFTERS`, a class or an instance for at most 8 tokens; default: a
+            draft model and copying drafters.
         rejection: A rejection sampler; then no other part may be given.
-        pair: Models of few tokens, instead of several pairs of toys (with a head, if a head drafts).
+        pair: Models of few tokens, instead of several pairs of toys (with a head, if a head
+            drafts).
         prompt: Token ids of the prompt, instead of two tokens.
         params: Sampling parameters, instead of several.
         num_draft_tokens: Draft tokens per step, instead of 1 to 3.
@@ -99,36 +121,60 @@ def prove_lossless(
         ValueError: If neither is given, one is unknown, or it does not work with these models.
     """
     if rejection is not None:
-        others = {"verifier": verifier, "drafter": drafter, "pair": pair, "prompt": prompt, "params": params}
+        others = {
+            "verifier": verifier,
+            "drafter": drafter,
+            "pair": pair,
+            "prompt": prompt,
+            "params": params,
+        }
         if given := [name for name, value in others.items() if value is not None]:
             raise ValueError(f"rejection is proved alone, without {', '.join(given)}")
         return prove_rejection(rejection, smallest_bias, error_rate)
     if verifier is None and drafter is None:
         raise ValueError("verifier, drafter and rejection are all None: give at least one of them")
     if params is not None and params.greedy:
-        raise ValueError(f"params must sample, got temperature={params.temperature}: greedy decoding does not use the verifier")
-    own = {"prompt": None if prompt is None else tuple(prompt), "params": params, "num_draft_tokens": num_draft_tokens}
+        raise ValueError(
+            f"params must sample, got temperature={params.temperature}: greedy decoding does not"
+            " use the verifier"
+        )
+    own = {
+        "prompt": None if prompt is None else tuple(prompt),
+        "params": params,
+        "num_draft_tokens": num_draft_tokens,
+    }
     changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     cases = [replace(case, **changes) for case in _cases(pair, drafter)]
     with ExitStack() as registered:
         strategies = _LOSSLESS if verifier is None else (_verifier(verifier, registered),)
-        drafters = [name for name in ("model", "suffix", "prompt_lookup") if DRAFTERS[name].obstacle(cases[0].pair) is None]
+        drafters = [
+            name
+            for name in ("model", "suffix", "prompt_lookup")
+            if DRAFTERS[name].obstacle(cases[0].pair) is None
+        ]
         if drafter is not None:
             drafters = [_drafter(drafter, registered)]
         return _prove(cases, list(product(strategies, drafters)), tolerance)
 
 
 def prove(name: str) -> Proof:
-    """Prove a part by name: a registered verifier or drafter, or `MODULE:NAME`, importable from the current directory.
+    """Prove a part by name: a registered verifier or drafter, or `MODULE:NAME`, importable from
+    the current directory.
 
-    A function is proved as a rejection sampler. Raises `ValueError` if it does not exist, or is neither.
+    A function is proved as a rejection sampler. Raises `ValueError` if it does not exist, or is
+    neither.
     """
     if ":" not in name:
         if name not in VERIFIERS and name not in DRAFTERS:
-            raise ValueError(f"prove takes MODULE:NAME or one of {', '.join([*VERIFIERS, *DRAFTERS])}, got {name!r:.80}")
+            raise ValueError(
+                f"prove takes MODULE:NAME or one of {', '.join([*VERIFIERS, *DRAFTERS])}, got"
+                f" {name!r:.80}"
+            )
         return prove_lossless(verifier=name) if name in VERIFIERS else prove_lossless(drafter=name)
     found = _load(name)
-    if isinstance(found, BatchDrafter) or (isinstance(found, type) and issubclass(found, BatchDrafter)):
+    if isinstance(found, BatchDrafter) or (
+        isinstance(found, type) and issubclass(found, BatchDrafter)
+    ):
         return prove_lossless(drafter=found)
     if callable(getattr(found, "judge", None)):
         return prove_lossless(verifier=found)
@@ -151,7 +197,9 @@ def _load(name: str) -> Any:
             raise ValueError(f"there is no module {missing!r:.80} here") from None
         raise ValueError(f"module {module_name!r} cannot be imported: {error}") from None
     except (Exception, SystemExit) as error:  # a module may fail in any way
-        raise ValueError(f"module {module_name!r:.80} cannot be imported: {type(error).__name__}: {error}") from None
+        raise ValueError(
+            f"module {module_name!r:.80} cannot be imported: {type(error).__name__}: {error}"
+        ) from None
     try:
         return attrgetter(attributes)(found)
     except AttributeError:
@@ -164,20 +212,37 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
     for case in cases:
         plain = case.enumerate(num_draft_tokens=0)
         for strategy, drafter in parts:
-            options = {"num_draft_tokens": case.num_draft_tokens, "verify_strategy": str(strategy), "drafter": drafter}
+            options = {
+                "num_draft_tokens": case.num_draft_tokens,
+                "verify_strategy": str(strategy),
+                "drafter": drafter,
+            }
             try:
                 found = case.enumerate(**options)
             except Deviation as deviation:
-                shown = Counterexample(str(deviation), case.describe(options), tuple(deviation.path))
+                shown = Counterexample(
+                    str(deviation), case.describe(options), tuple(deviation.path)
+                )
                 return Proof(False, math.nan, total, shown, tolerance)
             total, drafted = total + found.num_paths, drafted + found.num_drafted
             allowed = max(tolerance, _COARSE) if found.coarse or plain.coarse else tolerance
-            coarsest, difference = max(coarsest, allowed), largest_difference(found.outputs, plain.outputs)
+            coarsest, difference = (
+                max(coarsest, allowed),
+                largest_difference(found.outputs, plain.outputs),
+            )
             largest = max(largest, difference)
             if not difference <= allowed:
-                return Proof(False, difference, total, _counterexample(case, found, plain.outputs, allowed, options), allowed)
+                return Proof(
+                    False,
+                    difference,
+                    total,
+                    _counterexample(case, found, plain.outputs, allowed, options),
+                    allowed,
+                )
     if not drafted:
-        shown = Counterexample("nothing was drafted on any path, which proves nothing", cases[0].describe(options))
+        shown = Counterexample(
+            "nothing was drafted on any path, which proves nothing", cases[0].describe(options)
+        )
         return Proof(False, math.nan, total, shown, tolerance)
     return Proof(True, largest, total, None, coarsest)
 
@@ -185,7 +250,9 @@ def _prove(cases: Sequence[_Case], parts: Sequence[tuple[str, str]], tolerance: 
 def _cases(pair: ModelPair | None, drafter: Any) -> Iterator[_Case]:
     """This pair, or several pairs of toys, each with its parameters."""
     if pair is not None:
-        yield _Case(pair, SamplingParams(max_tokens=3), 2, (1, min(2, pair.vocab_size - 1)), "this pair")
+        yield _Case(
+            pair, SamplingParams(max_tokens=3), 2, (1, min(2, pair.vocab_size - 1)), "this pair"
+        )
         return
     for size, (seed, draft_seed), zeros, window, own in _TOYS:
         size = drafter.vocab_size if isinstance(drafter, BatchDrafter) else size
@@ -195,7 +262,9 @@ def _cases(pair: ModelPair | None, drafter: Any) -> Iterator[_Case]:
         else:
             target = ToyModel(size, seed, zeros=zeros)
             same = draft_seed == seed
-            toys = ModelPair(target, target if same else ToyModel(size, draft_seed, zeros=zeros, temper=1.5))
+            toys = ModelPair(
+                target, target if same else ToyModel(size, draft_seed, zeros=zeros, temper=1.5)
+            )
         yield _Case(toys, SamplingParams(**own), window, (1, min(2, size - 1)), name)
 
 
@@ -207,7 +276,8 @@ _TOYS: tuple[tuple[int, tuple[int, int], bool, int, dict[str, Any]], ...] = (
     (3, (3, 4), True, 2, {"max_tokens": 3, "temperature": 0.7, "top_k": 2}),
     (2, (5, 6), False, 2, {"max_tokens": 5}),
 )
-"""Number of tokens, seeds of target and draft, whether some tokens are impossible, window, parameters."""
+"""Number of tokens, seeds of target and draft, whether some tokens are impossible, window,
+parameters."""
 
 
 def _counterexample(
@@ -215,25 +285,48 @@ def _counterexample(
 ) -> Counterexample:
     """The first distribution that differs, after the shortest generated text."""
     ours, theirs = _prefixes(found.outputs), _prefixes(plain)
-    differing = [t for t in ours.keys() | theirs.keys() if t and not abs(ours.get(t, 0.0) - theirs.get(t, 0.0)) <= tolerance]
+    differing = [
+        t
+        for t in ours.keys() | theirs.keys()
+        if t and not abs(ours.get(t, 0.0) - theirs.get(t, 0.0)) <= tolerance
+    ]
     after = min(differing, key=lambda t: (len(t), t))[:-1]
-    tokens = [*range(case.pair.vocab_size), *([-1] if (*after, -1) in ours.keys() | theirs.keys() else [])]
+    tokens = [
+        *range(case.pair.vocab_size),
+        *([-1] if (*after, -1) in ours.keys() | theirs.keys() else []),
+    ]
     got, wanted = (
-        tuple(joint.get((*after, token), 0.0) / joint.get(after, math.nan) for token in tokens) for joint in (ours, theirs)
+        tuple(joint.get((*after, token), 0.0) / joint.get(after, math.nan) for token in tokens)
+        for joint in (ours, theirs)
     )
-    most = max(tokens, key=lambda token: ours.get((*after, token), 0.0) - theirs.get((*after, token), 0.0))
+    most = max(
+        tokens, key=lambda token: ours.get((*after, token), 0.0) - theirs.get((*after, token), 0.0)
+    )
     shown = (*after, most)
-    _, choices = max(path for output, path in found.likeliest.items() if output[: len(shown)] == shown)
-    path = Path(SpeculativeDecoder(case.pair), choices, list(case.prompt), case.params, detail="probs", **options)
+    _, choices = max(
+        path for output, path in found.likeliest.items() if output[: len(shown)] == shown
+    )
+    path = Path(
+        SpeculativeDecoder(case.pair),
+        choices,
+        list(case.prompt),
+        case.params,
+        detail="probs",
+        **options,
+    )
     where = f"after the tokens {list(after)}" if after else "at the first token"
     words = (
-        f"{where} the target's distribution is {numbers(wanted)}, the decoder's is {numbers(got)}; "
-        f"token {most} is too frequent, {number(ours.get(shown, 0.0))} instead of {number(theirs.get(shown, 0.0))}"
+        f"{where} the target's distribution is {numbers(wanted)}, the decoder's is {numbers(got)};"
+        f" token {most} is too frequent, {number(ours.get(shown, 0.0))} instead of"
+        f" {number(theirs.get(shown, 0.0))}"
     )
     if -1 in tokens and found.message:
         words = f"{where} a run ends in an error: {found.message}"
     if VERIFIERS[options["verify_strategy"]].greedy:
-        words += "; a greedy verifier takes the most probable token, which is correct at temperature 0 only"
+        words += (
+            "; a greedy verifier takes the most probable token, which is correct at temperature 0"
+            " only"
+        )
     words += f"; {found.hint}" if found.hint else ""
     return Counterexample(words, case.describe(options), tuple(path.describe()), after, wanted, got)
 
@@ -247,11 +340,17 @@ def _prefixes(outputs: Outputs) -> Outputs:
     return found
 
 
-def _register(what: str, registry: dict[str, Any], given: Any, entry: Any, registered: ExitStack) -> str:
-    """The name of a registered part; others are registered under their class's name until `registered` is closed."""
+def _register(
+    what: str, registry: dict[str, Any], given: Any, entry: Any, registered: ExitStack
+) -> str:
+    """The name of a registered part; others are registered under their class's name until
+    `registered` is closed."""
     if isinstance(given, str):
         if given not in registry:
-            raise ValueError(f"{what} must be one of {', '.join(registry)}, a class or an instance, got {given!r:.80}")
+            raise ValueError(
+                f"{what} must be one of {', '.join(registry)}, a class or an instance, got"
+                f" {given!r:.80}"
+            )
         return str(given)
     if (replaced := registry.get(_name(given))) is None:
         registered.callback(registry.pop, _name(given))
@@ -270,14 +369,22 @@ def _verifier(given: str | type[Verifier] | Verifier, registered: ExitStack) -> 
     if not isinstance(given, str):
         name = f"verifier {_name(given)}"
         if not callable(getattr(given, "judge", None)):
-            raise ValueError(f"{name} has no judge(target_probs, draft_probs, draft_token_ids, uniforms, lengths)")
+            raise ValueError(
+                f"{name} has no judge(target_probs, draft_probs, draft_token_ids, uniforms,"
+                " lengths)"
+            )
         if isinstance(given, type):
             try:
                 entry = given()
             except TypeError as error:
-                raise ValueError(f"{name} cannot be constructed without arguments, so give an instance: {error}") from None
+                raise ValueError(
+                    f"{name} cannot be constructed without arguments, so give an instance: {error}"
+                ) from None
         if missing := [attribute for attribute in _ATTRIBUTES if not hasattr(entry, attribute)]:
-            raise ValueError(f"{name} has no {', '.join(missing)}: derive it from naive_speculate.speculate.verify.Verifier")
+            raise ValueError(
+                f"{name} has no {', '.join(missing)}: derive it from"
+                " naive_speculate.speculate.verify.Verifier"
+            )
     return _register("verifier", VERIFIERS, given, entry, registered)
 
 
@@ -286,10 +393,17 @@ def _drafter(given: str | type[BatchDrafter] | BatchDrafter, registered: ExitSta
     if isinstance(given, BatchDrafter):
         if given.vocab_size > MAX_VOCABULARY:
             size = f"drafter is an instance for {given.vocab_size} tokens"
-            raise ValueError(f"{size}, and at most {MAX_VOCABULARY} can be enumerated: give the class")
+            raise ValueError(
+                f"{size}, and at most {MAX_VOCABULARY} can be enumerated: give the class"
+            )
         entry = _Made(given)
-    elif not isinstance(given, str) and not (isinstance(given, type) and issubclass(given, BatchDrafter)):
-        raise ValueError(f"drafter {_name(given)} is not derived from naive_speculate.speculate.draft.BatchDrafter")
+    elif not isinstance(given, str) and not (
+        isinstance(given, type) and issubclass(given, BatchDrafter)
+    ):
+        raise ValueError(
+            f"drafter {_name(given)} is not derived from"
+            " naive_speculate.speculate.draft.BatchDrafter"
+        )
     return _register("drafter", cast(dict[str, Any], DRAFTERS), given, entry, registered)
 
 
@@ -304,5 +418,8 @@ class _Made:
 
     def __call__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> BatchDrafter:
         if vocab_size != self.drafter.vocab_size:
-            raise ValueError(f"drafter is an instance for {self.drafter.vocab_size} tokens, and this pair has {vocab_size}")
+            raise ValueError(
+                f"drafter is an instance for {self.drafter.vocab_size} tokens, and this pair has"
+                f" {vocab_size}"
+            )
         return self.drafter

@@ -1,4 +1,5 @@
-"""Toy language models in float64: distributions that depend on the whole history, and a small Llama with a draft head."""
+"""Toy language models in float64: distributions that depend on the whole history, and a small
+Llama with a draft head."""
 
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +20,8 @@ _WIDTH = 8  # of the Llama
 
 @dataclass(eq=False)
 class ToyModel:
-    """A plain `LanguageModel` (only its two members) whose next-token distribution depends on the whole history.
+    """A plain `LanguageModel` (only its two members) whose next-token distribution depends on
+    the whole history.
 
     It stores its tokens in the cache as keys, so that wrong rollbacks give wrong distributions.
 
@@ -36,16 +38,22 @@ class ToyModel:
     zeros: bool = True
     temper: float = 1.0
     dtype: torch.dtype = torch.float64
-    _cached: dict[tuple[int, ...], torch.Tensor] = field(default_factory=dict, init=False, repr=False)
+    _cached: dict[tuple[int, ...], torch.Tensor] = field(
+        default_factory=dict, init=False, repr=False
+    )
     eos_token_id = EOS
 
     def logits(self, history: tuple[int, ...]) -> torch.Tensor:
         """Logits after these tokens, float64, shape `[vocab_size]`."""
         if (cached := self._cached.get(history)) is not None:
             return cached
-        code = sum((token + 1) * 31**index for index, token in enumerate(history)) + 7919 * self.seed
+        code = (
+            sum((token + 1) * 31**index for index, token in enumerate(history)) + 7919 * self.seed
+        )
         generator = torch.Generator().manual_seed(code % 2**62)
-        logits = self._cached[history] = torch.randn(self.vocab_size, generator=generator, dtype=torch.float64) * self.temper
+        logits = self._cached[history] = (
+            torch.randn(self.vocab_size, generator=generator, dtype=torch.float64) * self.temper
+        )
         if self.zeros:
             hit = int(torch.randint(self.vocab_size + 2, (1,), generator=generator).item())
             if hit < self.vocab_size:
@@ -61,13 +69,17 @@ class ToyModel:
         new = query_token_ids[0].tolist()
         tokens = query_token_ids.double().view(1, 1, -1, 1)
         kv_cache.update([KVState(tokens, tokens)])
-        return torch.stack([self.logits((*past, *new[: index + 1])) for index in range(len(new))])[None].to(self.dtype)
+        return torch.stack([self.logits((*past, *new[: index + 1])) for index in range(len(new))])[
+            None
+        ].to(self.dtype)
 
 
-def pair_with_head(vocab_size: int, seed: int, adds: bool = False, block: bool = False) -> ModelPair:
-    """A Llama of two layers and a head that has all tokens but the last. `adds`: whether the head has two layers and adds the
-    target's states to its embeddings; otherwise it is EAGLE-3. `block`: whether it is a block drafter of two layers, for three
-    draft tokens."""
+def pair_with_head(
+    vocab_size: int, seed: int, adds: bool = False, block: bool = False
+) -> ModelPair:
+    """A Llama of two layers and a head that has all tokens but the last. `adds`: whether the
+    head has two layers and adds the target's states to its embeddings; otherwise it is EAGLE-3.
+    `block`: whether it is a block drafter of two layers, for three draft tokens."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = LlamaConfig(
@@ -106,5 +118,7 @@ def _head(llama: StoredLlama, adds: bool, block: bool) -> Head:
     )
     shape = replace(llama.shape, vocab_size=num_tokens, windows=(None,) * len(layers))
     if block:
-        return BlockHead(weights, shape, llama.rotary, (0, 1, 2), "toy block", block_size=4, mask_token_id=0)
+        return BlockHead(
+            weights, shape, llama.rotary, (0, 1, 2), "toy block", block_size=4, mask_token_id=0
+        )
     return DraftHead(weights, shape, llama.rotary, (0, 1, 2), "toy head")

@@ -26,15 +26,45 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path, cap
     save_head(tmp_path / "head", "eagle", head_config(), head_tensors(head_config()))
     prompts, costs = tmp_path / "prompts.txt", tmp_path / "costs.json"
     prompts.write_text("w1 w2 w3\n", encoding="utf-8")
-    arguments = ["--quick", "--json", "--new-tokens", "4", "--max-draft-tokens", "2", "--prompts", str(prompts)]
-    arguments += [part for role in ("target", "draft", "head") for part in (f"--{role}", str(tmp_path / role))]
-    arguments += ["--device", "cpu", "--plots", str(tmp_path / "plots"), "--write-costs", str(costs)]
+    arguments = [
+        "--quick",
+        "--json",
+        "--new-tokens",
+        "4",
+        "--max-draft-tokens",
+        "2",
+        "--prompts",
+        str(prompts),
+    ]
+    arguments += [
+        part for role in ("target", "draft", "head") for part in (f"--{role}", str(tmp_path / role))
+    ]
+    arguments += [
+        "--device",
+        "cpu",
+        "--plots",
+        str(tmp_path / "plots"),
+        "--write-costs",
+        str(costs),
+    ]
     assert main(arguments) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert report["head"] == "head"
     lines = report["decoding"]["greedy"]
-    others = [f"{name.replace('_', ' ')}, k = 2" for name in DRAFTERS if name not in ("model", "block", "mtp")]
-    assert [line["num_draft_tokens"] for line in lines if line["name"] not in others] == [0, 1, 2, "auto", 0, 1, 2]
+    others = [
+        f"{name.replace('_', ' ')}, k = 2"
+        for name in DRAFTERS
+        if name not in ("model", "block", "mtp")
+    ]
+    assert [line["num_draft_tokens"] for line in lines if line["name"] not in others] == [
+        0,
+        1,
+        2,
+        "auto",
+        0,
+        1,
+        2,
+    ]
     assert [line["name"] for line in lines if line["name"] in others] == others  # a row a drafter
     assert all(line["predicted"] is None for line in lines if line["name"] in others)
     assert all(line["tokens_per_second"] > 0 for line in lines)
@@ -43,7 +73,11 @@ def test_json_is_all_that_is_printed_and_plots_and_costs_are_saved(tmp_path, cap
     assert set(saved) == {"draft", "verify", "head", "fastest_drafter"}
     assert set(saved["head"]) == {"draft", "verify"}
     rows = {line["name"]: line["over_plain"] for line in lines}
-    speeds = {"model": rows["k = 2"], "head": rows["head, k = 2"], "suffix+head": rows["suffix+head, k = 2"]}
+    speeds = {
+        "model": rows["k = 2"],
+        "head": rows["head, k = 2"],
+        "suffix+head": rows["suffix+head, k = 2"],
+    }
     assert saved["fastest_drafter"] == max(speeds, key=speeds.__getitem__)
     assert [path.name for path in (tmp_path / "plots").iterdir()] == ["speedup.png"]
 
@@ -81,8 +115,12 @@ def test_a_benchmark_that_fails_leaves_no_file_and_plots_without_matplotlib_are_
 
 def test_peak_memory_is_the_kernels():
     found = memory_mib(torch.device("cpu"))["process"]
-    by_the_kernel = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
-    assert 0.9 * by_the_kernel < found < 100 * by_the_kernel  # Linux counts what the process was before its program, too
+    by_the_kernel = (
+        int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+    )
+    assert (
+        0.9 * by_the_kernel < found < 100 * by_the_kernel
+    )  # Linux counts what the process was before its program, too
 
 
 def test_a_timed_forward_leaves_the_cache_as_it_was(tiny_pair):

@@ -1,4 +1,5 @@
-"""`bench --suite`: its figures follow from its runs, drafted texts are plain decoding's, and bad input is one line."""
+"""`bench --suite`: its figures follow from its runs, drafted texts are plain decoding's, and bad
+input is one line."""
 
 import json
 import re
@@ -22,7 +23,11 @@ from naive_speculate.theory import speedup
 from tests.programs import refusal, run_program
 
 QUESTIONS = (
-    {"question_id": 1, "category": "lists", "turns": ["apples, pears, plums, apples, pears, plums, apples,", "And now?"]},
+    {
+        "question_id": 1,
+        "category": "lists",
+        "turns": ["apples, pears, plums, apples, pears, plums, apples,", "And now?"],
+    },
     {"question_id": 2, "category": "tales & more", "turns": ["Once upon a time"]},
     {"question_id": 3, "category": "lists", "turns": ["one two three, one two three, one two"]},
 )
@@ -36,13 +41,18 @@ SMALL = ["--target", str(BUNDLED_PAIR / "draft")]
 @pytest.fixture
 def suite(tmp_path):
     path = tmp_path / "suite.jsonl"
-    path.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS) + "\n", encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(question) + "\n" for question in QUESTIONS) + "\n", encoding="utf-8"
+    )
     return path
 
 
 def step(accepted: int, drafted: int) -> list[Event]:
     rejected = [Event(EventKind.REJECTED)] * (accepted < drafted)
-    return [*rejected, Event(EventKind.STEP, num_draft=drafted, num_accepted=accepted, total_seconds=0.01)]
+    return [
+        *rejected,
+        Event(EventKind.STEP, num_draft=drafted, num_accepted=accepted, total_seconds=0.01),
+    ]
 
 
 def made(token_ids: list[int], seconds: float, *steps: list[Event]) -> Run:
@@ -60,10 +70,17 @@ def way(name: str, k: int, runs: dict[int, Run], calls: list[tuple[str, int]]) -
 
 
 def asked(prompts: list[list[int]]) -> tuple[Any, list[tuple[str, int]]]:
-    """Two ways, three questions, the answers, of which the third is interrupted, and the calls after the warm-up."""
+    """Two ways, three questions, the answers, of which the third is interrupted, and the calls
+    after the warm-up."""
     calls: list[tuple[str, int]] = []
-    plain = {0: made([1, 2, 3, 4], 4.0, *[step(0, 0)] * 4), 1: made([5, 6, 7, 8], 2.0, *[step(0, 0)] * 4)}
-    fast = {0: made([1, 2, 3, 4], 1.0, step(2, 2), step(0, 2)), 1: made([5, 6, 7, 9], 1.0, step(1, 2), step(1, 2))}
+    plain = {
+        0: made([1, 2, 3, 4], 4.0, *[step(0, 0)] * 4),
+        1: made([5, 6, 7, 8], 2.0, *[step(0, 0)] * 4),
+    }
+    fast = {
+        0: made([1, 2, 3, 4], 1.0, step(2, 2), step(0, 2)),
+        1: made([5, 6, 7, 9], 1.0, step(1, 2), step(1, 2)),
+    }
     ways = [way("none", 0, plain, calls), way("draft", 2, fast, calls)]
     questions = [Question(category, "text", 1) for category in ("a", "b", "a")]
     return (ways, questions, *answers_of(ways, prompts, lambda number: None)), calls[len(ways) :]
@@ -93,7 +110,9 @@ def test_figures_follow_from_the_runs_by_category_and_overall():
     assert fast.efficiency == pytest.approx(3.0 / speedup(4 / 7, 2, 0.1, 1.2))
     low, high = interval([1.0, 1.2, 1.3, 1.4, 2.0]) or (0.0, 0.0)
     assert 1.0 <= low <= 1.3 <= high <= 2.0
-    metrics = Metrics(num_spec_steps=4, time_to_first_token=3.0, draft_seconds=1.0, verify_seconds=3.0)
+    metrics = Metrics(
+        num_spec_steps=4, time_to_first_token=3.0, draft_seconds=1.0, verify_seconds=3.0
+    )
     run = Run([1, 2, 3, 4], 6.0, 4, (), prompt_seconds(metrics))
     assert (run.prompt_seconds, run.decoding_speed) == (2.0, 1.0)
 
@@ -126,7 +145,16 @@ def test_an_interrupted_run_reports_what_it_has_with_status_130(suite, monkeypat
             return super().propose(rows, limits)
 
     monkeypatch.setitem(DRAFTERS, "interrupted", Interrupted)
-    options = ["--suite", str(suite), *SMALL, "--drafters", "interrupted", "--max-tokens", "4", "--json"]
+    options = [
+        "--suite",
+        str(suite),
+        *SMALL,
+        "--drafters",
+        "interrupted",
+        "--max-tokens",
+        "4",
+        "--json",
+    ]
     done = run_program("naive_speculate.__main__", ["bench", *options])
     assert (done.returncode, done.stderr) == (130, "naive_speculate: interrupted\n")
     report = json.loads(done.stdout)
@@ -135,12 +163,24 @@ def test_an_interrupted_run_reports_what_it_has_with_status_130(suite, monkeypat
     assert report["overall"]["interrupted"]["questions"] == 1
 
 
-def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(suite, capsys, tmp_path, monkeypatch):
+def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(
+    suite, capsys, tmp_path, monkeypatch
+):
     monkeypatch.setenv(THREADS_VARIABLE, "1")
     picture = tmp_path / "suite.svg"
-    options = ["--drafters", "none,head:3x1,suffix+head", "--num-draft-tokens", "3", "--max-tokens", "6"]
+    options = [
+        "--drafters",
+        "none,head:3x1,suffix+head",
+        "--num-draft-tokens",
+        "3",
+        "--max-tokens",
+        "6",
+    ]
     options += ["--threads", "1"]
-    assert main(["--suite", str(suite), *options, "--limit", "1", "--json", "--svg", str(picture)]) == 0
+    assert (
+        main(["--suite", str(suite), *options, "--limit", "1", "--json", "--svg", str(picture)])
+        == 0
+    )
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert list(report["categories"]) == ["lists", "tales & more"]
     assert report["threads"] == 1
@@ -153,12 +193,26 @@ def test_the_bundled_pair_s_texts_are_plain_decoding_s_and_a_picture_is_saved(su
     assert report["overall"]["suffix+head"]["tokens_per_step"] > 1.0
     assert report["overall"]["head:3x1"]["tokens_per_step"] > 1.0
     drawn = "".join(ElementTree.fromstring(picture.read_text(encoding="utf-8")).itertext())
-    for text in ("tales & more", "suffix+head", "overall", f"{report['overall']['suffix+head']['decoding_over_plain']:.2f}"):
+    for text in (
+        "tales & more",
+        "suffix+head",
+        "overall",
+        f"{report['overall']['suffix+head']['decoding_over_plain']:.2f}",
+    ):
         assert text in drawn
 
 
 def test_the_table_has_a_row_for_each_category_drafter_and_window(suite, capsys):
-    options = [*SMALL, "--draft", SMALL[1], "--drafters", "suffix", "--num-draft-tokens", "2, auto", "--transformers"]
+    options = [
+        *SMALL,
+        "--draft",
+        SMALL[1],
+        "--drafters",
+        "suffix",
+        "--num-draft-tokens",
+        "2, auto",
+        "--transformers",
+    ]
     options += ["--max-tokens", "4", "--limit", "1"]
     assert main(["--suite", str(suite), *options]) == 0
     printed = capsys.readouterr().out
@@ -167,19 +221,34 @@ def test_the_table_has_a_row_for_each_category_drafter_and_window(suite, capsys)
     for name in ("suffix, k = 2", "suffix, k = auto", "transformers, plain", "transformers, k = 5"):
         assert len(re.findall(rf"│ {name} +│.* 100% │", printed)) == 3
     assert len(re.findall(r"│ transformers, prompt lookup, k = 10 +│.* 100% │", printed)) == 3
-    means = re.findall(r"(?m)^(.+), mean of the categories: ([\d.]+) tokens/step, [\d.]+ × plain, [\d.]+ after", printed)
+    means = re.findall(
+        r"(?m)^(.+), mean of the categories: ([\d.]+) tokens/step, [\d.]+ × plain, [\d.]+ after",
+        printed,
+    )
     assert len(means) == 5
-    steps = re.findall(r"│ suffix, k = 2 +│ +\d+ │ +([\d.]+) │", printed)  # two categories and all questions
-    assert float(dict(means)["suffix, k = 2"]) == pytest.approx((float(steps[0]) + float(steps[1])) / 2, abs=0.011)
+    steps = re.findall(
+        r"│ suffix, k = 2 +│ +\d+ │ +([\d.]+) │", printed
+    )  # two categories and all questions
+    assert float(dict(means)["suffix, k = 2"]) == pytest.approx(
+        (float(steps[0]) + float(steps[1])) / 2, abs=0.011
+    )
     assert "k = 2, auto, temperature 0, 4 tokens, no chat template" in printed
 
 
 def test_a_drafter_with_argmax_drafts_its_most_probable_tokens(small_decoder):
-    decoder, params, prompt = small_decoder, SamplingParams(max_tokens=12, temperature=1.0), [5, 6, 7]
+    decoder, params, prompt = (
+        small_decoder,
+        SamplingParams(max_tokens=12, temperature=1.0),
+        [5, 6, 7],
+    )
     _, *ways = ways_of(decoder, ["model", "model:argmax"], [3], params, None)
     seeded = replace(params, seed=7)
-    texts = [decoder.generate(prompt, seeded, num_draft_tokens=3, draft_sampling=how) for how in SAMPLED]
-    assert [way.decode(prompt, 7).token_ids for way in ways] == [list(text.token_ids) for text in texts]
+    texts = [
+        decoder.generate(prompt, seeded, num_draft_tokens=3, draft_sampling=how) for how in SAMPLED
+    ]
+    assert [way.decode(prompt, 7).token_ids for way in ways] == [
+        list(text.token_ids) for text in texts
+    ]
     assert texts[0].token_ids != texts[1].token_ids
 
 
@@ -187,8 +256,14 @@ LINES = [
     ("{", "line 2: not JSON"),
     ("[1]", 'line 2: "category" must be a string, got None'),
     ('{"turns": ["a"]}', 'line 2: "category" must be a string, got None'),
-    ('{"category": "a", "turns": []}', 'line 2: "turns" must be a list that begins with a string, got []'),
-    ('{"category": "a", "turns": "a"}', "line 2: \"turns\" must be a list that begins with a string, got 'a'"),
+    (
+        '{"category": "a", "turns": []}',
+        'line 2: "turns" must be a list that begins with a string, got []',
+    ),
+    (
+        '{"category": "a", "turns": "a"}',
+        "line 2: \"turns\" must be a list that begins with a string, got 'a'",
+    ),
     (json.dumps({"category": "a", "turns": ["so " * 5000]}), "line 2: prompt has"),
 ]
 
@@ -197,8 +272,16 @@ LINES = [
     ("line", "options", "message"),
     [
         *((line, [], message) for line, message in LINES),
-        ("", ["--drafters", "suffix,oracle"], f"--drafters must be of {', '.join(DRAFTERS)}, none, got 'oracle'"),
-        ("", ["--drafters", "suffix+head"], "drafter is 'suffix+head', but this pair has no draft head"),
+        (
+            "",
+            ["--drafters", "suffix,oracle"],
+            f"--drafters must be of {', '.join(DRAFTERS)}, none, got 'oracle'",
+        ),
+        (
+            "",
+            ["--drafters", "suffix+head"],
+            "drafter is 'suffix+head', but this pair has no draft head",
+        ),
         ("", ["--num-draft-tokens", "99"], "--num-draft-tokens must be"),
         ("", ["--temperature", "-1"], "temperature must be"),
         ("", ["--svg", "no/such/x.svg"], "x.svg"),

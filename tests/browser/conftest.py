@@ -18,13 +18,17 @@ CHROMIUM = [
     "--disable-component-update",
     "--no-first-run",
     "--disable-sync",
-    # Each window would load the pages of its address bar, which is hidden here; the rest is Playwright's own list.
+    # Each window would load the pages of its address bar, which is hidden here; the rest is
+    # Playwright's own list.
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,WebUIOmniboxFullPopup,PaintHolding,OptimizationHints,MediaRouter",
     "--host-resolver-rules=MAP lan.test 127.0.0.1",
-    "--js-flags=--single-threaded",  # several collect garbage and compile no faster where cores are shared, but compute more
+    # several collect garbage and compile no faster where cores are shared, but compute more
+    "--js-flags=--single-threaded",
 ]
 HERE = ("http://127.0.0.1:", "data:", "blob:", "file:", "about:")
-PATIENCE = 180_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
+PATIENCE = (
+    180_000  # milliseconds; a busy machine is slow, and nothing here waits longer than it must
+)
 expect.set_options(timeout=PATIENCE)
 
 
@@ -35,17 +39,23 @@ def small(pair: tuple[Path, Path]) -> dict[str, str]:
 
 @pytest.fixture(scope="package")
 def server(small_pair: tuple[Path, Path]) -> Iterator[Server]:
-    """With a small pair, and without a measurement after each run, which takes some times as long as the run itself."""
+    """With a small pair, and without a measurement after each run, which takes some times as
+    long as the run itself."""
     with Server(NAIVE_SPECULATE_MEASURING="off", **small(small_pair)) as running:
         yield running
 
 
 @pytest.fixture(scope="package")
 def chromium(request: pytest.FixtureRequest) -> Iterator[Browser]:
-    """For these files only: Playwright keeps an event loop running, and a test of another file could not start its own.
+    """For these files only: Playwright keeps an event loop running, and a test of another file
+    could not start its own.
 
     Every page waits as long as it must, and computes `--cpu-throttling` times slower."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    path = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     rate = request.config.getoption("cpu_throttling")
 
     def patient(plain: Callable[..., Page]) -> Callable[..., Page]:
@@ -53,7 +63,9 @@ def chromium(request: pytest.FixtureRequest) -> Iterator[Browser]:
             page = plain(*args, **options)
             page.set_default_timeout(PATIENCE)
             if rate > 1:
-                page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": rate})
+                page.context.new_cdp_session(page).send(
+                    "Emulation.setCPUThrottlingRate", {"rate": rate}
+                )
             return page
 
         return new_page
@@ -73,7 +85,13 @@ def scripts(chromium: Browser) -> Iterator[Page]:
     def serve(route: Route) -> None:
         name = route.request.url.rsplit("/", 1)[-1]
         script = {"path": ROOT / "js" / name, "content_type": "text/javascript"}
-        route.fulfill(**(script if name else {"body": "<!doctype html><body></body>", "content_type": "text/html"}))
+        route.fulfill(
+            **(
+                script
+                if name
+                else {"body": "<!doctype html><body></body>", "content_type": "text/html"}
+            )
+        )
 
     page = chromium.new_page()
     page.route("http://page.test/**", serve)
@@ -84,23 +102,27 @@ def scripts(chromium: Browser) -> Iterator[Page]:
 
 @pytest.fixture(scope="package")
 def tab(chromium: Browser) -> list[Page]:
-    """A page that tests share one after another, or none yet: Chromium has its scripts compiled already, which is most of what
-    opening costs."""
+    """A page that tests share one after another, or none yet: Chromium has its scripts compiled
+    already, which is most of what opening costs."""
     return []
 
 
 @pytest.fixture
 def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
-    """Opens the page, ready to use and without anything of the test before; fails the test on errors in the page's scripts, and
-    on what its content security policy forbids, and on requests to anywhere else.
+    """Opens the page, ready to use and without anything of the test before; fails the test on
+    errors in the page's scripts, and on what its content security policy forbids, and on
+    requests to anywhere else.
 
     Nothing moves unless a test asks for it: frames take time.
-    A test's second page, and one with other options than size, colours and motion, has a context of its own.
+    A test's second page, and one with other options than size, colours and motion, has a context
+    of its own.
     """
     opened, problems = list[Page](), list[str]()
     listeners = {
         "pageerror": lambda error: problems.append(str(error)),
-        "console": lambda said: problems.append(said.text) if "Content Security Policy" in said.text else None,
+        "console": lambda said: (
+            problems.append(said.text) if "Content Security Policy" in said.text else None
+        ),
         "request": lambda asked: None if asked.url.startswith(HERE) else problems.append(asked.url),
     }
 
@@ -118,7 +140,9 @@ def open_page(server: Server, chromium: Browser, tab: list[Page]) -> Iterator:
         page = tab.pop() if tab and not context else chromium.new_context(**context).new_page()
         opened.append(page)
         page.set_viewport_size({"width": width, "height": height})
-        page.emulate_media(color_scheme=color_scheme, reduced_motion=reduced_motion, forced_colors="none")
+        page.emulate_media(
+            color_scheme=color_scheme, reduced_motion=reduced_motion, forced_colors="none"
+        )
         for event, listener in listeners.items():
             page.on(event, listener)
         page.goto(url + query)

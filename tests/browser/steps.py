@@ -12,7 +12,8 @@ OUTPUT = "#tokens [data-kind=accepted], #tokens [data-kind=resampled], #tokens [
 TIP = ".ns-stage > .ns-tip"
 ENDED = ".ns-stage[data-state=done]"
 TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-"""With the first one Gradio gives the fields that it shows for the first time their values once more."""
+"""With the first one Gradio gives the fields that it shows for the first time their values once
+more."""
 ALL_TOLD = """() => {
     const [slider, stage] = [document.querySelector(".ns-slider"), document.querySelector(".ns-stage")];
     return slider.max > 0 && slider.value === slider.max && stage.dataset.told === slider.max;
@@ -20,7 +21,8 @@ ALL_TOLD = """() => {
 
 
 def set_number(page: Page, elem_id: str, value: object) -> None:
-    """Type into a number field, and leave it, so that the page has it; a sheet or the drawer is opened first if need be."""
+    """Type into a number field, and leave it, so that the page has it; a sheet or the drawer is
+    opened first if need be."""
     field = page.locator(f"#{elem_id} input[type=number]").first
     if page.locator(".ns-settings-open").is_visible() and not field.is_visible():
         page.locator(".ns-settings-open").click()
@@ -45,7 +47,9 @@ def link(**settings: object) -> str:
 
 def linked(page: Page, prompt: object) -> None:
     """Wait until the controls have the settings of such a link."""
-    page.wait_for_function("(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=prompt)
+    page.wait_for_function(
+        "(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=prompt
+    )
 
 
 def start(page: Page, prompt: str, **numbers: object) -> None:
@@ -69,14 +73,15 @@ def shown_run(page: Page) -> str:
 
 
 def another_run(page: Page, before: str) -> None:
-    """By waiting, not by expecting: an `expect` that looks again writes down all of the stage for a reader each time."""
+    """By waiting, not by expecting: an `expect` that looks again writes down all of the stage
+    for a reader each time."""
     page.locator(f'.ns-stage:not([data-run="{before}"])').wait_for()
 
 
 def as_soon_as(page: Page, condition: str, action: str) -> None:
-    """Do something in the very turn in which something holds of the page or its `stage` first: a run waits for no test."""
-    page.evaluate(
-        f"""() => {{
+    """Do something in the very turn in which something holds of the page or its `stage` first: a
+    run waits for no test."""
+    page.evaluate(f"""() => {{
             const stage = document.querySelector(".ns-stage");
             const watch = new MutationObserver(() => {{
                 if (!({condition})) return;
@@ -84,12 +89,12 @@ def as_soon_as(page: Page, condition: str, action: str) -> None:
                 {action}
             }});
             watch.observe(document.body, {{ subtree: true, childList: true, attributes: true, characterData: true }});
-        }}"""
-    )
+        }}""")
 
 
 def ended(page: Page) -> None:
-    """Wait until the run is over and everything is shown; numbers and words follow a little later."""
+    """Wait until the run is over and everything is shown; numbers and words follow a little
+    later."""
     page.locator(ENDED).wait_for()
     page.wait_for_function(ALL_TOLD, polling=50)
 
@@ -105,7 +110,9 @@ def settled(page: Page) -> None:
 def text(page: Page) -> str:
     """The generated text, as the elements have it."""
     return page.evaluate(
-        "(s) => [...document.querySelectorAll(s)].filter(e => !e.hidden).map(e => e.textContent).join('')", OUTPUT
+        "(s) => [...document.querySelectorAll(s)].filter(e => !e.hidden).map(e =>"
+        " e.textContent).join('')",
+        OUTPUT,
     )
 
 
@@ -162,7 +169,8 @@ def toast(page: Page, words: str) -> None:
 
 
 def becomes(page: Page, condition: str, arg: object = None) -> bool:
-    """Whether something holds of the page, at once or once all that a new width or place sets in motion is over."""
+    """Whether something holds of the page, at once or once all that a new width or place sets in
+    motion is over."""
     try:
         page.wait_for_function(condition, arg=arg)
     except TimeoutError:
@@ -172,11 +180,15 @@ def becomes(page: Page, condition: str, arg: object = None) -> bool:
 
 def scrolls_sideways(page: Page) -> bool:
     """Charts follow a new width some frames later; what is too wide for good scrolls then, too."""
-    return not becomes(page, "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    return not becomes(
+        page, "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
 
 
 def go_to(page: Page, n: int) -> None:
-    page.locator(".ns-slider").evaluate("(s, n) => { s.value = n; s.dispatchEvent(new Event('input')); }", n)
+    page.locator(".ns-slider").evaluate(
+        "(s, n) => { s.value = n; s.dispatchEvent(new Event('input')); }", n
+    )
     page.locator(f".ns-stage[data-cursor='{n}']").wait_for()
 
 

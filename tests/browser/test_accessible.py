@@ -1,4 +1,5 @@
-"""Nothing that axe-core finds wrong, and every button readable in every state, in both themes; and the reader's own colours."""
+"""Nothing that axe-core finds wrong, and every button readable in every state, in both themes;
+and the reader's own colours."""
 
 from io import BytesIO
 from typing import Any
@@ -12,13 +13,17 @@ from tests.browser.steps import ended, run, see_chart, settled
 from ui.experiments.learn import LESSONS
 
 EVERY_RULE: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
-COLOURS = EVERY_RULE | {"runOnly": ["color-contrast", "link-in-text-block"]}  # all that differs between the themes
+COLOURS = EVERY_RULE | {
+    "runOnly": ["color-contrast", "link-in-text-block"]
+}  # all that differs between the themes
 
 
 def violations(page: Page, rules: dict[str, Any], within: str | None = None) -> list[Any]:
     """What axe-core finds, on the page or a part of it: the rule, and the elements against it."""
     settled(page)  # what fades in is pale for a moment
-    axe = Axe("" if page.evaluate("'axe' in window") else AXE_SCRIPT)  # half a megabyte, and a page keeps it
+    axe = Axe(
+        "" if page.evaluate("'axe' in window") else AXE_SCRIPT
+    )  # half a megabyte, and a page keeps it
     found = axe.run(page, within, rules).response["violations"]
     return [(rule["id"], [node["html"][:200] for node in rule["nodes"]]) for rule in found]
 
@@ -29,7 +34,12 @@ def open_tab(page: Page, name: str, shown: str) -> None:
 
 
 BUTTONS = "button, summary, [role=button], [role=tab]"
-STATES = {"rest": [], "hover": ["hover"], "focus": ["focus", "focus-visible"], "active": ["hover", "active"]}
+STATES = {
+    "rest": [],
+    "hover": ["hover"],
+    "focus": ["focus", "focus-visible"],
+    "active": ["hover", "active"],
+}
 AT_LEAST = 4.5
 LARGE, AT_LEAST_LARGE = 24, 3.0  # CSS pixels
 
@@ -88,7 +98,8 @@ PALE = """([buttons, least, large, leastLarge]) => {
 
 
 def pale(page: Page, *, again: bool) -> dict[str, list[str]]:
-    """The buttons whose text is too pale, by state; of those that are there now and were not the last time, or of the same."""
+    """The buttons whose text is too pale, by state; of those that are there now and were not the
+    last time, or of the same."""
     client = page.context.new_cdp_session(page)
     for domain in ("DOM", "CSS"):
         client.send(f"{domain}.enable")
@@ -110,7 +121,9 @@ def pale(page: Page, *, again: bool) -> dict[str, list[str]]:
     return {state: some for state, some in found.items() if some}
 
 
-def test_axe_finds_nothing_on_any_tab_and_every_button_can_be_read_in_every_state_of_both_themes(open_page):
+def test_axe_finds_nothing_on_any_tab_and_every_button_can_be_read_in_every_state_of_both_themes(
+    open_page,
+):
     page = open_page("?__theme=light")
     found: dict[str, Any] = {}
 
@@ -118,11 +131,16 @@ def test_axe_finds_nothing_on_any_tab_and_every_button_can_be_read_in_every_stat
         for theme, rules in (("light", EVERY_RULE), ("dark", COLOURS)):
             page.emulate_media(color_scheme=theme)
             page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", theme == "dark")
-            found[f"{place}, {theme}"] = (violations(page, rules, within), pale(page, again=theme == "dark"))
+            found[f"{place}, {theme}"] = (
+                violations(page, rules, within),
+                pale(page, again=theme == "dark"),
+            )
         page.evaluate("document.body.classList.remove('dark')")
 
     ended(page)
-    run(page, "Once upon a time there was a fox who", max_tokens=12, temperature=1, k=3, seed=3)  # few tokens, of every kind
+    run(
+        page, "Once upon a time there was a fox who", max_tokens=12, temperature=1, k=3, seed=3
+    )  # few tokens, of every kind
     for kind in ("prompt", "accepted", "rejected", "discarded", "resampled", "bonus"):
         page.locator(f"#tokens [data-kind={kind}]").first.wait_for(state="attached")
     see_chart(page, "chart-speedup")
@@ -143,7 +161,9 @@ def test_axe_finds_nothing_on_any_tab_and_every_button_can_be_read_in_every_stat
     page.get_by_role("button", name="Begin", exact=True).click()
     page.get_by_role("button", name="Draft it", exact=True).wait_for()
     look("learn, with every room open and a chart")
-    for number in (lesson.number for lesson in LESSONS if lesson.markup):  # every other one is a chart with a text
+    for number in (
+        lesson.number for lesson in LESSONS if lesson.markup
+    ):  # every other one is a chart with a text
         page.locator(f".ns-course [data-lesson='{number}']").click()
         page.locator(f".ns-learn[data-lesson='{number}']").wait_for()
         look(f"lesson {number}", ".ns-lesson")
@@ -164,5 +184,9 @@ def test_with_forced_colours_kinds_differ_and_sliders_are_seen(page):
     assert len(set(looks.values())) == len(looks), looks
     picture = Image.open(BytesIO(page.locator(".ns-slider").screenshot())).convert("RGB")
     ground = picture.getpixel((0, 0))
-    most = max(count for count, colour in picture.getcolors(picture.width * picture.height) if colour != ground)
+    most = max(
+        count
+        for count, colour in picture.getcolors(picture.width * picture.height)
+        if colour != ground
+    )
     assert most > picture.width / 2, "a line from end to end, or nearly"

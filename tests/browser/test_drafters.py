@@ -1,4 +1,5 @@
-"""Where drafts come from: the menu, what a draft was copied from, the layers that a head reads, tokens not shared, trees."""
+"""Where drafts come from: the menu, what a draft was copied from, the layers that a head reads,
+tokens not shared, trees."""
 
 import re
 from pathlib import Path
@@ -17,7 +18,9 @@ PROMPT = "Once upon a time there was a little fox who lived"
 
 def _shows_what_it_copies(page: Page, small_decoder: SpeculativeDecoder, tmp_path: Path) -> None:
     repeating = "apples, pears, plums, apples, pears, plums, apples,"
-    again = sorted(set(small_decoder.admission.encode(repeating)))  # so that there is something to copy
+    again = sorted(
+        set(small_decoder.admission.encode(repeating))
+    )  # so that there is something to copy
     params = SamplingParams(max_tokens=24, temperature=0, allowed_token_ids=again)
     copying = small_decoder.generate(repeating, params, drafter="suffix", num_draft_tokens=4).trace
     open_trace(page, copying, tmp_path / "copied.jsonl")
@@ -25,11 +28,20 @@ def _shows_what_it_copies(page: Page, small_decoder: SpeculativeDecoder, tmp_pat
 
     events = list(copying)
     drafted = {(e.step, e.index): e for e in events if e.kind == "proposed"}
-    accepted = next(e for e in events if e.kind == "accepted" and drafted[e.step, e.index].copied_from is not None)
+    accepted = next(
+        e
+        for e in events
+        if e.kind == "accepted" and drafted[e.step, e.index].copied_from is not None
+    )
     step = [e for e in drafted.values() if e.step == accepted.step]
     started = events[0]
-    texts = [*started.prompt_texts, *(e.text for e in events if e.kind in ("accepted", "resampled", "bonus"))]
-    page.locator(f"#tokens [data-kind=accepted][data-step='{accepted.step}'][data-index='{accepted.index}']").click()
+    texts = [
+        *started.prompt_texts,
+        *(e.text for e in events if e.kind in ("accepted", "resampled", "bonus")),
+    ]
+    page.locator(
+        f"#tokens [data-kind=accepted][data-step='{accepted.step}'][data-index='{accepted.index}']"
+    ).click()
     sources = page.locator("#tokens .ns-source")
     page.mouse.move(0, 0)
     expect(sources).to_have_text([texts[e.copied_from] for e in step])
@@ -75,19 +87,28 @@ def _shows_a_tree(page: Page) -> None:
     page.locator(f"#tokens [data-step='{steps[0].step}']:not([data-kind=prompt])").first.click()
     branches = page.locator(".ns-branch")
     expect(branches).to_have_count(len(steps[0].tree))
-    expect(page.locator(".ns-zoom-drafted")).to_have_text(f"One step: {len(steps[0].tree)} draft tokens, then")
+    expect(page.locator(".ns-zoom-drafted")).to_have_text(
+        f"One step: {len(steps[0].tree)} draft tokens, then"
+    )
     expect(page.locator(".ns-branch[data-kind=accepted]")).to_have_count(steps[0].num_accepted)
     children = sum(node.parent == 0 for node in steps[0].tree)
     expect(branches.first.locator(".ns-branch")).to_have_count(children)
     nodes = [node for step in steps for node in step.tree or ()]
     rejected = sum(node.kind == "rejected" for node in nodes)
-    said = f"proposed {len(nodes)} draft tokens; the target model accepted \\d+, rejected {rejected} and discarded \\d+"
+    said = (
+        f"proposed {len(nodes)} draft tokens; the target model accepted \\d+, rejected {rejected}"
+        " and discarded \\d+"
+    )
     expect(page.locator("#stats")).to_contain_text(re.compile(said))
 
 
-def test_each_drafter_says_what_it_is_and_copies_layers_unknown_tokens_and_trees_are_shown(page, small_decoder, tmp_path):
+def test_each_drafter_says_what_it_is_and_copies_layers_unknown_tokens_and_trees_are_shown(
+    page, small_decoder, tmp_path
+):
     if Trace.load(SPECULATIVE).settings["drafter"] == "model":
-        expect(page.locator(".ns-drafter")).to_be_hidden()  # of a draft model with the same tokens there is nothing to see
+        expect(
+            page.locator(".ns-drafter")
+        ).to_be_hidden()  # of a draft model with the same tokens there is nothing to see
     open_drawer(page)
     menu = page.locator("#drafter")
     for name, drafter in DRAFTERS.items():
@@ -105,7 +126,9 @@ def test_each_drafter_says_what_it_is_and_copies_layers_unknown_tokens_and_trees
     expect(strategy).to_have_value("Greedy match")
     menu.get_by_label(DRAFTERS["prompt_lookup"].title).check()
     run(page, "Xyzzy", max_tokens=1, seed=1)
-    expect(page.locator("#stats")).to_contain_text("Prompt lookup proposed nothing: the target model wrote 1 token")
+    expect(page.locator("#stats")).to_contain_text(
+        "Prompt lookup proposed nothing: the target model wrote 1 token"
+    )
     _shows_what_it_copies(page, small_decoder, tmp_path)
     _shows_layers_and_unknown_tokens(page, tmp_path)
     _shows_a_tree(page)

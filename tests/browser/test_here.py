@@ -1,4 +1,5 @@
-"""Pages of this process: runs that wait for a pair or a free row, a page below a path, and what was missed of a run."""
+"""Pages of this process: runs that wait for a pair or a free row, a page below a path, and what
+was missed of a run."""
 
 import json
 import re
@@ -12,7 +13,18 @@ from playwright.sync_api import Browser, Page, Response, Route, expect
 from naive_speculate import SpeculativeDecoder
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, LocalEngine
-from tests.browser.steps import another_run, ended, link, linked, open_drawer, set_number, shown_run, text, toast, trace
+from tests.browser.steps import (
+    another_run,
+    ended,
+    link,
+    linked,
+    open_drawer,
+    set_number,
+    shown_run,
+    text,
+    toast,
+    trace,
+)
 from tests.hosting.http import get, served_here
 from ui.host.catalog import Catalog, ServedPair
 from ui.host.deferred import DeferredEngine, expected
@@ -27,7 +39,9 @@ def served(small_decoder: SpeculativeDecoder) -> Iterator[tuple[str, Callable[[]
         ready.wait()
         return engine
 
-    later = DeferredEngine("SmolLM2", replace(expected(KNOWN["smollm2"], 4), chat=engine.about.chat), make, 4)
+    later = DeferredEngine(
+        "SmolLM2", replace(expected(KNOWN["smollm2"], 4), chat=engine.about.chat), make, 4
+    )
     pairs = {"SmolLM2": ServedPair(later), "other": ServedPair(LocalEngine(small_decoder))}
     catalog = Catalog(pairs, measuring=False, deferred={"SmolLM2": later})
     loading = threading.Thread(target=catalog.load_later)
@@ -68,16 +82,21 @@ def test_a_run_waits_for_the_pair_and_the_notice_goes_by_itself(served, chromium
 
 @pytest.fixture
 def slow(small_decoder: SpeculativeDecoder, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The target takes its time, but no core's, so that no run ends by itself while a test looks on."""
+    """The target takes its time, but no core's, so that no run ends by itself while a test looks
+    on."""
     forward, goes_on = small_decoder.pair.target.forward, threading.Event()
     monkeypatch.setattr(
-        small_decoder.pair.target, "forward", lambda *args, **kwargs: (goes_on.wait(0.3), forward(*args, **kwargs))[1]
+        small_decoder.pair.target,
+        "forward",
+        lambda *args, **kwargs: (goes_on.wait(0.3), forward(*args, **kwargs))[1],
     )
     yield
     goes_on.set()
 
 
-def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(served, slow: None, chromium: Browser):
+def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(
+    served, slow: None, chromium: Browser
+):
     """One place and a spare one: the third visitor waits."""
     url, load = served
     load()
@@ -85,7 +104,9 @@ def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(served, slow: N
 
         def visit(prompt: str) -> tuple[Page, str]:
             page = context.new_page()
-            page.goto(url + link(prompt=prompt, num_draft_tokens=0, max_tokens=900, ignore_eos=True))
+            page.goto(
+                url + link(prompt=prompt, num_draft_tokens=0, max_tokens=900, ignore_eos=True)
+            )
             linked(page, prompt)
             before = shown_run(page)
             page.locator("#run").click()
@@ -95,7 +116,9 @@ def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(served, slow: N
         first, second = map(visit, animals)
         for (page, before), mine in zip((first, second), animals, strict=True):
             another_run(page, before)
-            assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == mine, "no one sees another's run"
+            assert (
+                "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == mine
+            ), "no one sees another's run"
         third, before = visit("The frog")
         expect(third.get_by_text(re.compile("1 of 1 decoder slots are busy"))).to_be_visible()
         assert shown_run(third) == before
@@ -105,7 +128,9 @@ def test_a_visitor_who_waits_reads_it_and_a_closed_tab_makes_way(served, slow: N
         another_run(third, before)
 
 
-def test_through_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(small_decoder, chromium: Browser, monkeypatch):
+def test_through_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(
+    small_decoder, chromium: Browser, monkeypatch
+):
     monkeypatch.setenv("GRADIO_ROOT_PATH", "/deep")
     catalog = Catalog({"one": ServedPair(LocalEngine(small_decoder))}, measuring=False)
     with served_here(catalog) as served, chromium.new_context() as context:
@@ -121,10 +146,17 @@ def test_through_a_proxy_that_has_put_it_deeper_the_page_finds_its_scripts(small
         page.route(f"{url}**", pass_on)
         page.goto(f"{url}deep/")
         page.locator("#tokens [data-step]").first.wait_for()
-        page.unroute_all(behavior="ignoreErrors")  # a stream of events that is still passed on has no reader
+        page.unroute_all(
+            behavior="ignoreErrors"
+        )  # a stream of events that is still passed on has no reader
 
 
-RUN = {"prompt": "Once upon a time there was an old man who", "max_tokens": 60, "seed": 2, "ignore_eos": True}
+RUN = {
+    "prompt": "Once upon a time there was an old man who",
+    "max_tokens": 60,
+    "seed": 2,
+    "ignore_eos": True,
+}
 MOST = 40
 """Events in an answer here, of which the run has some times as many."""
 
@@ -132,7 +164,11 @@ MOST = 40
 @pytest.fixture(scope="module")
 def page(small_decoder, chromium: Browser) -> Iterator[Page]:
     catalog = Catalog({"one": ServedPair(LocalEngine(small_decoder))}, measuring=False)
-    with pytest.MonkeyPatch.context() as patch, served_here(catalog) as served, chromium.new_context() as context:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        served_here(catalog) as served,
+        chromium.new_context() as context,
+    ):
         patch.setattr("ui.run.stage.RESYNC_EVENTS", MOST)
         patch.setattr("ui.run.runs.BATCH_SECONDS", 0.0)  # many updates
         page = context.new_page()
@@ -142,11 +178,16 @@ def page(small_decoder, chromium: Browser) -> Iterator[Page]:
 
 
 def carries_events(message: str) -> bool:
-    return ("process_generating" in message or "process_completed" in message) and '\\"events\\"' in message
+    return (
+        "process_generating" in message or "process_completed" in message
+    ) and '\\"events\\"' in message
 
 
-def change_stream(page: Page, change: Callable[[list[str], list[int]], list[str]], **how: int) -> None:
-    """Give the next run's stream, once it is over, as `change` makes it of its messages and the numbers of its updates."""
+def change_stream(
+    page: Page, change: Callable[[list[str], list[int]], list[str]], **how: int
+) -> None:
+    """Give the next run's stream, once it is over, as `change` makes it of its messages and the
+    numbers of its updates."""
 
     def changed(route: Route) -> None:
         answer = route.fetch(timeout=0)
@@ -169,7 +210,10 @@ def test_a_run_is_whole_however_many_updates_were_lost(page, lost):
     amounts: list[int] = []  # of events in each answer to a question for what was missed
 
     def answered(response: Response) -> None:
-        if "component_server" in response.url and response.request.post_data_json["fn_name"] == "resync":
+        if (
+            "component_server" in response.url
+            and response.request.post_data_json["fn_name"] == "resync"
+        ):
             amounts.append(len(json.loads(response.json())["events"]))
 
     def lose(messages: list[str], updates: list[int]) -> list[str]:
@@ -201,4 +245,6 @@ def test_a_run_that_the_server_has_forgotten_does_not_go_on_for_ever(page):
     page.locator("#run").click()
     page.locator(".ns-stage[data-run=forgotten][data-state=lost]").wait_for()
     expect(page.locator(".ns-connection")).to_contain_text("no longer has this run")
-    expect(page.get_by_role("group", name="Replay").get_by_role("button", name="Play", exact=True)).to_be_visible()
+    expect(
+        page.get_by_role("group", name="Replay").get_by_role("button", name="Play", exact=True)
+    ).to_be_visible()

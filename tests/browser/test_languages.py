@@ -1,4 +1,5 @@
-"""The page in its other languages: the browser, a link or the menu chooses one, and no room has an English text left."""
+"""The page in its other languages: the browser, a link or the menu chooses one, and no room has
+an English text left."""
 
 import re
 
@@ -45,7 +46,8 @@ ROOMS = """async (theirs) => {
     return [places, [...found].map(([text, where]) => [text, where, window.translated(text) === text])];
 }"""
 TERMS = re.compile(
-    r"“[^”]*”|\d+ Ġ\S+|\S*[/_]\S*|(?<![A-Za-z])(?:Naive Speculate|English|Español|HTML|SVG|PNG|JSONL?|CSV|SXM|API|MTP|KV|FP8"
+    r"“[^”]*”|\d+ Ġ\S+|\S*[/_]\S*|(?<![A-Za-z])(?:Naive"
+    r" Speculate|English|Español|HTML|SVG|PNG|JSONL?|CSV|SXM|API|MTP|KV|FP8"
     r"|[KMGT]B|ms|GHz|TFLOPS|[TG]B/s|NVIDIA|XXL|ln|b?float(?:32|16)|nat|min|max|[Tt]op-[pk]|[Mm]in-p|argmax|logit"
     r"|Schema|[Tt]ales|Leviathan|Kalman|Matias|Chen|Llama|T5-small|DDR5|transformers|EAGLE"
     r"|vLLM|llama\.cpp|SGLang|TensorRT-LLM|LMDeploy|LM Studio|tabbyAPI"
@@ -57,11 +59,14 @@ TERMS = re.compile(
 
 def speaks(page: Page, language: str) -> None:
     expect(page.locator("html")).to_have_attribute("lang", language)
-    expect(page.locator("#run")).to_have_text({"en": "Run", "es": "Ejecutar", "zh": "运行"}[language])
+    expect(page.locator("#run")).to_have_text(
+        {"en": "Run", "es": "Ejecutar", "zh": "运行"}[language]
+    )
 
 
 def test_no_room_has_an_english_text_left(open_page):
-    """In Chinese; what has a translation there has one in every language, as tests/ui/test_languages.py states."""
+    """In Chinese; what has a translation there has one in every language, as
+    tests/ui/test_languages.py states."""
     page = open_page("?lang=zh")
     run(page, "Once upon a time", max_tokens=8)
     page.locator("#tokens [data-step]").first.click()
@@ -71,7 +76,9 @@ def test_no_room_has_an_english_text_left(open_page):
     assert {"run", "explore", "learn", "lesson 1, step 0", "lesson 11, step 3"} < set(places)
     assert {"run", "explore", "learn", "lesson 11, step 3"} < {where for _, where, _ in found}
     assert [(text, where) for text, where, done in found if not done] == []
-    assert [(text, where) for text, where, _ in found if re.search("[A-Za-z]{2}", TERMS.sub("", text))] == []
+    assert [
+        (text, where) for text, where, _ in found if re.search("[A-Za-z]{2}", TERMS.sub("", text))
+    ] == []
 
 
 def test_the_browser_chooses_the_language_and_the_menu_is_remembered(open_page):

@@ -1,4 +1,5 @@
-"""The lessons in the browser: steps set the picture, links restore them, and what is live is real and turns no controls."""
+"""The lessons in the browser: steps set the picture, links restore them, and what is live is
+real and turns no controls."""
 
 import re
 
@@ -7,7 +8,10 @@ from playwright.sync_api import Page, expect
 from tests.browser.steps import drawn, scrolls_sideways, set_number
 from ui.experiments.learn import LESSONS, read_steps, titles
 
-CONTROLS = "[...document.querySelectorAll('#k input, #temperature input, #strategy input, #max-tokens input, #seed input')]"
+CONTROLS = (
+    "[...document.querySelectorAll('#k input, #temperature input, #strategy input, #max-tokens"
+    " input, #seed input')]"
+)
 
 
 def at(page: Page, lesson: int, step: int = 0) -> None:
@@ -33,7 +37,9 @@ PRESS = """(run) => {
 def go_live(page: Page) -> None:
     """Run the lesson's experiment, and wait until it is over."""
     expect(page.locator("#learn-run")).to_be_enabled()
-    assert page.locator("#learn-run").evaluate(PRESS), "it can be stopped at once"  # it may be over before the next look
+    assert page.locator("#learn-run").evaluate(PRESS), (
+        "it can be stopped at once"
+    )  # it may be over before the next look
     expect(page.locator("#learn-stop")).to_be_hidden()
     expect(page.locator(".ns-source")).to_contain_text("Live")
 
@@ -42,7 +48,9 @@ def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(open
     page = open_page("?lesson=3&step=2", shown=".ns-lesson-title")
     expect(page.get_by_role("tab", name="Learn")).to_have_attribute("aria-selected", "true")
     at(page, 3, 2)
-    assert page.locator(".ns-picture .ns-lit").evaluate_all("(parts) => parts.map((part) => part.dataset.part)") == ["p"]
+    assert page.locator(".ns-picture .ns-lit").evaluate_all(
+        "(parts) => parts.map((part) => part.dataset.part)"
+    ) == ["p"]
     expect(page.locator(".ns-picture [data-part='die']").first).to_be_hidden()
     expect(page.locator(".ns-told")).to_have_attribute("aria-live", "polite")
 
@@ -71,7 +79,9 @@ def test_a_link_restores_a_step_and_the_arrow_keys_lead_through_all_lessons(open
     expect(page.locator(".ns-to-answers")).to_contain_text("p ÷ q = 0.25")
     page.locator(".ns-dots button").first.click()
     at(page, 3)
-    assert page.locator(".ns-picture .ns-unseen").count() > 3  # it opens with the question, not with its answer
+    assert (
+        page.locator(".ns-picture .ns-unseen").count() > 3
+    )  # it opens with the question, not with its answer
     expect(page.locator(".ns-lp-text del")).to_have_css("text-decoration-line", "none")
     page.keyboard.press("ArrowLeft")
     at(page, 2, len(read_steps(2)) - 1)
@@ -101,7 +111,8 @@ BARS = """([chart, condition]) => {
 
 
 def bars(page: Page, lesson: int, condition: str) -> None:
-    """Of a lesson's chart: `open`, a single bar and question marks at all other places, or `measured`, bars and no marks."""
+    """Of a lesson's chart: `open`, a single bar and question marks at all other places, or
+    `measured`, bars and no marks."""
     chart = page.locator(f"[data-chart='{lesson}'] .ns-plot")
     page.wait_for_function(BARS, arg=[chart.element_handle(), condition])
 
@@ -155,7 +166,9 @@ def test_what_is_live_is_another_each_time_can_be_stopped_and_leaves_the_control
         bars(page, lesson, "open")
     choose_lesson(page, 1)
     go_live(page)
-    page.goto(page.url.split("?")[0] + "?lesson=9&step=99")  # beyond a lesson there is its last step
+    page.goto(
+        page.url.split("?")[0] + "?lesson=9&step=99"
+    )  # beyond a lesson there is its last step
     at(page, 9, len(read_steps(9)) - 1)
     bars(page, 9, "measured")
     choose_lesson(page, 6)

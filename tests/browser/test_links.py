@@ -1,4 +1,5 @@
-"""Links that restore a view, tabs in the address, lecture mode, and the page as a part of another."""
+"""Links that restore a view, tabs in the address, lecture mode, and the page as a part of
+another."""
 
 import re
 
@@ -61,7 +62,9 @@ def test_a_link_shows_the_run_that_is_kept_or_runs_it_again_and_the_same_round_a
 
     opened(page, link)
     shows_it()
-    assert trace(page).events[:-1] == kept.events[:-1]  # its times, too, so it was not decoded again
+    assert (
+        trace(page).events[:-1] == kept.events[:-1]
+    )  # its times, too, so it was not decoded again
     gone = re.sub(r"run=[^&]+", "run=gone", link)
     opened(page, gone)  # the run is no longer kept, so it is decoded once more
     shows_it()
@@ -85,7 +88,12 @@ def test_a_link_to_the_recorded_run_needs_no_decoding_and_an_opened_trace_sets_t
     expect(page.locator(NOTE)).to_contain_text("These tokens differ from the linked run's")
 
     events = list(recorded)
-    events[0].settings |= {"temperature": 0.3, "num_draft_tokens": 3, "verify_strategy": "block_verification", "stop": ["a\nb"]}
+    events[0].settings |= {
+        "temperature": 0.3,
+        "num_draft_tokens": 3,
+        "verify_strategy": "block_verification",
+        "stop": ["a\nb"],
+    }
     events[0].prompt, events[0].seed = "Somebody else's words", 77
     open_trace(page, Trace(events), tmp_path / "theirs.jsonl")
     expect(page.locator("#prompt textarea")).to_have_value("Somebody else's words")
@@ -112,7 +120,9 @@ def test_embedded_there_is_the_run_or_a_lesson_and_a_link_to_the_whole_page(open
 
 
 def selected(page, name: str) -> None:
-    expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name=name, exact=True)).to_have_attribute(
+        "aria-selected", "true"
+    )
 
 
 def go(page, name: str) -> None:
@@ -126,7 +136,9 @@ WHOLE_LINES = """() => [...document.querySelectorAll(".ns-lane-text")].every((bo
 })"""
 
 
-def test_lecture_mode_is_led_by_keys_and_back_and_forward_lead_from_tab_to_tab_to_what_there_is(page):
+def test_lecture_mode_is_led_by_keys_and_back_and_forward_lead_from_tab_to_tab_to_what_there_is(
+    page,
+):
     size = "() => parseFloat(getComputedStyle(document.querySelector('#tokens')).fontSize)"
     small = page.evaluate(size)
     page.get_by_role("button", name="Lecture", exact=True).click()
@@ -134,15 +146,25 @@ def test_lecture_mode_is_led_by_keys_and_back_and_forward_lead_from_tab_to_tab_t
     page.set_viewport_size({"width": 1024, "height": 768})
     expect(page.locator("#prompt textarea")).to_be_in_viewport()
     page.wait_for_function(WHOLE_LINES)
-    assert page.locator(".ns-legend").evaluate("(legend) => legend.scrollWidth <= legend.clientWidth")
+    assert page.locator(".ns-legend").evaluate(
+        "(legend) => legend.scrollWidth <= legend.clientWidth"
+    )
     caption, word = page.locator(".ns-zoom-pass > span"), page.locator(".ns-zoom-word").first
-    assert caption.evaluate("(node) => node.getBoundingClientRect().bottom") <= word.bounding_box()["y"]
+    assert (
+        caption.evaluate("(node) => node.getBoundingClientRect().bottom")
+        <= word.bounding_box()["y"]
+    )
     page.set_viewport_size({"width": 1440, "height": 900})
     assert "lecture=1" in page.url
     bar = page.locator(".ns-player").bounding_box()
     assert bar["y"] + bar["height"] == page.viewport_size["height"]
     last = int(page.locator(".ns-clock").inner_text().split()[1])
-    for key, shown in (("ArrowLeft", last - 1), ("ArrowLeft", last - 2), ("ArrowRight", last - 1), ("Home", 0)):
+    for key, shown in (
+        ("ArrowLeft", last - 1),
+        ("ArrowLeft", last - 2),
+        ("ArrowRight", last - 1),
+        ("Home", 0),
+    ):
         page.keyboard.press(key)
         expect(page.locator(".ns-clock")).to_contain_text(f"step {shown} of")
     page.keyboard.press("Space")
@@ -181,7 +203,9 @@ def test_lecture_mode_is_led_by_keys_and_back_and_forward_lead_from_tab_to_tab_t
     for name, value in (("lesson", "99"), ("room", "attic")):
         toast(page, f"the link names {name} '{value}'")
     selected(page, "Learn")
-    page.goto(start + "?tab=cellar&verify_strategy=mine&prompt=%3Cimg%20src=x%20onerror=window.hit=1%3E")
+    page.goto(
+        start + "?tab=cellar&verify_strategy=mine&prompt=%3Cimg%20src=x%20onerror=window.hit=1%3E"
+    )
     toast(page, "the link names tab 'cellar'")
     toast(page, "Verification must be one of .*got 'mine'")
     assert page.evaluate("window.hit") is None

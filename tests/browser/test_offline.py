@@ -1,4 +1,5 @@
-"""A connection that breaks in mid-run: the page says so and loses nothing, neither the run nor the settings."""
+"""A connection that breaks in mid-run: the page says so and loses nothing, neither the run nor
+the settings."""
 
 import json
 import socket
@@ -11,7 +12,18 @@ from playwright.sync_api import ConsoleMessage, Page, expect
 
 from benchmarks.server import Server
 from tests.browser.conftest import small
-from tests.browser.steps import another_run, ended, link, linked, run, settled, shown_run, start, text, trace
+from tests.browser.steps import (
+    another_run,
+    ended,
+    link,
+    linked,
+    run,
+    settled,
+    shown_run,
+    start,
+    text,
+    trace,
+)
 from tests.hosting.http import generate, get
 from ui.experiments.learn import titles
 
@@ -53,10 +65,12 @@ class Relay:
         self._speaks.set()
 
     def hold_after(self, word: bytes) -> None:
-        """Once the server has said something, it says no more, on any connection, until all are cut.
+        """Once the server has said something, it says no more, on any connection, until all are
+        cut.
 
-        No test is quick enough to cut a run by itself, and what a page has not read when its connection breaks is lost to it. A
-        page that hears nothing for a while asks on another connection, which a busy machine gives it the time for.
+        No test is quick enough to cut a run by itself, and what a page has not read when its
+        connection breaks is lost to it. A page that hears nothing for a while asks on another
+        connection, which a busy machine gives it the time for.
         """
         self._last = word
 
@@ -77,14 +91,18 @@ class Relay:
                     far = socket.create_connection(("127.0.0.1", self._to))
                     self._open += [near, far]
                 threading.Thread(target=self._pass_on, args=(near, far), daemon=True).start()
-                threading.Thread(target=self._pass_on, args=(far, near), kwargs={"said": True}, daemon=True).start()
+                threading.Thread(
+                    target=self._pass_on, args=(far, near), kwargs={"said": True}, daemon=True
+                ).start()
 
     def _pass_on(self, near: socket.socket, far: socket.socket, *, said: bool = False) -> None:
         with suppress(OSError):
             while data := near.recv(65536):
                 if said:
                     self._speaks.wait()
-                if said and self._last and self._last in data:  # before it is heard: then a test may cut at once
+                if (
+                    said and self._last and self._last in data
+                ):  # before it is heard: then a test may cut at once
                     self._last = b""
                     self._speaks.clear()
                 far.sendall(data)
@@ -94,7 +112,11 @@ class Relay:
 
 
 PROMPT = "Once upon a time there was an old man who"
-LONG = {"max_tokens": 900, "k": 0, "seed": 4}  # so long that its first message never holds all of it
+LONG = {
+    "max_tokens": 900,
+    "k": 0,
+    "seed": 4,
+}  # so long that its first message never holds all of it
 SAID = ".ns-connection"
 
 
@@ -133,7 +155,11 @@ def test_a_run_whose_connection_breaks_is_whole_once_it_is_back(server, chromium
 
     def listen(message: ConsoleMessage) -> None:
         if message.type == "error":
-            complaints.append(f"{message.text} {message.location['url']}" if message.text != "so far" else message.text)
+            complaints.append(
+                f"{message.text} {message.location['url']}"
+                if message.text != "so far"
+                else message.text
+            )
 
     with Relay(server.url) as way, chromium.new_context() as context:
         page = context.new_page()
@@ -168,7 +194,9 @@ def test_a_run_whose_connection_breaks_is_whole_once_it_is_back(server, chromium
         assert page.locator("#k input[type=number]").input_value() == str(LONG["k"])
 
 
-def test_the_server_ends_when_asked_to_which_the_page_says_and_offers_to_make_the_run_again(server, chromium, small_pair):
+def test_the_server_ends_when_asked_to_which_the_page_says_and_offers_to_make_the_run_again(
+    server, chromium, small_pair
+):
     with Server(**small(small_pair)) as first, Relay(first.url) as way:
         page = chromium.new_page()
         opened(page, way.url)
@@ -194,9 +222,14 @@ def test_the_server_ends_when_asked_to_which_the_page_says_and_offers_to_make_th
         page.close()
 
 
-def test_what_was_first_opened_without_a_connection_is_shown_once_it_is_back_and_an_old_page_offers_to_be_loaded_again(page):
+def test_what_was_first_opened_without_a_connection_is_shown_once_it_is_back_and_an_old_page_offers_to_be_loaded_again(
+    page,
+):
     title = page.locator(".ns-lesson-title")
-    for opened, lesson in ((page.get_by_role("tab", name="Learn"), 0), (page.get_by_role("button", name=titles()[1]), 1)):
+    for opened, lesson in (
+        (page.get_by_role("tab", name="Learn"), 0),
+        (page.get_by_role("button", name=titles()[1]), 1),
+    ):
         page.context.set_offline(True)
         opened.click()
         expect(page.locator(SAID)).to_contain_text("You are offline")
@@ -206,10 +239,13 @@ def test_what_was_first_opened_without_a_connection_is_shown_once_it_is_back_and
         expect(title).to_have_text(titles()[lesson])
         expect(page.locator(SAID)).to_have_text("")
 
-    # A page that is older than the server offers to be loaded again, whatever becomes of the connection.
+    # A page that is older than the server offers to be loaded again, whatever becomes of the
+    # connection.
     page.route("**/plotly-*", lambda route: route.fulfill(status=404))
     page.goto(page.url.split("?")[0])
-    page.locator("#chart-lengths").scroll_into_view_if_needed()  # no chart that needs Plotly is drawn before
+    page.locator(
+        "#chart-lengths"
+    ).scroll_into_view_if_needed()  # no chart that needs Plotly is drawn before
     expect(page.locator(SAID)).to_contain_text("newer version of this page")
     page.route("**/app_id", lambda route: route.fulfill(status=503))
     page.evaluate("dispatchEvent(new Event('online'))")

@@ -1,4 +1,5 @@
-"""One quantity, one number: the parts of the page agree with one another, with the trace, and on a foreign run."""
+"""One quantity, one number: the parts of the page agree with one another, with the trace, and on
+a foreign run."""
 
 import re
 from pathlib import Path
@@ -35,7 +36,9 @@ def _an_old_trace_recorded_none(page: Page, tmp_path: Path) -> None:
     rounds = page.locator(f"{DIALOG} .ns-others-round")
     expect(rounds).to_have_count(sum(event.kind == "step" for event in Trace.load(SPECULATIVE)))
     page.locator(f"{DIALOG} .ns-others-only input").uncheck()
-    cut = rounds.evaluate_all("(all) => all.filter((one) => one.scrollWidth > one.clientWidth).length")
+    cut = rounds.evaluate_all(
+        "(all) => all.filter((one) => one.scrollWidth > one.clientWidth).length"
+    )
     assert cut == 0, "rounds whose last drafts are out of sight"
     page.locator(f"{DIALOG} [data-close]").click()
     old = Trace.load(SPECULATIVE)
@@ -52,27 +55,38 @@ def _an_old_trace_recorded_none(page: Page, tmp_path: Path) -> None:
     expect(page.locator("#distributions .ns-pictures")).to_be_hidden()
 
 
-def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts_and_an_old_trace_says_that_it_recorded_none(page, tmp_path):
+def test_the_strategies_stand_side_by_side_on_the_runs_own_drafts_and_an_old_trace_says_that_it_recorded_none(
+    page, tmp_path
+):
     run(page, "There was once a king who", max_tokens=24, k=4, seed=5, temperature=1)
     steps = [event for event in trace(page) if event.kind == "step" and event.num_draft]
     open_others(page)
     rounds = page.locator(f"{DIALOG} .ns-others-round")
     expect(rounds).to_have_count(len(steps))
-    expect(page.locator(f"{DIALOG} [role=status]")).to_contain_text("They differ in")  # and no more is read out
+    expect(page.locator(f"{DIALOG} [role=status]")).to_contain_text(
+        "They differ in"
+    )  # and no more is read out
     expect(page.locator(f"{DIALOG} :is([role=status], [aria-live]) table")).to_have_count(0)
     for name in ("greedy_match", "block_verification", "typical_acceptance"):
-        kept = rounds.locator(f"tr[data-strategy={name}]").evaluate_all("(rows) => rows.map((row) => +row.dataset.kept)")
+        kept = rounds.locator(f"tr[data-strategy={name}]").evaluate_all(
+            "(rows) => rows.map((row) => +row.dataset.kept)"
+        )
         assert kept == [step.others[name] for step in steps]
     own = rounds.locator("tr.ns-others-own")
-    assert own.evaluate_all("(rows) => rows.map((row) => +row.dataset.kept)") == [step.num_accepted for step in steps]
+    assert own.evaluate_all("(rows) => rows.map((row) => +row.dataset.kept)") == [
+        step.num_accepted for step in steps
+    ]
     first = rounds.first.locator("tr.ns-others-own td[data-verdict=accepted]")
     expect(first).to_have_count(steps[0].num_accepted)
 
     sums = page.locator(f"{DIALOG} .ns-others-sums tbody tr")
     tile = page.locator(".ns-tiles dd b").nth(1).inner_text()
-    expect(sums.filter(has_text="this run").locator("td").first).to_contain_text(f"{tile} tokens per target pass")
+    expect(sums.filter(has_text="this run").locator("td").first).to_contain_text(
+        f"{tile} tokens per target pass"
+    )
     expected = {
-        row.get_attribute("data-strategy"): float(row.locator("td").nth(1).inner_text().split()[0]) for row in sums.all()
+        row.get_attribute("data-strategy"): float(row.locator("td").nth(1).inner_text().split()[0])
+        for row in sums.all()
     }
     assert expected["block_verification"] >= expected["speculative_sampling"]
 
@@ -106,11 +120,15 @@ def tile(page: Page, number: int) -> tuple[str, str]:
 VALUES = "(place) => place.data.flatMap((trace) => [...(trace.x || []), ...(trace.y || [])])"
 
 
-def test_every_part_says_the_same_of_a_run_that_is_cut_off_and_shows_one_of_transformers(page, small_pair, tmp_path):
+def test_every_part_says_the_same_of_a_run_that_is_cut_off_and_shows_one_of_transformers(
+    page, small_pair, tmp_path
+):
     found = Trace.load(SPECULATIVE)
     last = max(event.step for event in found if event.kind == "step" and event.num_accepted > 1)
     accepted = [event for event in found if event.step == last and event.kind == "accepted"]
-    after = [event for event in found if event.step == last and event.kind in ("resampled", "bonus")]
+    after = [
+        event for event in found if event.step == last and event.kind in ("resampled", "bonus")
+    ]
     found.events = [event for event in found if event.step is None or event.step <= last]
     cut = [accepted[-1], *after]
     for event in cut:  # as where a stop string is found before them
@@ -119,28 +137,47 @@ def test_every_part_says_the_same_of_a_run_that_is_cut_off_and_shows_one_of_tran
     metrics = found.metrics
     kinds = [str(event.kind) for event in found]
     counts = {kind: kinds.count(kind) for kind in ("accepted", "rejected", "discarded")}
-    fates = f"accepted {counts['accepted']}, rejected {counts['rejected']} and discarded {counts['discarded']} (with "
+    fates = (
+        f"accepted {counts['accepted']}, rejected {counts['rejected']} and discarded"
+        f" {counts['discarded']} (with "
+    )
     expect(page.locator(".ns-sentence")).to_contain_text(fates)
     share, note = tile(page, 1)
     assert note.startswith(fates)
     judged = metrics.num_accepted_draft_tokens + metrics.num_rejected_draft_tokens
     assert f"α = {metrics.alpha:.2f} of {judged} judged positions" in note
-    expect(page.locator("#chart-acceptance")).to_have_attribute("aria-label", re.compile(rf" draft tokens accepted: {share}$"))
+    expect(page.locator("#chart-acceptance")).to_have_attribute(
+        "aria-label", re.compile(rf" draft tokens accepted: {share}$")
+    )
     pace, note = tile(page, 2)
     assert pace == f"{metrics.mean_acceptance_length:.2f}"
     assert f"with {len(cut)} tokens after the end of the text" in note
-    expect(page.locator("#chart-lengths")).to_have_attribute("aria-label", re.compile(rf"\. {pace} tokens per target pass"))
+    expect(page.locator("#chart-lengths")).to_have_attribute(
+        "aria-label", re.compile(rf"\. {pace} tokens per target pass")
+    )
     open_others(page)
     own = page.locator(f"{DIALOG} .ns-others-sums tr", has_text="this run").locator("td").first
-    expect(own).to_have_text(f"{metrics.num_accepted_draft_tokens} of {metrics.num_draft_tokens} {pace} tokens per target pass")
+    expect(own).to_have_text(
+        f"{metrics.num_accepted_draft_tokens} of {metrics.num_draft_tokens} {pace} tokens per"
+        " target pass"
+    )
     page.locator(f"{DIALOG} [data-close]").click()
 
     target, draft = map(AutoModelForCausalLM.from_pretrained, small_pair)
     draft.generation_config.update(
-        num_assistant_tokens=4, num_assistant_tokens_schedule="constant", assistant_confidence_threshold=0.0
+        num_assistant_tokens=4,
+        num_assistant_tokens_schedule="constant",
+        assistant_confidence_threshold=0.0,
     )
-    options = {"tokenizer": AutoTokenizer.from_pretrained(small_pair[0]), "seed": 3, "max_new_tokens": 24}
-    ways = {("accepted", "rejected"): {"do_sample": True, "temperature": 1.0, "top_k": 0}, ("accepted",): {"do_sample": False}}
+    options = {
+        "tokenizer": AutoTokenizer.from_pretrained(small_pair[0]),
+        "seed": 3,
+        "max_new_tokens": 24,
+    }
+    ways = {
+        ("accepted", "rejected"): {"do_sample": True, "temperature": 1.0, "top_k": 0},
+        ("accepted",): {"do_sample": False},
+    }
     for kinds, way in ways.items():
         trace = watch(target, draft, "Once upon a time", **options, **way)
         open_trace(page, trace, tmp_path / "transformers.jsonl")
@@ -148,7 +185,9 @@ def test_every_part_says_the_same_of_a_run_that_is_cut_off_and_shows_one_of_tran
         expect(page.locator(".ns-title")).to_contain_text(trace.started.settings["engine"])
         for kind in kinds:
             number, event = next((n, event) for n, event in enumerate(trace) if event.kind == kind)
-            page.locator(f"#tokens [data-step='{event.step}'][data-index='{event.index}'][data-kind={kind}]").click()
+            page.locator(
+                f"#tokens [data-step='{event.step}'][data-index='{event.index}'][data-kind={kind}]"
+            ).click()
             expect(page.locator(".ns-why")).to_have_attribute("data-event", str(number))
             expect(page.locator("#distributions tbody tr").first).to_be_visible()
             for value in (event.target_prob, event.draft_prob, event.uniform):
@@ -156,19 +195,26 @@ def test_every_part_says_the_same_of_a_run_that_is_cut_off_and_shows_one_of_tran
                     expect(page.locator("#why .inspector-details")).to_contain_text(f"{value:.6g}")
         for chart in ("chart-acceptance", "chart-positions", "chart-lengths", "chart-timing"):
             see_chart(page, chart)
-            page.wait_for_function(f"(chart) => ({VALUES})(document.getElementById(chart)).length", arg=chart)  # of this run
+            page.wait_for_function(
+                f"(chart) => ({VALUES})(document.getElementById(chart)).length", arg=chart
+            )  # of this run
             values = page.locator(f"#{chart}").evaluate(VALUES)
             assert all(isinstance(value, (int, float)) for value in values), (chart, values)
         words = page.locator("body").inner_text()
         assert not [missing for missing in ("NaN", "undefined", "Infinity") if missing in words]
 
 
-def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands_and_sliders_need_no_server(page):
+def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands_and_sliders_need_no_server(
+    page,
+):
     found = trace(page)
     measured, metrics = found[-1].speedup, found.metrics
     assert f"{measured.tokens_per_round:.2f}" != f"{metrics.mean_acceptance_length:.2f}"
     rate, note = tile(page, 3)
-    assert (rate, note) == (f"{metrics.tokens_per_second:.0f}", "this run, including prompt processing")
+    assert (rate, note) == (
+        f"{metrics.tokens_per_second:.0f}",
+        "this run, including prompt processing",
+    )
     speedup, note = tile(page, 4)
     assert speedup == f"{measured.value:.2f}× ({measured.low:.2f} to {measured.high:.2f})"
     assert note.startswith("Measured again, without the prompt: ")
@@ -179,13 +225,24 @@ def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands_and_sli
     expect(board.locator("figcaption")).to_contain_text(f"Where did the measurement's {pace} go?")
     expect(board.locator("figcaption")).to_contain_text(f"Measured: {measured.value:.2f}×")
     alpha = found.expected_acceptance.alpha
-    expect(board.locator("label", has=page.locator("[data-value=alpha]")).locator("output")).to_have_text(f"{alpha:.2f}")
-    expect(page.locator("#chart-speedup")).to_have_attribute("aria-label", re.compile(f"Exact α = {alpha:.2f};"))
-    best = re.search(r"Best would be k = \d+: [\d.]+×", page.locator("#chart-speedup").get_attribute("aria-label"))[0]
+    expect(
+        board.locator("label", has=page.locator("[data-value=alpha]")).locator("output")
+    ).to_have_text(f"{alpha:.2f}")
+    expect(page.locator("#chart-speedup")).to_have_attribute(
+        "aria-label", re.compile(f"Exact α = {alpha:.2f};")
+    )
+    best = re.search(
+        r"Best would be k = \d+: [\d.]+×",
+        page.locator("#chart-speedup").get_attribute("aria-label"),
+    )[0]
     expect(board.locator(".ns-what-if > p")).to_contain_text(best)
     cost = re.search(r"as long as ([\d.]+) plain", board.locator("figcaption").inner_text())[1]
-    divided = f"{measured.tokens_per_round:.2f} ÷ {cost} = {measured.tokens_per_round / float(cost):.2f}×"
-    expect(board.locator("figcaption")).to_contain_text(divided)  # who divides what is shown finds what is said
+    divided = (
+        f"{measured.tokens_per_round:.2f} ÷ {cost} = {measured.tokens_per_round / float(cost):.2f}×"
+    )
+    expect(board.locator("figcaption")).to_contain_text(
+        divided
+    )  # who divides what is shown finds what is said
     see_chart(page, "chart-speedup")
     expect(page.locator("#charts figure:has(#chart-speedup) figcaption")).to_contain_text(best)
 
@@ -193,7 +250,11 @@ def test_what_was_measured_after_the_run_is_called_so_wherever_it_stands_and_sli
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     board.locator("[data-machine=laptop]").click()
-    cost = board.locator("label", has=page.locator("[data-value=draftCost]")).locator("output").text_content()
+    cost = (
+        board.locator("label", has=page.locator("[data-value=draftCost]"))
+        .locator("output")
+        .text_content()
+    )
     expect(board.locator("details li").nth(1)).to_contain_text(f"drafting a token {cost} passes")
     board.locator("[data-value=alpha]").fill("0.4")
     expect(board.locator("figcaption")).to_contain_text("slower than without drafts")

@@ -1,4 +1,5 @@
-"""The first screen, cards and lessons in lecture mode, what is otherwise on a phone, themes, widths, and the page's policy."""
+"""The first screen, cards and lessons in lecture mode, what is otherwise on a phone, themes,
+widths, and the page's policy."""
 
 import re
 from urllib.parse import urlsplit
@@ -37,13 +38,17 @@ SMALLEST = """(chart) => Math.min(...[...chart.querySelectorAll("svg text")].fil
 def shows(page: Page, link: Locator) -> None:
     """The card has the meaning of this term, on the screen and for screen readers."""
     card = page.locator(CARD)
-    expect(card).to_contain_text(MEANINGS[(link.get_attribute("href") or "").removeprefix("#term-")])
+    expect(card).to_contain_text(
+        MEANINGS[(link.get_attribute("href") or "").removeprefix("#term-")]
+    )
     expect(link).to_have_attribute("aria-describedby", "term-card")
     expect(card).to_have_role("tooltip")
     assert card.evaluate(WITHIN)
 
 
-def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts_are_legible(open_page):
+def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts_are_legible(
+    open_page,
+):
     page = open_page("?lesson=1&lecture=1", shown=".ns-lesson-title", width=1024, height=768)
     whole = page.url.split("?")[0]
     link, card = page.locator(".ns-lesson-text a[href^='#term-']").first, page.locator(CARD)
@@ -90,14 +95,18 @@ def test_a_term_shows_its_card_and_in_lecture_mode_no_step_is_cut_off_and_charts
             page.locator(f".ns-learn[data-lesson='{lesson}'][data-step='{step}']").wait_for()
             page.wait_for_function(WHOLE)
             page.keyboard.press("PageDown")
-    page.locator(f".ns-learn[data-lesson='{lesson + 1}']").wait_for()  # whose first step the last key opened
+    page.locator(
+        f".ns-learn[data-lesson='{lesson + 1}']"
+    ).wait_for()  # whose first step the last key opened
     page.keyboard.press("PageUp")
     chart = page.locator("[data-chart='10'] .ns-plot")
     chart.locator(".main-svg").first.wait_for()
     assert chart.evaluate(SMALLEST) >= 18
 
 
-def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_first_chart(open_page):
+def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_first_chart(
+    open_page,
+):
     page = open_page(width=390, height=844, is_mobile=True, has_touch=True, color_scheme="dark")
     seen: list[str] = []
     page.on("request", lambda request: seen.append(request.url))
@@ -111,21 +120,30 @@ def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_
     assert page.locator(".ns-title").evaluate("(title) => title.scrollWidth <= title.clientWidth")
     page.locator("#tokens [data-kind=rejected]").first.click()
     expect(page.locator(".ns-inspector")).to_be_visible()
-    above = "(tip, sheet) => Number(getComputedStyle(tip).zIndex) > Number(getComputedStyle(sheet).zIndex)"
-    assert not page.locator(TIP).evaluate(above, page.locator(".ns-inspector").element_handle()), "a card before the sheet"
+    above = (
+        "(tip, sheet) => Number(getComputedStyle(tip).zIndex) >"
+        " Number(getComputedStyle(sheet).zIndex)"
+    )
+    assert not page.locator(TIP).evaluate(above, page.locator(".ns-inspector").element_handle()), (
+        "a card before the sheet"
+    )
 
     choose(page, refused(Trace.load(SPECULATIVE))[1])
     box = page.locator(".ns-die-bar").bounding_box()
     page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
     expect(page.locator(".ns-roll-verdict")).to_contain_text("accepted")
     page.get_by_role("button", name=REDRAW).click()
-    assert page.locator(".ns-roll-said").text_content().startswith("1,000 new draws"), "at once, without motion"
+    assert page.locator(".ns-roll-said").text_content().startswith("1,000 new draws"), (
+        "at once, without motion"
+    )
     assert not scrolls_sideways(page)
     page.get_by_role("button", name="Close", exact=True).click()
 
     see_chart(page, "chart-acceptance")
     assert len([url for url in seen if "plotly-cartesian" in url]) == 1
-    assert page.evaluate("document.querySelector('#chart-speedup')._fullLayout") is None, "it is still far off"
+    assert page.evaluate("document.querySelector('#chart-speedup')._fullLayout") is None, (
+        "it is still far off"
+    )
 
     page.goto(page.url.split("?")[0] + "?lesson=1")
     link = page.locator(".ns-lesson-text a[href^='#term-']").first
@@ -138,13 +156,17 @@ def test_on_a_phone_sheets_cards_rooms_and_charts_fit_and_plotly_comes_with_the_
     page.goto(page.url.split("?")[0] + "?lesson=6&step=1")
     page.locator(".ns-choices button").last.click()
     expect(page.locator(".ns-learn")).to_have_attribute("data-step", "2")
-    expect(page.locator(".ns-answer")).to_be_in_viewport(ratio=1)  # though the choice was below the first screen
+    expect(page.locator(".ns-answer")).to_be_in_viewport(
+        ratio=1
+    )  # though the choice was below the first screen
     page.locator("#learn-run").scroll_into_view_if_needed()
     expect(page.locator(".ns-next")).to_be_in_viewport(ratio=1)
 
     page.goto(page.url.split("?")[0] + "?room=doctor")
     page.locator("#doctor [data-example=vLLM]").click()
-    page.locator("#doctor [data-chart=windows]").scroll_into_view_if_needed()  # charts are drawn when they come into sight
+    page.locator(
+        "#doctor [data-chart=windows]"
+    ).scroll_into_view_if_needed()  # charts are drawn when they come into sight
     page.locator("#doctor [data-chart=windows] .main-svg").first.wait_for()
     assert not scrolls_sideways(page)
     page.get_by_role("tab", name="Run").click()
@@ -186,13 +208,22 @@ SHIFTS = """() => {
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 768), (390, 844)])
-def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_moves(open_page, width, height):
-    page = open_page(width=width, height=height, reduced_motion="no-preference" if width == 1440 else "reduce")
+def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_moves(
+    open_page, width, height
+):
+    page = open_page(
+        width=width, height=height, reduced_motion="no-preference" if width == 1440 else "reduce"
+    )
     page.evaluate(SHIFTS)
     page.locator(".ns-race[data-state=done]").wait_for()
     page.wait_for_function("() => !document.querySelector('.ns-zoom').dataset.scene")
     controls, words, numbers, text = page.evaluate(COUNTS)
-    assert (controls <= 16, words <= 90, numbers <= 12) == (True, True, True), (controls, words, numbers, text)
+    assert (controls <= 16, words <= 90, numbers <= 12) == (True, True, True), (
+        controls,
+        words,
+        numbers,
+        text,
+    )
     assert page.evaluate("window.shift") < 0.02, page.evaluate("window.moved")
     page.locator("#tokens [data-kind=rejected]").first.hover()
     expect(page.locator(TIP)).to_be_visible()
@@ -200,13 +231,18 @@ def test_before_anything_is_opened_there_is_little_on_the_screen_and_little_move
     expect(page.locator(TIP)).to_be_hidden()
 
 
-def test_every_chart_is_drawn_in_the_theme_s_colours_no_width_scrolls_sideways_and_the_theme_button_is_remembered(open_page):
+def test_every_chart_is_drawn_in_the_theme_s_colours_no_width_scrolls_sideways_and_the_theme_button_is_remembered(
+    open_page,
+):
     """The charts of the lessons are looked at in test_learn.py."""
     page = open_page(width=768)
 
     def inked(colour: str) -> None:
         see_chart(page, "chart-lengths")
-        page.wait_for_function("(ink) => document.querySelector('#chart-lengths')._fullLayout?.font.color === ink", arg=colour)
+        page.wait_for_function(
+            "(ink) => document.querySelector('#chart-lengths')._fullLayout?.font.color === ink",
+            arg=colour,
+        )
 
     def fits(*widths: int) -> None:
         for width in widths:
@@ -235,7 +271,10 @@ def test_help_names_the_options_and_plotly_is_of_the_version_that_python_checks_
     shown = run_program("app", ["--help"])
     for option in ("--host", "--port", "--share", "--target", "--draft", "--device"):
         assert option in shown.stdout
-    ours, theirs = (re.search(r"v(\d+\.\d+\.\d+)", text[:200]) for text in (PLOTLY.read_text("utf-8"), get_plotlyjs()))
+    ours, theirs = (
+        re.search(r"v(\d+\.\d+\.\d+)", text[:200])
+        for text in (PLOTLY.read_text("utf-8"), get_plotlyjs())
+    )
     assert ours[1] == theirs[1]
     assert "MIT" in (PLOTLY.parent / "LICENSE").read_text(encoding="utf-8")
 
@@ -248,7 +287,9 @@ PLANTED = """() => new Promise((resolve) => {
 
 def test_a_stage_that_never_comes_does_not_leave_the_reader_without_a_way_out(server, chromium):
     page = chromium.new_page()
-    page.add_init_script("const wait = setTimeout; window.setTimeout = (act, ms) => wait(act, ms === 20000 ? 0 : ms)")
+    page.add_init_script(
+        "const wait = setTimeout; window.setTimeout = (act, ms) => wait(act, ms === 20000 ? 0 : ms)"
+    )
     page.route("**/stage.js", lambda route: route.abort())
     with page.expect_event("requestfailed"):
         page.goto(server.url)
@@ -262,7 +303,9 @@ def test_a_stage_that_never_comes_does_not_leave_the_reader_without_a_way_out(se
     page.close()
 
 
-def test_under_a_name_that_no_one_configured_the_page_works_asks_only_there_and_markup_in_it_runs_no_script(server, chromium):
+def test_under_a_name_that_no_one_configured_the_page_works_asks_only_there_and_markup_in_it_runs_no_script(
+    server, chromium
+):
     page, asked = chromium.new_page(), set[str]()
     page.on("request", lambda request: asked.add(urlsplit(request.url).netloc))
     name = f"lan.test:{urlsplit(server.url).port}"

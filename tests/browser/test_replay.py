@@ -1,4 +1,5 @@
-"""The recorded run on arrival, replaying, saving and opening traces; pictures and data to take away."""
+"""The recorded run on arrival, replaying, saving and opening traces; pictures and data to take
+away."""
 
 import json
 import re
@@ -34,7 +35,8 @@ SLOW_FRAMES = """() => {
     performance.now = () => now() + 3 * looks++;
     window.requestAnimationFrame = (draw) => frame((time) => { looks = 0; draw(time); });
 }"""
-"""Each look at the clock in a frame takes three milliseconds more, so that it shows few events, as on a slow machine."""
+"""Each look at the clock in a frame takes three milliseconds more, so that it shows few events,
+as on a slow machine."""
 DROP = """(text) => {
     const data = new DataTransfer();
     data.items.add(new File([text], "dropped.jsonl"));
@@ -56,11 +58,17 @@ def _plays_by_itself(page: Page) -> None:
     whole = int(page.locator(SLIDER).input_value())
     page.locator(".ns-speed").select_option("rounds:1")
     press(page, "Play")
-    page.wait_for_function("(whole) => Number(document.querySelector('.ns-slider').value) < whole / 2", arg=whole)
+    page.wait_for_function(
+        "(whole) => Number(document.querySelector('.ns-slider').value) < whole / 2", arg=whole
+    )
     page.wait_for_function("() => Number(document.querySelector('.ns-slider').value) > 2")
     pause = page.get_by_role("group", name="Replay").get_by_role("button", name="Pause", exact=True)
-    ground, sign = pause.evaluate("(button) => [getComputedStyle(button).backgroundColor, getComputedStyle(button).color]")
-    assert pause.evaluate("(button) => button.matches(':hover')"), "the sign is seen where the pointer is"
+    ground, sign = pause.evaluate(
+        "(button) => [getComputedStyle(button).backgroundColor, getComputedStyle(button).color]"
+    )
+    assert pause.evaluate("(button) => button.matches(':hover')"), (
+        "the sign is seen where the pointer is"
+    )
     light = [sum(map(float, re.findall(r"[\d.]+", color)[:3])) for color in (ground, sign)]
     assert abs(light[0] - light[1]) > (300 if max(light) > 3 else 1.2)
     pause.click()
@@ -81,14 +89,18 @@ def _numbers_and_charts_follow(page: Page, recorded: Trace) -> None:
     kept = next(n for n in range(third, len(recorded)) if recorded[n].kind == "accepted")
     go_to(page, kept + 1)  # its step has not ended, so that its tokens do not count yet
     upto = Trace(recorded[n] for n in range(kept + 1))
-    expect(page.locator(".ns-clean")).to_have_text(f"{recorded.started.prompt}{upto.text}")  # reported after the numbers
+    expect(page.locator(".ns-clean")).to_have_text(
+        f"{recorded.started.prompt}{upto.text}"
+    )  # reported after the numbers
     ends = [n for n in range(kept) if recorded[n].kind == "step"]
     tokens = len(Trace(recorded[n] for n in range(ends[-1])).token_ids)
     expect(page.locator("#stats")).to_contain_text(f"{tokens} tokens in {len(ends)} passes")
     assert len(upto.token_ids) > tokens
     go_to(page, third + 1)
     see_chart(page, "chart-acceptance")
-    page.wait_for_function("() => document.querySelector('#chart-acceptance').data?.[0]?.x.length <= 3")
+    page.wait_for_function(
+        "() => document.querySelector('#chart-acceptance').data?.[0]?.x.length <= 3"
+    )
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate(SLOW_FRAMES)
@@ -101,7 +113,9 @@ def _numbers_and_charts_follow(page: Page, recorded: Trace) -> None:
     assert asked == []
 
 
-def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbers_and_charts_follow_without_the_server(page):
+def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbers_and_charts_follow_without_the_server(
+    page,
+):
     recorded = Trace.load(SPECULATIVE)
     ended(page)
     assert shown_run(page) == "recorded"
@@ -110,12 +124,16 @@ def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbe
     expect(page.locator(".ns-badge")).to_have_text("recorded")
     last, clock = rounds(page), page.locator(".ns-clock")
     for name, shown in (("back", last - 2), ("forward", last)):  # two presses before the next frame
-        page.locator(f"[data-act={name}]").evaluate("(button) => { button.click(); button.click(); }")
+        page.locator(f"[data-act={name}]").evaluate(
+            "(button) => { button.click(); button.click(); }"
+        )
         expect(clock).to_contain_text(f"step {shown} of {last}")
     press(page, "One step back")
     expect(clock).to_contain_text(f"step {last - 1} of {last}")
     press(page, "To the start")
-    page.locator(".ns-stage[data-cursor='1']").wait_for()  # step 0 is shown while there still are tokens of the first
+    page.locator(
+        ".ns-stage[data-cursor='1']"
+    ).wait_for()  # step 0 is shown while there still are tokens of the first
     expect(clock).to_contain_text(f"step 0 of {last}")
     assert visible_tokens(page) == 0
     press(page, "One step forward")
@@ -131,7 +149,10 @@ def test_a_recorded_run_moves_by_whole_steps_both_ways_plays_by_itself_and_numbe
     go_to(page, judged)  # a token is drafted before it is judged
     assert page.locator("#tokens [data-kind=proposed]:not([hidden])").count() == judged - 1
     go_to(page, judged + 1)
-    assert page.locator(f"#tokens [data-kind={recorded[judged].kind.value}]:not([hidden])").count() == 1
+    assert (
+        page.locator(f"#tokens [data-kind={recorded[judged].kind.value}]:not([hidden])").count()
+        == 1
+    )
     _plays_by_itself(page)
     _numbers_and_charts_follow(page, recorded)
 
@@ -158,9 +179,17 @@ def _hostile_words_stay_words(page: Page, chromium: Browser, tmp_path: Path) -> 
     expect(page.locator("#distributions tbody th").first).to_contain_text("<img")
     expect(page.locator("#stats")).to_contain_text("It ended in an error")
     assert page.evaluate("window.hit") is None
-    assert page.locator("#tokens img, #rounds img, #inspector img, #stats img, .ns-race img, .ns-zoom img").count() == 0
+    assert (
+        page.locator(
+            "#tokens img, #rounds img, #inspector img, #stats img, .ns-race img, .ns-zoom img"
+        ).count()
+        == 0
+    )
     # and in what is saved of it
-    for name, file in (("A page that replays by itself (HTML)", "replay.html"), ("Coloured text (HTML)", "text.html")):
+    for name, file in (
+        ("A page that replays by itself (HTML)", "replay.html"),
+        ("Coloured text (HTML)", "text.html"),
+    ):
         alone = chromium.new_page()
         alone.goto(save_as(page, name, tmp_path / file).as_uri())
         expect(alone.get_by_text("onerror").first).to_be_attached()
@@ -169,7 +198,9 @@ def _hostile_words_stay_words(page: Page, chromium: Browser, tmp_path: Path) -> 
         alone.close()
 
 
-def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile_words_stay_words(page, chromium, tmp_path):
+def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile_words_stay_words(
+    page, chromium, tmp_path
+):
     saved = trace(page)
     assert saved.to_jsonl() == Trace.load(SPECULATIVE).to_jsonl()
     shown = text(page)
@@ -189,11 +220,16 @@ def test_a_saved_trace_opens_again_is_dropped_on_the_page_or_refused_and_hostile
     words = page.locator(".ns-zoom-word").all_text_contents()
     (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, lines)))
     open_file(page, tmp_path / "slow.jsonl")
-    assert page.locator(".ns-zoom-word").all_text_contents() == [word.upper() for word in words] != words
+    assert (
+        page.locator(".ns-zoom-word").all_text_contents()
+        == [word.upper() for word in words]
+        != words
+    )
     filled = page.evaluate(FILLED)
     assert len(filled) == len([event for event in lines if event["kind"] == "step"])
     assert 0.99 < filled[3] < 1.01
-    # Twice the usual step is full width, which grows in steps of 1.2: one slow step does not flatten the others' bars.
+    # Twice the usual step is full width, which grows in steps of 1.2: one slow step does not
+    # flatten the others' bars.
     assert 0.5 / 1.2 - 0.01 < statistics.median(filled) < 0.51
 
     before, shown = shown_run(page), text(page)
@@ -211,7 +247,8 @@ ROUNDS_SHOWN = """
         if (shown) window.rounds.push(Number(shown[1]));
     }).observe(document, { subtree: true, childList: true, characterData: true });
 """
-"""Before any script of the page: the rounds that its clock has shown so far. None of them waits for a test."""
+"""Before any script of the page: the rounds that its clock has shown so far. None of them waits
+for a test."""
 
 
 def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_its_own_without_any_network(
@@ -223,9 +260,17 @@ def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_it
     assert page.locator(".ns-pictures button").count() >= 2 * count
     chart = charts.filter(has=page.locator("#chart-positions"))
     chart.hover()
-    png = saved(page, chart.get_by_role("button", name=re.compile("^Save this chart as PNG")), tmp_path / "chart.png")
+    png = saved(
+        page,
+        chart.get_by_role("button", name=re.compile("^Save this chart as PNG")),
+        tmp_path / "chart.png",
+    )
     assert png.read_bytes().startswith(b"\x89PNG")
-    svg = saved(page, chart.get_by_role("button", name=re.compile("^Save this chart as SVG")), tmp_path / "chart.svg")
+    svg = saved(
+        page,
+        chart.get_by_role("button", name=re.compile("^Save this chart as SVG")),
+        tmp_path / "chart.svg",
+    )
     words = "".join(ElementTree.parse(svg).getroot().itertext())
     title = chart.locator("figcaption").evaluate("(node) => node.firstElementChild.textContent")
     assert title in words
@@ -233,14 +278,23 @@ def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_it
 
     page.get_by_role("button", name="To the start").click()
     page.locator(".ns-take summary").click()
-    expect(page.get_by_role("button", name="This step, for a slide (SVG)")).to_be_disabled()  # there is none yet
+    expect(
+        page.get_by_role("button", name="This step, for a slide (SVG)")
+    ).to_be_disabled()  # there is none yet
     page.get_by_role("button", name="To the end", exact=True).click()
     recorded = Trace.load(SPECULATIVE)
-    drawing = ElementTree.parse(save_as(page, "Coloured text (SVG)", tmp_path / "text.svg")).getroot()
+    drawing = ElementTree.parse(
+        save_as(page, "Coloured text (SVG)", tmp_path / "text.svg")
+    ).getroot()
     drawn = "".join(node.text or "" for node in drawing.iter("{http://www.w3.org/2000/svg}text"))
-    shown = page.evaluate("[...document.querySelectorAll('#tokens .ns-token')].map(n => n.textContent).join('')")
+    shown = page.evaluate(
+        "[...document.querySelectorAll('#tokens .ns-token')].map(n => n.textContent).join('')"
+    )
     assert re.sub(r"\s", "", drawn) == re.sub(r"\s", "", shown)
-    assert recorded._repr_html_() in save_as(page, "Coloured text (HTML)", tmp_path / "text.html").read_text()
+    assert (
+        recorded._repr_html_()
+        in save_as(page, "Coloured text (HTML)", tmp_path / "text.html").read_text()
+    )
 
     passes = recorded.metrics.num_spec_steps
     file = save_as(page, "A page that replays by itself (HTML)", tmp_path / "replay.html")
@@ -254,7 +308,9 @@ def test_charts_and_coloured_text_can_be_saved_and_a_run_replays_in_a_file_of_it
     alone.get_by_role("button", name="To the end", exact=True).click()
     expect(alone.locator(".ns-clock")).to_contain_text(f"step {passes} of {passes}")
     assert text(alone) == recorded.text
-    expect(alone.locator("#stats")).to_contain_text(f"{len(recorded.token_ids)} tokens in {passes} passes")
+    expect(alone.locator("#stats")).to_contain_text(
+        f"{len(recorded.token_ids)} tokens in {passes} passes"
+    )
     alone.locator("#tokens [data-kind=rejected]").first.click()
     expect(alone.locator(".inspector-why")).to_contain_text("draft gave")
     assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]

@@ -15,7 +15,9 @@ def paste(page, text: str) -> None:
     page.locator("#doctor textarea").fill(text)
 
 
-def test_it_examines_what_is_pasted_has_examples_and_says_what_cannot_be_read_or_is_not_answered(page):
+def test_it_examines_what_is_pasted_has_examples_and_says_what_cannot_be_read_or_is_not_answered(
+    page,
+):
     page.get_by_role("tab", name="Learn").click()
     room = page.locator("[data-room=doctor]")
     room.locator("summary").first.focus()
@@ -34,7 +36,9 @@ def test_it_examines_what_is_pasted_has_examples_and_says_what_cannot_be_read_or
     drawn = {}
     for name in ("places", "windows"):
         page.locator(f"#doctor [data-chart={name}] .main-svg").first.wait_for()
-        drawn[name] = page.locator(f"#doctor [data-chart={name}]").evaluate("({ data }) => data.map(({ y }) => [...y])")
+        drawn[name] = page.locator(f"#doctor [data-chart={name}]").evaluate(
+            "({ data }) => data.map(({ y }) => [...y])"
+        )
         assert len(drawn[name]) == 3
     assert drawn["places"][0] == list(found.conditional)
     limits = drawn["windows"][0]
@@ -121,7 +125,8 @@ def begin(page, text: str = "") -> None:
 
 
 def write(page, word: str, sure: int, number: int) -> None:
-    """By keyboard, as on a phone: the word, the slider, Enter; Enter once more if the draw went against it."""
+    """By keyboard, as on a phone: the word, the slider, Enter; Enter once more if the draw went
+    against it."""
     page.locator("[name=word]").fill(word)
     page.locator("[name=sure]").fill(str(sure))
     page.locator("[name=word]").press("Enter")
@@ -130,7 +135,9 @@ def write(page, word: str, sure: int, number: int) -> None:
     row.or_(against).first.wait_for()
     if against.is_visible():
         assert 0 < sure < 100
-        expect(page.locator(".ns-your-verdict")).to_contain_text(f"The draw went against your word “{word}”")
+        expect(page.locator(".ns-your-verdict")).to_contain_text(
+            f"The draw went against your word “{word}”"
+        )
         expect(row).to_have_count(0)
         expect(against).to_be_focused()
         page.keyboard.press("Enter")
@@ -138,7 +145,10 @@ def write(page, word: str, sure: int, number: int) -> None:
 
 
 def alphas(page, column: str) -> list[float]:
-    return [float(cell) for cell in page.locator(f".ns-your-words td[data-name='{column}']").all_inner_texts()]
+    return [
+        float(cell)
+        for cell in page.locator(f".ns-your-words td[data-name='{column}']").all_inner_texts()
+    ]
 
 
 def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
@@ -149,7 +159,9 @@ def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
         write(page, word, 10 * number, number)
     story = page.locator(".ns-your-text")
     expect(story).to_contain_text("Once upon a time there was a hen <b>who</b> lived")
-    kinds = story.locator(".ns-token").evaluate_all("(tokens) => tokens.map((token) => token.dataset.kind)")
+    kinds = story.locator(".ns-token").evaluate_all(
+        "(tokens) => tokens.map((token) => token.dataset.kind)"
+    )
     assert sum(kind in ("resampled", "bonus") for kind in kinds) == len(WORDS)
     mine, theirs = alphas(page, "Your α"), alphas(page, "Draft’s α")
     assert mine[0] == theirs[0]  # at 0% the draft model drafts alone
@@ -171,10 +183,14 @@ def test_ten_words_are_judged_and_come_to_an_alpha_that_a_link_carries(page):
     page.goto("about:blank")
     page.goto(link)
     expect(page.locator(".ns-your-linked")).to_contain_text(f"reached α = {told[0]:.2f}")
-    expect(page.get_by_label("The story begins")).to_have_value("Once upon a time there was a hen <b>who</b> lived")
+    expect(page.get_by_label("The story begins")).to_have_value(
+        "Once upon a time there was a hen <b>who</b> lived"
+    )
     begin(page)
     write(page, WORDS[0], 0, 0)
-    assert page.locator(".ns-your-words tbody tr").first.inner_text() == first_dice  # the same draws reject the same word
+    assert (
+        page.locator(".ns-your-words tbody tr").first.inner_text() == first_dice
+    )  # the same draws reject the same word
     page.get_by_role("button", name="Start over").click()
     begin(page)
     write(page, WORDS[0], 0, 0)
@@ -190,7 +206,9 @@ def test_what_cannot_be_a_word_is_reported_the_game_goes_on_and_a_word_written_i
     open_page,
 ):
     page = open_page("?room=yourself", shown=".ns-your-start", width=390, height=844)
-    expect(page.locator(".ns-your-start")).to_be_in_viewport()  # the lessons above it are drawn later, and do not scroll
+    expect(
+        page.locator(".ns-your-start")
+    ).to_be_in_viewport()  # the lessons above it are drawn later, and do not scroll
     begin(page)
     page.locator("[name=word]").fill("two words")
     page.locator("[name=word]").press("Enter")
@@ -213,7 +231,10 @@ def test_what_cannot_be_a_word_is_reported_the_game_goes_on_and_a_word_written_i
 
     begin(page, "The fox looked at the")
     page.get_by_label("Always draft mine").uncheck()
-    next_word = "const form = document.querySelector('.ns-your-word'); form.elements.word.value = 'old'; form.requestSubmit();"
+    next_word = (
+        "const form = document.querySelector('.ns-your-word'); form.elements.word.value = 'old';"
+        " form.requestSubmit();"
+    )
     as_soon_as(page, "document.querySelectorAll('.ns-your-words tbody tr').length === 1", next_word)
     write(page, "very", 100, 0)
     expect(page.locator(".ns-your-words tbody tr")).to_have_count(2)

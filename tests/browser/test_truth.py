@@ -1,4 +1,5 @@
-"""Reading a run: pointing, the inspector, the keyboard, stop strings, warnings, clean text, and that all of it is in sight."""
+"""Reading a run: pointing, the inspector, the keyboard, stop strings, warnings, clean text, and
+that all of it is in sight."""
 
 from io import BytesIO
 
@@ -63,7 +64,9 @@ def _says_which_stop_string_ended_it(page: Page) -> None:
     assert whole.text.startswith(cut.text)
     assert stop not in cut.text
     assert text(page) == cut.text
-    expect(page.locator(".ns-ending")).to_have_text(f"Ended by the stop string “{stop}”, which is not part of the text.")
+    expect(page.locator(".ns-ending")).to_have_text(
+        f"Ended by the stop string “{stop}”, which is not part of the text."
+    )
     assert page.locator(".ns-clean span").last.text_content() == cut.text  # shown with how it ended
     page.get_by_label("Stop strings").fill("")
 
@@ -75,7 +78,9 @@ def _says_what_it_is_no_sample_of(page: Page) -> None:
     expect(page.locator(".ns-warning")).to_contain_text("Not the target's distribution")
     choose(page, "Greedy match")
     run(page, PROMPT)
-    expect(page.locator(".ns-warning")).to_contain_text("Not the target's distribution at temperature 0.7")
+    expect(page.locator(".ns-warning")).to_contain_text(
+        "Not the target's distribution at temperature 0.7"
+    )
     set_number(page, "temperature", 0)
     run(page, PROMPT)
     expect(page.locator(".ns-warning")).to_be_hidden()
@@ -85,7 +90,9 @@ def _says_what_it_is_no_sample_of(page: Page) -> None:
     expect(headline(page)).to_contain_text("from the target")
 
 
-def test_the_inspector_is_never_ahead_of_playback_and_a_run_says_how_it_ended_and_what_it_is_no_sample_of(page):
+def test_the_inspector_is_never_ahead_of_playback_and_a_run_says_how_it_ended_and_what_it_is_no_sample_of(
+    page,
+):
     page.evaluate(AHEAD)
     page.locator("#tokens del").last.click()
     recorded = Trace.load(SPECULATIVE)
@@ -95,17 +102,23 @@ def test_the_inspector_is_never_ahead_of_playback_and_a_run_says_how_it_ended_an
     go_to(page, judged + 1)
     expect(headline(page)).to_have_attribute("data-kind", "rejected")
     expect(page.locator(".ns-why")).to_have_attribute("data-event", str(judged))
-    expect(page.locator("#why .inspector-details")).to_contain_text(f"{recorded[judged].uniform:.6g}")
+    expect(page.locator("#why .inspector-details")).to_contain_text(
+        f"{recorded[judged].uniform:.6g}"
+    )
     bar = page.locator("#why .ns-die-bar")
     green = bar.evaluate("(bar) => bar.querySelector('.ns-die-keep').offsetWidth / bar.offsetWidth")
-    needle = bar.evaluate("(bar) => (bar.querySelector('.ns-die-needle').offsetLeft + 2) / bar.offsetWidth")
+    needle = bar.evaluate(
+        "(bar) => (bar.querySelector('.ns-die-needle').offsetLeft + 2) / bar.offsetWidth"
+    )
     assert abs(green - recorded[judged].accept_prob) < 0.02
     assert abs(needle - recorded[judged].uniform) < 0.02
     press(page, "To the end")
     ended(page)
     page.locator("#tokens del").last.click()
     chosen = int(page.locator(".ns-why").get_attribute("data-event"))
-    expect(page.locator("#why .inspector-details")).to_contain_text(f"{recorded[chosen].uniform:.6g}")
+    expect(page.locator("#why .inspector-details")).to_contain_text(
+        f"{recorded[chosen].uniform:.6g}"
+    )
     go_to(page, chosen)
     expect(headline(page)).to_have_attribute("data-kind", "proposed")
     expect(page.locator("#why .inspector-why")).to_contain_text("has not judged it yet")
@@ -141,7 +154,9 @@ def in_sight(page: Page, *places: str) -> bool:
 def what_matters_is_in_sight(page: Page) -> None:
     """Prompt, settings, race and verdict, and the player where it was, on a screen of this size."""
     page.evaluate("scrollTo(0, 0)")
-    assert in_sight(page, "#prompt", "#run", "#k input", "#temperature input", ".ns-race", ".ns-legend")
+    assert in_sight(
+        page, "#prompt", "#run", "#k input", "#temperature input", ".ns-race", ".ns-legend"
+    )
     page.locator("#tokens del").first.click()
     assert in_sight(page, "#tokens .ns-pinned", ".ns-die", ".inspector-why p")
     press(page, "To the end")
@@ -158,7 +173,9 @@ def a_phone_shows_it_too(page: Page) -> None:
     """On a phone, which scrolls by itself, and whose settings and inspector open over the text."""
     page.set_viewport_size({"width": 390, "height": 844})
     run(page, PROMPT)
-    assert in_sight(page, ".ns-race", "#tokens", ".ns-player", "#run", ".ns-settings-open"), "a phone scrolls by itself"
+    assert in_sight(page, ".ns-race", "#tokens", ".ns-player", "#run", ".ns-settings-open"), (
+        "a phone scrolls by itself"
+    )
     expect(page.locator("#inspector")).to_be_hidden()
     expect(page.locator("#k input").first).to_be_hidden()
     page.locator(".ns-settings-open").click()
@@ -176,11 +193,20 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(page, tmp_
     clean, whole = page.locator(".ns-clean"), recorded.started.prompt + recorded.text
     expect(clean).to_have_text(whole, use_inner_text=False)
     assert page.evaluate(
-        "!!(document.querySelector('.ns-clean').compareDocumentPosition(document.querySelector('#tokens')) & 4)"
+        "!!(document.querySelector('.ns-clean').compareDocumentPosition(document.querySelector('#tokens'))"
+        " & 4)"
     )
-    assert page.locator("#tokens del").count() == page.locator("#tokens [data-kind=rejected]").count() > 0
+    assert (
+        page.locator("#tokens del").count()
+        == page.locator("#tokens [data-kind=rejected]").count()
+        > 0
+    )
     thrown = page.locator("#tokens [data-kind=discarded]")
-    assert thrown.count() == page.locator("#tokens [data-kind=discarded][aria-hidden=true]").count() > 0
+    assert (
+        thrown.count()
+        == page.locator("#tokens [data-kind=discarded][aria-hidden=true]").count()
+        > 0
+    )
     assert page.locator("#tokens :not([data-kind=discarded])[aria-hidden]").count() == 0
     page.get_by_role("switch", name="Clean text").click()
     expect(page.locator("#tokens")).to_be_hidden()
@@ -195,7 +221,9 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(page, tmp_
         what_matters_is_in_sight(page)
     page.set_viewport_size({"width": 720, "height": 450})  # 1440 at 200%
     page.evaluate("scrollTo(0, 0)")
-    assert in_sight(page, "#prompt", "#run", "#k input", "#temperature input", "#more", "[data-lane=plain]")
+    assert in_sight(
+        page, "#prompt", "#run", "#k input", "#temperature input", "#more", "[data-lane=plain]"
+    )
     assert page.locator(".ns-dials").evaluate(WHOLE_LABELS)
     a_phone_shows_it_too(page)
 
@@ -211,8 +239,13 @@ def test_the_text_is_there_by_itself_and_all_that_matters_is_in_sight(page, tmp_
         event.step = number
     code[0].prompt, code[0].prompt_token_ids, code[0].prompt_texts = "", [], []
     open_trace(page, code, tmp_path / "code.jsonl")
-    spaces = "(all) => all.filter((node) => /^ +$/.test(node.textContent)).map((node) => node.offsetWidth)"
-    assert all(page.locator("#tokens .ns-token").evaluate_all(spaces)), "spaces that indent have a width"
+    spaces = (
+        "(all) => all.filter((node) => /^ +$/.test(node.textContent)).map((node) =>"
+        " node.offsetWidth)"
+    )
+    assert all(page.locator("#tokens .ns-token").evaluate_all(spaces)), (
+        "spaces that indent have a width"
+    )
     assert page.locator("#tokens .ns-token").evaluate_all(spaces)
 
 
@@ -225,7 +258,8 @@ SEEN = 12
 
 
 def shades(page: Page, box: str) -> tuple[bool, bool]:
-    """Whether a shade lies at the upper and at the lower edge of a box, looked for where no words are."""
+    """Whether a shade lies at the upper and at the lower edge of a box, looked for where no
+    words are."""
     place = page.locator(box).bounding_box()
     left, top, height = place["x"] + 4, place["y"], place["height"]
     clip = {"x": left, "y": top, "width": 4, "height": height}
@@ -247,10 +281,16 @@ def boxes_show_on_which_side_there_is_more(page: Page) -> None:
         for box in ("#tokens", ".ns-clean"):
             if box == ".ns-clean":
                 page.locator("[data-act=clean]").click()
-            page.locator(box).evaluate("(box) => box.scrollIntoView({ block: 'center' })")  # all of it, to the last pixel
+            page.locator(box).evaluate(
+                "(box) => box.scrollIntoView({ block: 'center' })"
+            )  # all of it, to the last pixel
             most = page.locator(box).evaluate("(box) => box.scrollHeight - box.clientHeight")
             assert most > 60
-            for at, expected in ((0, (False, True)), (most / 2, (True, True)), (most, (True, False))):
+            for at, expected in (
+                (0, (False, True)),
+                (most / 2, (True, True)),
+                (most, (True, False)),
+            ):
                 page.locator(box).evaluate("(box, at) => { box.scrollTop = at; }", at)
                 assert shades(page, box) == expected, (theme, box, at)
         page.locator("[data-act=clean]").click()
@@ -259,13 +299,21 @@ def boxes_show_on_which_side_there_is_more(page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
 
 
-def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_who_points_clicks_or_uses_the_keyboard(page):
+def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_who_points_clicks_or_uses_the_keyboard(
+    page,
+):
     boxes_show_on_which_side_there_is_more(page)
     expect(page.locator("#inspector")).to_be_hidden()
     page.locator("#tokens [data-kind=rejected]").first.hover()
     tip = page.locator(TIP)
     expect(tip).to_be_visible()
-    for words in ("rejected", "draft probability", "target probability", "acceptance probability", "draw"):
+    for words in (
+        "rejected",
+        "draft probability",
+        "target probability",
+        "acceptance probability",
+        "draw",
+    ):
         expect(tip).to_contain_text(words)
     expect(page.locator("#rounds .ns-linked")).to_have_count(1)
     page.locator("#tokens [data-kind=resampled]").nth(1).click()

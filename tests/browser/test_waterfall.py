@@ -1,4 +1,5 @@
-"""What is measured after a run: the waterfall's formulas, the speedup that a trace keeps, what a guide did to acceptance."""
+"""What is measured after a run: the waterfall's formulas, the speedup that a trace keeps, what a
+guide did to acceptance."""
 
 import json
 import re
@@ -63,19 +64,28 @@ COMPUTE = """async ([presets, speedup, moves]) => {
 def measuring(small_decoder: SpeculativeDecoder) -> Iterator[str]:
     """The address of a page that measures, once however busy the machine is."""
     engine = LocalEngine(small_decoder)
-    with pytest.MonkeyPatch.context() as patch, served_here(Catalog({"small": ServedPair(engine, engine)})) as page:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        served_here(Catalog({"small": ServedPair(engine, engine)})) as page,
+    ):
         patch.setattr("ui.host.measuring.MOST_REPEATS", 1)
         yield page.local_url
 
 
 @pytest.fixture(scope="module")
 def computed(scripts: Page):
-    """What the scripts make of the presets, of a measured run, and of a laptop whose sliders were moved."""
-    return scripts.evaluate(COMPUTE, [values(), asdict(MEASURED), [["k", 8], ["alpha", 0.5], ["draftCost", 0.3]]])
+    """What the scripts make of the presets, of a measured run, and of a laptop whose sliders
+    were moved."""
+    return scripts.evaluate(
+        COMPUTE, [values(), asdict(MEASURED), [["k", 8], ["alpha", 0.5], ["draftCost", 0.3]]]
+    )
 
 
-def parts_of(tokens: float, k: float, draft_cost: float, check: float, measured: float | None = None) -> list[float]:
-    """Tokens per step; what checking, drafting and the rest take from them; the speedup that is left."""
+def parts_of(
+    tokens: float, k: float, draft_cost: float, check: float, measured: float | None = None
+) -> list[float]:
+    """Tokens per step; what checking, drafting and the rest take from them; the speedup that is
+    left."""
     checked, drafted = tokens / check, tokens / (check + k * draft_cost)
     speedup = drafted if measured is None else measured
     return [tokens, checked - tokens, drafted - checked, speedup - drafted, speedup]
@@ -83,34 +93,49 @@ def parts_of(tokens: float, k: float, draft_cost: float, check: float, measured:
 
 def test_the_browser_computes_what_the_library_does(computed):
     cases = list(product([0, 0.3, 0.75, 1], [1, 4, 9], [(0.1, 1), (0.4, 2.5)]))
-    for (alpha, k, (draft_cost, check)), (tokens, parts, even) in zip(cases, computed["grid"], strict=True):
+    for (alpha, k, (draft_cost, check)), (tokens, parts, even) in zip(
+        cases, computed["grid"], strict=True
+    ):
         assert tokens == pytest.approx(expected_tokens(alpha, k))
         assert parts == pytest.approx(parts_of(2.5, k, draft_cost, check))
         assert even == pytest.approx(break_even_alpha(k, draft_cost, check), abs=1e-6)
 
 
-def test_a_measured_run_s_bars_lead_from_tokens_to_its_speedup_and_its_tokens_and_drafts_are_called_as_they_are(computed):
+def test_a_measured_run_s_bars_lead_from_tokens_to_its_speedup_and_its_tokens_and_drafts_are_called_as_they_are(
+    computed,
+):
     figure = drawn(computed["figures"]["here"])
     bars = figure.data[0]
     assert list(bars.y) == pytest.approx(parts_of(3.1, 3.6, 0.08, 1.36, 1.6))
-    for before, after in zip(range(3), range(1, 4), strict=True):  # each begins where the one before it ends
+    for before, after in zip(
+        range(3), range(1, 4), strict=True
+    ):  # each begins where the one before it ends
         at = bars.base[before] + bars.y[before]
         assert bars.base[after] == pytest.approx(at)
-    said = "Measured after the run, over 60 tokens: a step gives 3.10 tokens and takes as long as 1.65 plain passes"
+    said = (
+        "Measured after the run, over 60 tokens: a step gives 3.10 tokens and takes as long as 1.65"
+        " plain passes"
+    )
     assert said in figure.layout.meta
     four, between, five = computed["mean"]
     assert between == pytest.approx((four + five) / 2), "a mean number of draft tokens"
     assert "3.60 draft tokens per step pay off" in computed["advice"]["here"]
     assert "5 draft tokens per step pay off" in computed["advice"]["laptop"]
     here, laptop = computed["asked"]
-    assert here == "Where did the measurement's 3.10 tokens per target pass go?", "the run has others"
-    assert laptop == f"Where did {expected_tokens(ALPHA, PRESETS[1].k):.2f} tokens per target pass go?"
+    assert here == "Where did the measurement's 3.10 tokens per target pass go?", (
+        "the run has others"
+    )
+    assert (
+        laptop == f"Where did {expected_tokens(ALPHA, PRESETS[1].k):.2f} tokens per target pass go?"
+    )
 
 
 def test_other_machines_and_moved_sliders_are_calculated_from_the_machine_s_costs(computed):
     for preset in PRESETS:
         bars = drawn(computed["figures"][preset.key]).data[0]
-        *found, other, total = parts_of(expected_tokens(ALPHA, preset.k), preset.k, preset.draft_cost, preset.check(preset.k))
+        *found, other, total = parts_of(
+            expected_tokens(ALPHA, preset.k), preset.k, preset.draft_cost, preset.check(preset.k)
+        )
         assert other == 0
         assert list(bars.y) == pytest.approx([*found, total])
         best = max(range(17), key=lambda k: speedup(ALPHA, k, preset.draft_cost, preset.check(k)))
@@ -123,12 +148,16 @@ def test_other_machines_and_moved_sliders_are_calculated_from_the_machine_s_cost
 def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_asked_and_a_trace_keeps_it(
     open_page, measuring, tmp_path
 ):
-    page = open_page(link(prompt=PROMPT, max_tokens=32, temperature=0, ignore_eos=True), url=measuring)
+    page = open_page(
+        link(prompt=PROMPT, max_tokens=32, temperature=0, ignore_eos=True), url=measuring
+    )
     linked(page, PROMPT)
     run(page, PROMPT, k=3)
     figure = page.locator(f"{SPEEDUP} b")
     expect(figure).to_have_text(re.compile(FIGURE))
-    expect(page.locator(".ns-result")).to_contain_text(re.compile(r"target passes instead of 32 · same text"))
+    expect(page.locator(".ns-result")).to_contain_text(
+        re.compile(r"target passes instead of 32 · same text")
+    )
     texts = page.locator(".ns-lane-text").all_text_contents()
     assert texts[0] == texts[1] != "", "the lane without drafts is the run that was measured"
     saved = trace(page)
@@ -147,7 +176,11 @@ def test_runs_are_measured_and_raced_once_they_have_ended_a_stopped_one_when_ask
     assert (found.num_draft_tokens, found.tokens_per_round, found.draft_cost) == (0, 1, None)
     assert found.low <= found.value <= found.high
 
-    as_soon_as(page, f"stage.dataset.run !== '{shown_run(page)}'", "document.querySelector('#stop').click()")
+    as_soon_as(
+        page,
+        f"stage.dataset.run !== '{shown_run(page)}'",
+        "document.querySelector('#stop').click()",
+    )
     start(page, PROMPT, max_tokens=900, k=4)
     ended(page)
     expect(page.locator(SPEEDUP)).to_contain_text("The run was stopped.")
@@ -183,7 +216,9 @@ def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_lose
     guide_by(page, "json")
     run(page, STORY, max_tokens=60)
     assert set(json.loads(text(page))) == {"animal", "name", "age"}
-    expect(page.locator(EFFECT)).to_contain_text(re.compile(r"\d+ of \d+ tokens were forced: the guide allowed no other"))
+    expect(page.locator(EFFECT)).to_contain_text(
+        re.compile(r"\d+ of \d+ tokens were forced: the guide allowed no other")
+    )
     forced = [event for event in trace(page) if event.kind in OUTPUT_KINDS and event.forced]
     page.locator("#tokens [data-step]:not([hidden])").nth(forced[0].position).hover()
     expect(page.locator(TIP)).to_contain_text("forcedthe guide")
@@ -204,7 +239,9 @@ def test_a_guide_is_chosen_by_example_its_schema_is_filled_in_and_a_bad_one_lose
     expect(page.locator(EFFECT)).to_be_hidden()
 
 
-def test_a_guided_run_states_its_acceptance_and_keeps_its_guide_in_links_and_files(open_page, measuring, tmp_path):
+def test_a_guided_run_states_its_acceptance_and_keeps_its_guide_in_links_and_files(
+    open_page, measuring, tmp_path
+):
     page = open_page(url=measuring)
     ended(page)
     open_drawer(page)

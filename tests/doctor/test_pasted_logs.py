@@ -15,15 +15,26 @@ from tests import engine_samples as samples
 
 def bench(*, tpot: float, running: int = 1, drafts: str = "", name: str = "m") -> str:
     return (
-        f"Namespace(model='{name}')\n============ Serving Benchmark Result ============\nSuccessful requests:      100   \n"
-        f"Maximum request concurrency:     {running}   \nMean TPOT (ms):          {tpot:.2f} \n{drafts}{'=' * 50}\n"
+        f"Namespace(model='{name}')\n============ Serving Benchmark Result ============\nSuccessful"
+        f" requests:      100   \nMaximum request concurrency:     {running}   \nMean TPOT (ms):   "
+        f"       {tpot:.2f} \n{drafts}{'=' * 50}\n"
     )
 
 
 def drafts(rates: list[float], steps: int = 1000) -> str:
-    lines = [f"Acceptance length:   {1 + sum(rates):.2f}", f"Drafts:   {steps}", f"Draft tokens:   {steps * len(rates)}"]
+    lines = [
+        f"Acceptance length:   {1 + sum(rates):.2f}",
+        f"Drafts:   {steps}",
+        f"Draft tokens:   {steps * len(rates)}",
+    ]
     lines += [f"Accepted tokens:   {round(steps * sum(rates))}", "Per-position acceptance (%):"]
-    return "\n".join([*lines, *(f"  Position {index}:      {100 * rate:.2f}" for index, rate in enumerate(rates)), ""])
+    return "\n".join(
+        [
+            *lines,
+            *(f"  Position {index}:      {100 * rate:.2f}" for index, rate in enumerate(rates)),
+            "",
+        ]
+    )
 
 
 DRAFTED = drafts([0.87, 0.7, 0.6])
@@ -32,8 +43,9 @@ DRAFTED = drafts([0.87, 0.7, 0.6])
 def vllm_line(rates: list[float], steps: int = 100) -> str:
     accepted, shares = round(steps * sum(rates)), ", ".join(f"{rate:.3f}" for rate in rates)
     return (
-        f"INFO 06-30 [metrics.py:120] SpecDecoding metrics: Mean acceptance length: {1 + sum(rates):.2f}, Accepted: "
-        f"{accepted} tokens, Drafted: {steps * len(rates)} tokens, Per-position acceptance rate: {shares}\n"
+        "INFO 06-30 [metrics.py:120] SpecDecoding metrics: Mean acceptance length:"
+        f" {1 + sum(rates):.2f}, Accepted: {accepted} tokens, Drafted: {steps * len(rates)} tokens,"
+        f" Per-position acceptance rate: {shares}\n"
     )
 
 
@@ -51,10 +63,16 @@ def faults(text: str) -> list[str]:
 STEPS = {"num_spec_steps": 60, "num_draft_tokens": 180, "num_accepted_draft_tokens": 60}
 STEPS |= {"per_step_accepted": [2] * 30 + [0] * 30, "per_step_drafted": [3] * 60}
 SEEN = {  # each kind, one log, the fault that must come first
-    "vLLM's log, a block drafter with a broken window": (vllm_line([0.34] + [0.0] * 14), "drops_to_zero"),
+    "vLLM's log, a block drafter with a broken window": (
+        vllm_line([0.34] + [0.0] * 14),
+        "drops_to_zero",
+    ),
     "vLLM's example, a head that drafts further than it was trained": (
         "num_drafts: 400\nnum_draft_tokens: 2000\nnum_accepted_tokens: 600\n"
-        + "".join(f"acceptance at token {index}:{rate:.2f}\n" for index, rate in enumerate([0.8, 0.7, 0, 0, 0])),
+        + "".join(
+            f"acceptance at token {index}:{rate:.2f}\n"
+            for index, rate in enumerate([0.8, 0.7, 0, 0, 0])
+        ),
         "drops_to_zero",
     ),
     "vLLM's benchmark": (bench(tpot=20, drafts=drafts([0.7, 0.5, 0.4, 0.0, 0.0])), "drops_to_zero"),
@@ -64,17 +82,33 @@ SEEN = {  # each kind, one log, the fault that must come first
     ),
     "SGLang's log, past the drafter's context": (
         "".join(
-            f"Decode batch, #running-req: 2, #token: {2 * at}, accept len: {length:.2f}, accept rate: 0.50\n"
-            for at, length in [(500, 2.6), (1200, 2.4), (2000, 2.5), (2500, 1.0), (3300, 1.0), (4000, 1.0)]
+            f"Decode batch, #running-req: 2, #token: {2 * at}, accept len: {length:.2f}, accept"
+            " rate: 0.50\n"
+            for at, length in [
+                (500, 2.6),
+                (1200, 2.4),
+                (2000, 2.5),
+                (2500, 1.0),
+                (3300, 1.0),
+                (4000, 1.0),
+            ]
         ),
         "fades",
     ),
-    "llama.cpp's steps, past the drafter's context": (llama_steps([3, 0, 4, 2, 1] * 30 + [0] * 60), "fades"),
-    "vLLM's requests, each step": (json.dumps({"usage": {"prompt_tokens": 1900}, "metrics": STEPS}), "fades"),
+    "llama.cpp's steps, past the drafter's context": (
+        llama_steps([3, 0, 4, 2, 1] * 30 + [0] * 60),
+        "fades",
+    ),
+    "vLLM's requests, each step": (
+        json.dumps({"usage": {"prompt_tokens": 1900}, "metrics": STEPS}),
+        "fades",
+    ),
     "vLLM's log, wrong layers": (vllm_line([0.02, 0.0, 0.0, 0.0]), "near_zero"),
     "vLLM's Prometheus text, skipped drafts": (
-        "vllm:spec_decode_num_drafts_total 900\nvllm:spec_decode_num_draft_tokens_total 4500\n"
-        "vllm:spec_decode_num_accepted_tokens_total 0\n",
+        (
+            "vllm:spec_decode_num_drafts_total 900\nvllm:spec_decode_num_draft_tokens_total 4500\n"
+            "vllm:spec_decode_num_accepted_tokens_total 0\n"
+        ),
         "near_zero",
     ),
     "SGLang's gauges, another template": (
@@ -82,7 +116,8 @@ SEEN = {  # each kind, one log, the fault that must come first
         "near_zero",
     ),
     "SGLang's log, zero (sglang#27829)": (
-        "Decode batch. #running-req: 1, #token: 4096, accept len: 1.00, accept rate: 0.00, cuda graph: True\n" * 3,
+        "Decode batch. #running-req: 1, #token: 4096, accept len: 1.00, accept rate: 0.00, cuda"
+        " graph: True\n" * 3,
         "near_zero",
     ),
     "SGLang's log, almost zero": ("Decode batch, #running-req: 1, accept len: 1.03\n", "near_zero"),
@@ -101,25 +136,33 @@ SEEN = {  # each kind, one log, the fault that must come first
         "no_speedup batch",
     ),
     "llama.cpp's n-gram drafter, which finds little": (
-        "       eval time =    4838.87 ms /   630 tokens (    7.68 ms per token,   130.20 tokens per second)\n"
-        "statistics ngram_mod: #calls = 629, #gen drafts = 0, #acc drafts = 0, #gen tokens = 0, #acc tokens = 0\n"
-        "       eval time =    9139.89 ms /  1140 tokens (    8.02 ms per token,   124.73 tokens per second)\n"
-        "draft acceptance rate = 0.50000 (   96 accepted /   192 generated)\n"
-        "statistics ngram_mod: #calls = 1672, #gen drafts = 3, #acc drafts = 3, #gen tokens = 192, #acc tokens = 96\n",
+        (
+            "       eval time =    4838.87 ms /   630 tokens (    7.68 ms per token,   130.20"
+            " tokens per second)\nstatistics ngram_mod: #calls = 629, #gen drafts = 0, #acc drafts"
+            " = 0, #gen tokens = 0, #acc tokens = 0\n       eval time =    9139.89 ms /  1140"
+            " tokens (    8.02 ms per token,   124.73 tokens per second)\ndraft acceptance rate ="
+            " 0.50000 (   96 accepted /   192 generated)\nstatistics ngram_mod: #calls = 1672, #gen"
+            " drafts = 3, #acc drafts = 3, #gen tokens = 192, #acc tokens = 96\n"
+        ),
         "rare_drafts does_not_pay",
     ),
     "the same, of 2026": (
-        "statistics ngram-mod: #calls(b,g,a) = 11 800 4, #gen drafts = 4, #acc drafts = 4, #gen tokens = 256,\n"
-        "  #acc tokens = 170, dur(b,g,a) = 0.340, 2.107, 1.102 ms\n",
+        (
+            "statistics ngram-mod: #calls(b,g,a) = 11 800 4, #gen drafts = 4, #acc drafts = 4, #gen"
+            " tokens = 256,\n  #acc tokens = 170, dur(b,g,a) = 0.340, 2.107, 1.102 ms\n"
+        ),
         "rare_drafts",
     ),
     "an expensive drafter": (
-        "       eval time =   10000.00 ms /   200 tokens (   50.00 ms per token,    20.00 tokens per second)\n"
-        "slot print_timing: id 0 | task 1 | prompt eval time = 90.00 ms / 10 tokens\n"
-        "       eval time =   12000.00 ms /   200 tokens (   60.00 ms per token,    16.67 tokens per second)\n"
-        "draft acceptance = 0.85000 (  136 accepted /   160 generated), mean len = 3.13\n"
-        "statistics draft: #calls(b,g,a) = 1 64 64, #gen drafts = 64, #acc drafts = 61, #gen tokens = 160, #acc tokens = 136, "
-        "dur(b,g,a) = 0.006, 7000.000, 0.287 ms\n",
+        (
+            "       eval time =   10000.00 ms /   200 tokens (   50.00 ms per token,    20.00"
+            " tokens per second)\nslot print_timing: id 0 | task 1 | prompt eval time = 90.00 ms /"
+            " 10 tokens\n       eval time =   12000.00 ms /   200 tokens (   60.00 ms per token,   "
+            " 16.67 tokens per second)\ndraft acceptance = 0.85000 (  136 accepted /   160"
+            " generated), mean len = 3.13\nstatistics draft: #calls(b,g,a) = 1 64 64, #gen drafts ="
+            " 64, #acc drafts = 61, #gen tokens = 160, #acc tokens = 136, dur(b,g,a) = 0.006,"
+            " 7000.000, 0.287 ms\n"
+        ),
         "no_speedup draft_cost",
     ),
 }
@@ -134,10 +177,14 @@ def test_a_fault_is_recognised_in_its_log(kind):
 EXPENSIVE = SEEN["an expensive drafter"][0]
 HEALTHY = [
     samples.VLLM_BENCH,
-    EXPENSIVE[EXPENSIVE.index("       eval time =   12000") :].replace("= 1 64 64", "= 4 64 64"),  # three are not in the log
+    EXPENSIVE[EXPENSIVE.index("       eval time =   12000") :].replace(
+        "= 1 64 64", "= 4 64 64"
+    ),  # three are not in the log
     vllm_line([0.6, 0.3, 0.15, 0.07, 0.04, 0.02, 0.01, 0.0], 100),  # every index accepts half
     vllm_line([0.8, 0.6, 0.5]) + vllm_line([0.0, 0.0, 0.0], 2),
-    vllm_line([0.5, 0.3, 0.2, 0.1, 0.1, 0.1, 0, 0, 0, 0], 400).replace("4000 tokens", "900 tokens"),  # short windows
+    vllm_line([0.5, 0.3, 0.2, 0.1, 0.1, 0.1, 0, 0, 0, 0], 400).replace(
+        "4000 tokens", "900 tokens"
+    ),  # short windows
     llama_steps([3, 0, 4, 2, 1] * 12 + [0] * 3),
     samples.LLAMACPP_STATISTICS,
     samples.LLAMACPP_SERVER_LOG,
@@ -148,34 +195,61 @@ HEALTHY = [
 
 @pytest.mark.parametrize("text", HEALTHY)
 def test_healthy_logs_show_none_of_these(text):
-    assert not {*faults(text)} & {"drops_to_zero", "fades", "near_zero", "no_speedup", "rare_drafts", "draft_cost"}
+    assert not {*faults(text)} & {
+        "drops_to_zero",
+        "fades",
+        "near_zero",
+        "no_speedup",
+        "rare_drafts",
+        "draft_cost",
+    }
 
 
 def test_chance_is_seldom_taken_for_a_fault():
     chance, found = random.Random(5), 0
     for _ in range(200):
-        windows = [next((index for index in range(8) if chance.random() > 0.5), 8) for _ in range(60)]
-        found += drop([sum(count > index for count in windows) / 60 for index in range(8)], 60) is not None
-        found += fade([Stretch(float(at), 1, min(count, 1)) for at, count in enumerate(windows)]) is not None
+        windows = [
+            next((index for index in range(8) if chance.random() > 0.5), 8) for _ in range(60)
+        ]
+        found += (
+            drop([sum(count > index for count in windows) / 60 for index in range(8)], 60)
+            is not None
+        )
+        found += (
+            fade([Stretch(float(at), 1, min(count, 1)) for at, count in enumerate(windows)])
+            is not None
+        )
     assert found <= 12  # 3% of 400
 
 
 SGLANG_BLOCK = (
-    "============ Serving Benchmark Result ============\nBackend:            sglang    \nMax request concurrency:     {}  \n"
-    "Successful requests:        50        \nConcurrency:           7.01      \n{}Mean TPOT (ms):         {}    \n"
+    "============ Serving Benchmark Result ============\nBackend:            sglang    \nMax"
+    " request concurrency:     {}  \nSuccessful requests:        50        \nConcurrency:          "
+    " 7.01      \n{}Mean TPOT (ms):         {}    \n"
 )
 
 
 def test_a_measured_speedup_is_compared_with_the_tokens_per_step_at_the_load_of_its_own_block():
     assert diagnose(read(samples.VLLM_BENCH)).measured_speedup is None
-    found = diagnose(read(bench(tpot=8.0) + bench(tpot=10.0, drafts=drafts([0.9, 0.8]))), given(0.05))
+    found = diagnose(
+        read(bench(tpot=8.0) + bench(tpot=10.0, drafts=drafts([0.9, 0.8]))), given(0.05)
+    )
     assert found.measured_speedup == pytest.approx(0.8)
     assert "as long as 3.38 plain tokens" in found.suspects[0].words
-    drafting, slow = "Accept length:     2.20      \n", SGLANG_BLOCK.format(8, "", 30.0)  # SGLang prints the load first
-    found = diagnose(read(SGLANG_BLOCK.format("not set", "", 1.0) + slow + SGLANG_BLOCK.format(8, drafting, 20.0)))
+    drafting, slow = (
+        "Accept length:     2.20      \n",
+        SGLANG_BLOCK.format(8, "", 30.0),
+    )  # SGLang prints the load first
+    found = diagnose(
+        read(
+            SGLANG_BLOCK.format("not set", "", 1.0) + slow + SGLANG_BLOCK.format(8, drafting, 20.0)
+        )
+    )
     assert (found.reading.engine, found.reading.requests_running) == ("SGLang", 8)
     assert found.measured_speedup == pytest.approx(1.5)
-    assert diagnose(read(slow + SGLANG_BLOCK.format(1, drafting, 20.0))).measured_speedup is None  # not the same load
+    assert (
+        diagnose(read(slow + SGLANG_BLOCK.format(1, drafting, 20.0))).measured_speedup is None
+    )  # not the same load
 
 
 def test_a_step_is_counted_once_however_often_it_is_printed():
@@ -192,14 +266,14 @@ def test_a_step_is_counted_once_however_often_it_is_printed():
 @pytest.mark.parametrize("levels", ["ID", "I", "D"])
 def test_a_window_that_is_decoded_again_is_no_second_step(levels):
     lines = (
-        "I slot update_slots: id  1 | task 0 | accepted  1/ 5 draft tokens (restore checkpoint)\n"
-        "D slot update_slots: id  1 | task 0 | restoring speculative checkpoint (pos_min = 0, pos_max = 9, size = 3)\n"
-        "I slot update_slots: id  1 | task 0 | accepted  2/ 2 draft tokens\n"
-        "D slot update_slots: id  1 | task 0 | add accepted tokens: sampled=3, ids.size=3, n_draft=2\n"
-        "D slot update_slots: id  1 | task 0 | accepted 1/2 draft tokens, new n_tokens = 99\n"
-        "I slot update_slots: id  1 | task 0 | accepted  5/ 5 draft tokens\n"
-        "D slot update_slots: id  1 | task 0 | add accepted tokens: sampled=3, ids.size=6, n_draft=5\n"
-        "D slot update_slots: id  1 | task 0 | accepted 5/5 draft tokens, new n_tokens = 105\n"
+        "I slot update_slots: id  1 | task 0 | accepted  1/ 5 draft tokens (restore checkpoint)\nD"
+        " slot update_slots: id  1 | task 0 | restoring speculative checkpoint (pos_min = 0,"
+        " pos_max = 9, size = 3)\nI slot update_slots: id  1 | task 0 | accepted  2/ 2 draft"
+        " tokens\nD slot update_slots: id  1 | task 0 | add accepted tokens: sampled=3, ids.size=3,"
+        " n_draft=2\nD slot update_slots: id  1 | task 0 | accepted 1/2 draft tokens, new n_tokens"
+        " = 99\nI slot update_slots: id  1 | task 0 | accepted  5/ 5 draft tokens\nD slot"
+        " update_slots: id  1 | task 0 | add accepted tokens: sampled=3, ids.size=6, n_draft=5\nD"
+        " slot update_slots: id  1 | task 0 | accepted 5/5 draft tokens, new n_tokens = 105\n"
     )
     reading = read("".join(line for line in lines.splitlines(keepends=True) if line[0] in levels))
     assert (reading.num_steps, reading.num_accepted_tokens) == (2, 6)
@@ -209,12 +283,21 @@ def test_a_window_that_is_decoded_again_is_no_second_step(levels):
 
 def test_the_gauges_of_sglang_mean_what_their_help_says():
     found = diagnose(read(samples.SGLANG_GAUGES))
-    assert (found.num_draft_tokens, found.draft_acceptance_rate, found.reading.requests_running) == (3, pytest.approx(0.6), 4)
+    assert (
+        found.num_draft_tokens,
+        found.draft_acceptance_rate,
+        found.reading.requests_running,
+    ) == (3, pytest.approx(0.6), 4)
     rest = "\n".join(line for line in samples.SGLANG_GAUGES.splitlines() if "spec_num" not in line)
     assert diagnose(read(rest)).num_draft_tokens == 3
-    old = rest.replace("accepted drafts / proposed drafts", "accepted tokens / total draft tokens").replace("} 0.6", "} 0.7")
+    old = rest.replace(
+        "accepted drafts / proposed drafts", "accepted tokens / total draft tokens"
+    ).replace("} 0.6", "} 0.7")
     assert diagnose(read(old)).num_draft_tokens == 3
-    ranks = 'sglang:spec_accept_length{dp_rank="0"} 3\nsglang:num_running_reqs{dp_rank="0"} 3\nsglang:spec_num_steps 4\n'
+    ranks = (
+        'sglang:spec_accept_length{dp_rank="0"} 3\nsglang:num_running_reqs{dp_rank="0"}'
+        " 3\nsglang:spec_num_steps 4\n"
+    )
     ranks += 'sglang:spec_accept_length{dp_rank="1"} 2\nsglang:num_running_reqs{dp_rank="1"} 1\n'
     assert diagnose(read(ranks)).mean_acceptance_length == pytest.approx(2.75)
     tree = "sglang:spec_accept_length 3\nsglang:spec_num_steps 5\nsglang:spec_num_draft_tokens 64\n"
@@ -234,7 +317,11 @@ def test_windows_of_different_length_give_exact_rates():
     assert found.conditional == pytest.approx(exact)
     assert found.alpha == pytest.approx(12 / 15)
     assert [stretch.position for stretch in found.reading.course][:3] == [12, 13, 15]
-    spec["acceptance_histogram"] = {"0": 2, "1": 3, "3": 3}  # without empty counts, as AIPerf writes it
+    spec["acceptance_histogram"] = {
+        "0": 2,
+        "1": 3,
+        "3": 3,
+    }  # without empty counts, as AIPerf writes it
     assert read(json.dumps(detailed)).rates == (0.75, 0.375, 0.375)
 
 
@@ -242,9 +329,14 @@ SGLANG_LENGTHS = [
     "Average Latency: 92.421 s\nAverage Accept length: 2.500\n",
     "#questions: 80, Throughput: 378.57 token/s, Acceptance length: 2.50\n",
     "batch size: 1\nacc_length: 2.50 \n",
-    '{"run_name": "a", "batch_size": 1, "acc_length": 2.5}\n{"run_name": "b", "batch_size": 1, "acc_length": -1}\n',
-    '{"backend": "sglang", "max_concurrency": 1, "mean_tpot_ms": 9.0, "accept_length": 2.5}\n'
-    '{"backend": "sglang", "max_concurrency": 1, "mean_tpot_ms": 18.0, "accept_length": null}\n',
+    (
+        '{"run_name": "a", "batch_size": 1, "acc_length": 2.5}\n{"run_name": "b", "batch_size": 1,'
+        ' "acc_length": -1}\n'
+    ),
+    (
+        '{"backend": "sglang", "max_concurrency": 1, "mean_tpot_ms": 9.0, "accept_length": 2.5}\n'
+        '{"backend": "sglang", "max_concurrency": 1, "mean_tpot_ms": 18.0, "accept_length": null}\n'
+    ),
     '{"speculative_num_steps": 3, "internal_states": [{"avg_spec_accept_length": 2.5}]}',
 ]
 
@@ -258,10 +350,23 @@ def test_every_program_of_sglang_names_the_mean_length(text):
 
 
 def test_a_saved_benchmark_is_the_printed_one_and_words_before_a_label_change_its_meaning():
-    rates = {"spec_decode_per_position_acceptance_rates": [0.7, 0.4, 0.2], "mean_tpot_ms": 9.0, "max_concurrency": None}
-    counts = {"num_drafts": 1000, "draft_tokens": 3000, "accepted_tokens": 1300, "acceptance_length": 2.3}
+    rates = {
+        "spec_decode_per_position_acceptance_rates": [0.7, 0.4, 0.2],
+        "mean_tpot_ms": 9.0,
+        "max_concurrency": None,
+    }
+    counts = {
+        "num_drafts": 1000,
+        "draft_tokens": 3000,
+        "accepted_tokens": 1300,
+        "acceptance_length": 2.3,
+    }
     saved = {f"spec_decode_{name}": value for name, value in counts.items()} | rates
-    assert read(json.dumps(saved)) == read(samples.VLLM_BENCH + "Num drafts: 34\n") == read(samples.VLLM_BENCH)
+    assert (
+        read(json.dumps(saved))
+        == read(samples.VLLM_BENCH + "Num drafts: 34\n")
+        == read(samples.VLLM_BENCH)
+    )
     with pytest.raises(ValueError, match="none of the supported formats"):
         read("Num drafts: 34\nTotal draft tokens: 102\nNum accepted tokens: 39\n")
 
@@ -292,6 +397,11 @@ def test_a_mixture_of_experts_is_known_by_its_name(name, words):
      {"acceptance_histogram": [10], "acceptance_histogram_by_draft_length": {"3": 5}}],
 )  # fmt: skip
 def test_what_is_no_list_of_counts_is_refused_by_name(field):
-    metrics = {"num_spec_steps": 10, "num_draft_tokens": 30, "num_accepted_draft_tokens": 12, "acceptance_histogram": [10]}
+    metrics = {
+        "num_spec_steps": 10,
+        "num_draft_tokens": 30,
+        "num_accepted_draft_tokens": 12,
+        "acceptance_histogram": [10],
+    }
     with pytest.raises(ValueError, match=r"\w+ must be a (list of )?whole number"):
         read(json.dumps({"id": ["no name"], "metrics": {"speculative_decoding": metrics | field}}))

@@ -1,4 +1,5 @@
-"""The exact α of drafts: the events report what the models give, and luck agrees with the enumerated paths."""
+"""The exact α of drafts: the events report what the models give, and luck agrees with the
+enumerated paths."""
 
 import io
 from pathlib import Path as File
@@ -7,7 +8,14 @@ import pytest
 import torch
 from rich.console import Console
 
-from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy, watch
+from naive_speculate import (
+    ModelPair,
+    SamplingParams,
+    SpeculativeDecoder,
+    Trace,
+    VerifyStrategy,
+    watch,
+)
 from naive_speculate.events import OUTPUT_KINDS, Event, EventKind
 from naive_speculate.events.expected import expected_acceptance
 from naive_speculate.speculate.batch import Batch
@@ -23,7 +31,10 @@ OLD = File(__file__).parent / "traces" / "version-0.1.0.jsonl"
 PROMPT = [1, 2, 1, 2]
 TARGET, DRAFT = ToyModel(24, 1, temper=1.5), ToyModel(24, 2, temper=1.5)
 TEMPERATURE = 0.8
-TOYS = [lambda history, toy=toy: torch.softmax(toy.logits(history) / TEMPERATURE, -1) for toy in (TARGET, DRAFT)]
+TOYS = [
+    lambda history, toy=toy: torch.softmax(toy.logits(history) / TEMPERATURE, -1)
+    for toy in (TARGET, DRAFT)
+]
 JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED)
 
 
@@ -34,22 +45,33 @@ def decoded(strategy="speculative_sampling", seed=0, temperature=TEMPERATURE, **
 
 
 def drafts(trace: Trace, kinds=(EventKind.PROPOSED, *JUDGED), models=TOYS):
-    """Events of draft tokens, each with both models' own distributions, computed from the tokens before it."""
+    """Events of draft tokens, each with both models' own distributions, computed from the tokens
+    before it."""
     for event in trace:
         if event.kind in kinds:
             before = [e.token_id for e in trace if e.kind in OUTPUT_KINDS and e.step < event.step]
-            window = [e.token_id for e in trace if e.kind == EventKind.PROPOSED and e.step == event.step]
+            window = [
+                e.token_id for e in trace if e.kind == EventKind.PROPOSED and e.step == event.step
+            ]
             yield event, *(model((*PROMPT, *before, *window[: event.index])) for model in models)
 
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification"])
-def test_the_exact_acceptance_is_the_overlap_and_lists_hold_what_the_other_model_gives_their_tokens(strategy):
+def test_the_exact_acceptance_is_the_overlap_and_lists_hold_what_the_other_model_gives_their_tokens(
+    strategy,
+):
     for seed in range(4):
         for event, p, q in drafts(decoded(strategy, seed)):
-            assert event.expected_accept == pytest.approx(torch.minimum(p, q).sum().item(), abs=1e-9)
+            assert event.expected_accept == pytest.approx(
+                torch.minimum(p, q).sum().item(), abs=1e-9
+            )
             if event.kind in JUDGED:
-                assert event.draft_top_target == pytest.approx([p[entry.token_id].item() for entry in event.draft_top])
-                assert event.target_top_draft == pytest.approx([q[entry.token_id].item() for entry in event.target_top])
+                assert event.draft_top_target == pytest.approx(
+                    [p[entry.token_id].item() for entry in event.draft_top]
+                )
+                assert event.target_top_draft == pytest.approx(
+                    [q[entry.token_id].item() for entry in event.target_top]
+                )
 
 
 def test_it_is_what_each_rule_makes_of_the_distributions():
@@ -66,9 +88,13 @@ def test_it_is_what_each_rule_makes_of_the_distributions():
 
 def test_rows_of_a_batch_have_what_they_have_alone_and_the_same_numbers_in_little():
     decoder = SpeculativeDecoder(ModelPair(TARGET, DRAFT))
-    rows = decoder.generate([PROMPT] * 2, SamplingParams(max_tokens=9, seed=4), num_draft_tokens=2, detail="probs")
+    rows = decoder.generate(
+        [PROMPT] * 2, SamplingParams(max_tokens=9, seed=4), num_draft_tokens=2, detail="probs"
+    )
     for result in rows:
-        alone = decoder.generate(PROMPT, SamplingParams(max_tokens=9, seed=result.trace.started.seed), num_draft_tokens=2)
+        alone = decoder.generate(
+            PROMPT, SamplingParams(max_tokens=9, seed=result.trace.started.seed), num_draft_tokens=2
+        )
         assert result.trace.expected_acceptance == alone.trace.expected_acceptance is not None
     assert len({decoded(name).expected_acceptance.expected for name in VerifyStrategy}) > 2
 
@@ -99,7 +125,10 @@ def test_a_rule_is_asked_only_for_detail_and_may_say_nothing(monkeypatch):
 
 @pytest.mark.parametrize("strategy", ["speculative_sampling", "typical_acceptance"])
 def test_over_all_paths_kept_is_expected_and_varies_as_stated(strategy):
-    pair, options = ModelPair(ToyModel(3, 1), ToyModel(3, 2)), {"num_draft_tokens": 2, "verify_strategy": strategy}
+    pair, options = (
+        ModelPair(ToyModel(3, 1), ToyModel(3, 2)),
+        {"num_draft_tokens": 2, "verify_strategy": strategy},
+    )
     total = surplus = squared = variance = 0.0
     for path in every_path(pair, PROMPT, SamplingParams(max_tokens=3), detail="probs", **options):
         total += path.probability
@@ -114,13 +143,25 @@ def test_over_all_paths_kept_is_expected_and_varies_as_stated(strategy):
 
 
 def step(number: int, *alphas: float, kept: int, row: int = 0) -> list[Event]:
-    proposed = [Event(EventKind.PROPOSED, row, step=number, index=i, expected_accept=a) for i, a in enumerate(alphas)]
-    return [*proposed, Event(EventKind.STEP, row, step=number, num_draft=len(alphas), num_accepted=kept)]
+    proposed = [
+        Event(EventKind.PROPOSED, row, step=number, index=i, expected_accept=a)
+        for i, a in enumerate(alphas)
+    ]
+    return [
+        *proposed,
+        Event(EventKind.STEP, row, step=number, num_draft=len(alphas), num_accepted=kept),
+    ]
 
 
 def test_the_figures_are_these():
-    figures = expected_acceptance([*step(0, 0.5, 1.0, 0.9, kept=1), *step(1, 0.8, kept=1), *step(2, kept=0)])
-    assert (figures.judged, figures.kept, figures.by_place) == (3, 2, (0.65, 1.0))  # after a rejection all is discarded
+    figures = expected_acceptance(
+        [*step(0, 0.5, 1.0, 0.9, kept=1), *step(1, 0.8, kept=1), *step(2, kept=0)]
+    )
+    assert (figures.judged, figures.kept, figures.by_place) == (
+        3,
+        2,
+        (0.65, 1.0),
+    )  # after a rejection all is discarded
     assert figures.alpha == pytest.approx(2.3 / 3)
     assert figures.deviation == pytest.approx((0.25 + 0.16) ** 0.5 / 3)
     assert str(figures) == "this draft's α is 0.77 ± 0.21; observed 0.67"
@@ -128,7 +169,9 @@ def test_the_figures_are_these():
     assert Trace(both).row(1).expected_acceptance.expected == pytest.approx(0.1)
     assert expected_acceptance(both).judged == 2
     assert expected_acceptance([]) is None
-    assert expected_acceptance(step(0, 7.0, -3.0, kept=1)).alpha == 0.5  # nonsense stays within bounds
+    assert (
+        expected_acceptance(step(0, 7.0, -3.0, kept=1)).alpha == 0.5
+    )  # nonsense stays within bounds
 
 
 def test_what_says_nothing_has_no_figures():
@@ -161,20 +204,30 @@ def test_of_transformers_own_run_it_is_what_its_own_models_say():
         for weight in pair[1].parameters():
             weight += 0.03 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
     options = {"max_new_tokens": 16, "pad_token_id": 0, "top_k": 0, "temperature": 1.0}
-    models = [lambda ids, model=each: torch.softmax(model(torch.tensor([ids])).logits[0, -1].double(), -1) for each in pair]
+    models = [
+        lambda ids, model=each: torch.softmax(model(torch.tensor([ids])).logits[0, -1].double(), -1)
+        for each in pair
+    ]
     for event, p, q in drafts(watch(*pair, PROMPT, do_sample=True, **options), JUDGED, models):
         assert event.expected_accept == pytest.approx(torch.minimum(p, q).sum().item(), abs=1e-4)
-        assert event.target_top_draft == pytest.approx([q[e.token_id].item() for e in event.target_top], abs=1e-4)
+        assert event.target_top_draft == pytest.approx(
+            [q[e.token_id].item() for e in event.target_top], abs=1e-4
+        )
     greedy = watch(*pair, PROMPT, do_sample=False, **options).expected_acceptance
     assert greedy.alpha == greedy.observed
 
 
 def test_a_row_with_a_shorter_window_has_a_list_for_each_of_its_drafts_and_no_more():
     decoder = SpeculativeDecoder(ModelPair(TARGET, DRAFT))
-    batch, params = Batch(decoder.pair, decoder.admission.vocabulary), SamplingParams(max_tokens=12, seed=1, ignore_eos=True)
+    batch, params = (
+        Batch(decoder.pair, decoder.admission.vocabulary),
+        SamplingParams(max_tokens=12, seed=1, ignore_eos=True),
+    )
     rows = [admitted(decoder, batch, PROMPT, params, num_draft_tokens=k) for k in (1, 4)]
     while any(row.num_steps == 0 for row in rows):
         done = batch.step(rows)
     for row in rows:
         values, drafted = done[row].outcome.values, done[row].outcome.draft_token_ids
-        assert [*map(len, (drafted, values["target_top_draft"], values["draft_top_target"]))] == [row.window.limit] * 3
+        assert [*map(len, (drafted, values["target_top_draft"], values["draft_top_target"]))] == [
+            row.window.limit
+        ] * 3

@@ -1,4 +1,5 @@
-"""A trace as a notebook shows it, and one step as a drawing: they say what the events do, and nothing in them acts."""
+"""A trace as a notebook shows it, and one step as a drawing: they say what the events do, and
+nothing in them acts."""
 
 import html
 import re
@@ -27,14 +28,29 @@ def test_it_states_the_round_as_the_events_do():
     for step in range(trace.metrics.num_spec_steps):
         words = drawn(trace.to_svg(step))
         own = [event for event in trace if event.step == step]
-        texts = [event.text.replace(" ", "␣").replace("\n", "⏎") for event in own if event.kind == EventKind.PROPOSED]
+        texts = [
+            event.text.replace(" ", "␣").replace("\n", "⏎")
+            for event in own
+            if event.kind == EventKind.PROPOSED
+        ]
         assert set(texts) <= set(words)
         for kind in ("accepted", "rejected", "discarded", "resampled", "bonus"):
             told = sum(word.endswith(kind) for word in words)
-            assert told == sum(event.kind == kind for event in own) * (2 if kind == "accepted" else 1)
+            assert told == sum(event.kind == kind for event in own) * (
+                2 if kind == "accepted" else 1
+            )
         caption = " ".join(words)
         assert f"Step {step + 1} of {trace.metrics.num_spec_steps}" in caption
-        assert all(part in caption for part in ("speculative sampling", "k = 5", "temperature 0.7", "seed 1", "bundled draft"))
+        assert all(
+            part in caption
+            for part in (
+                "speculative sampling",
+                "k = 5",
+                "temperature 0.7",
+                "seed 1",
+                "bundled draft",
+            )
+        )
     judged = next(event for event in trace if event.kind == EventKind.REJECTED)
     words = drawn(trace.to_svg(judged.step))
     for number in (judged.target_prob, judged.draft_prob):
@@ -53,13 +69,21 @@ def test_the_rules_are_reported_in_their_own_terms():
         "target's likeliest": {},
     }
     for words, numbers in said.items():
-        trace = step_of(draft, token(EventKind.ACCEPTED, " king", **(kept | numbers)), token(EventKind.BONUS, " sat", 1))
+        trace = step_of(
+            draft,
+            token(EventKind.ACCEPTED, " king", **(kept | numbers)),
+            token(EventKind.BONUS, " sat", 1),
+        )
         assert words in drawn(trace.to_svg(0))
 
 
 def test_an_answer_after_a_chat_template_starts_on_a_new_line():
     step = list(step_of(token(EventKind.BONUS, " sat", 1)))
-    for texts, said in ((["<user>", "Who?", "<model>"], "Who?⏎"), (["Who", "?"], "Who?"), (None, "Who?")):
+    for texts, said in (
+        (["<user>", "Who?", "<model>"], "Who?⏎"),
+        (["Who", "?"], "Who?"),
+        (None, "Who?"),
+    ):
         started = Event(EventKind.STARTED, prompt="Who?", prompt_texts=texts)
         assert drawn(Trace([started, *step]).to_svg(0))[0] == said
 
@@ -68,17 +92,33 @@ def test_what_a_model_or_a_file_wrote_is_text():
     trace = Trace.load(SPECULATIVE)
     for event in trace:
         event.text = event.token = event.prompt = EVIL
-    trace[0].models, trace[0].settings = {"target": EVIL}, {"verify_strategy": EVIL, "temperature": EVIL}
+    trace[0].models, trace[0].settings = (
+        {"target": EVIL},
+        {"verify_strategy": EVIL, "temperature": EVIL},
+    )
     root = ElementTree.fromstring(trace.to_svg(0))
-    assert {node.tag.removeprefix(SVG) for node in root.iter()} <= {"svg", "title", "rect", "text", "line"}
+    assert {node.tag.removeprefix(SVG) for node in root.iter()} <= {
+        "svg",
+        "title",
+        "rect",
+        "text",
+        "line",
+    }
     assert not any("\u202e" in text for text in root.itertext())
 
 
 def test_what_a_round_lacks_is_not_drawn_and_a_round_that_is_not_there_is_named():
-    assert "␣once" in "".join(drawn(step_of(token(EventKind.BONUS, " once", target_prob=0.5)).to_svg(0)))
+    assert "␣once" in "".join(
+        drawn(step_of(token(EventKind.BONUS, " once", target_prob=0.5)).to_svg(0))
+    )
     assert "✗ rejected" in drawn(run([(3, 1)]).to_svg(0))
-    trace = step_of(token(EventKind.PROPOSED, " king", draft_prob=0.4), token(EventKind.ACCEPTED, " king"))
-    strange = [Event(kind, step=0, index=0, token_id=3) for kind in (EventKind.STEP, EventKind.STARTED, EventKind.FINISHED)]
+    trace = step_of(
+        token(EventKind.PROPOSED, " king", draft_prob=0.4), token(EventKind.ACCEPTED, " king")
+    )
+    strange = [
+        Event(kind, step=0, index=0, token_id=3)
+        for kind in (EventKind.STEP, EventKind.STARTED, EventKind.FINISHED)
+    ]
     assert "✓ accepted" in drawn(Trace([*trace, *strange]).to_svg(0)), "a verdict is of a token"
     for other, asked, refusal in (
         (run([(3, 1)]), (9,), "step must be the number of a step with tokens, got 9"),
@@ -118,15 +158,22 @@ def test_a_trace_shows_its_prompt_its_text_and_what_was_refused(small_decoder):
 
 def test_nothing_that_a_model_wrote_becomes_markup():
     events = [Event(EventKind.STARTED, schema_version=1, prompt=EVIL, prompt_texts=[EVIL])]
-    events += [Event(kind, text=EVIL, target_prob=0.5) for kind in ("accepted", "rejected", "bonus", "discarded")]
+    events += [
+        Event(kind, text=EVIL, target_prob=0.5)
+        for kind in ("accepted", "rejected", "bonus", "discarded")
+    ]
     found = Elements(Trace(events)._repr_html_())
     assert set(found.tags) <= {"div", "p", "span", "del"}
     assert found.words.count(EVIL) == 5
 
 
-def test_the_rows_of_a_batch_stand_apart_and_an_empty_trace_and_a_long_one_without_end_are_shown_too(small_decoder):
+def test_the_rows_of_a_batch_stand_apart_and_an_empty_trace_and_a_long_one_without_end_are_shown_too(
+    small_decoder,
+):
     rows = small_decoder.generate(["Once upon", "There was"], SamplingParams(max_tokens=6, seed=3))
-    both = Trace([event for pair in zip(*(row.trace for row in rows), strict=False) for event in pair])
+    both = Trace(
+        [event for pair in zip(*(row.trace for row in rows), strict=False) for event in pair]
+    )
     assert both._repr_html_().count("target passes") == 2
     assert "0 tokens" in Trace([Event(EventKind.STARTED)])._repr_html_()
     assert "3 more" in Trace([Event(EventKind.BONUS, text="x")] * (MAX_TOKENS + 3))._repr_html_()

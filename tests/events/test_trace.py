@@ -1,4 +1,5 @@
-"""Traces and their figures: saved and loaded without loss, the same whichever way they are taken; hostile files are refused."""
+"""Traces and their figures: saved and loaded without loss, the same whichever way they are
+taken; hostile files are refused."""
 
 import json
 import random
@@ -21,9 +22,15 @@ from tests.ui.handmade import run
 
 SPEEDUP = MeasuredSpeedup(1.0, 0.9, 1.1, 40.0, 40.0, 1.0, 0.0, 1.0, None, 9, "a machine")
 RUN = run([(3, 1), (1, 1), (0, 0)])
-RUN[0].prompt, RUN[1].draft_top, RUN[-1].speedup = "<b>\u2028\"'", [TokenProb(5, "\x00<i>", 0.5)], SPEEDUP
+RUN[0].prompt, RUN[1].draft_top, RUN[-1].speedup = (
+    "<b>\u2028\"'",
+    [TokenProb(5, "\x00<i>", 0.5)],
+    SPEEDUP,
+)
 TEXTS = ["é\u2028", "\r\n", " a", "🎉", "."]
-for written, text in zip((event for event in RUN if event.kind in OUTPUT_KINDS), TEXTS, strict=True):
+for written, text in zip(
+    (event for event in RUN if event.kind in OUTPUT_KINDS), TEXTS, strict=True
+):
     written.text = text
 
 
@@ -36,7 +43,9 @@ def test_a_trace_survives_saving_and_loading(tmp_path):
     assert loaded.started == RUN[0]
     assert (loaded.finished.finish_reason, loaded.finished.speedup) == ("length", SPEEDUP)
     sparse = {"kind": "step", "row": 0, "time": 0.0, "step": 1, "num_draft": 0}
-    assert Event(EventKind.STEP, step=1, num_draft=0).to_dict() == sparse, "fields that do not apply are left out"
+    assert Event(EventKind.STEP, step=1, num_draft=0).to_dict() == sparse, (
+        "fields that do not apply are left out"
+    )
 
 
 def test_the_metrics_are_these():
@@ -49,7 +58,9 @@ def test_the_metrics_are_these():
     assert m.acceptance_histogram == [1, 2, 0, 0]
     assert m.acceptance_rate_per_position == [1.0, 0.0, None]
     assert m.tokens_per_second == pytest.approx(5 / 0.037)
-    assert (m.draft_seconds, m.verify_seconds, m.total_seconds) == pytest.approx((0.004, 0.03, 0.037))
+    assert (m.draft_seconds, m.verify_seconds, m.total_seconds) == pytest.approx(
+        (0.004, 0.03, 0.037)
+    )
     assert m.time_to_first_token == pytest.approx(0.014)
     assert summarize([]).to_dict()["alpha"] is None
     both = Trace([Event(EventKind.STEP, row, num_draft=2, num_accepted=row + 1) for row in (0, 1)])
@@ -58,7 +69,15 @@ def test_the_metrics_are_these():
 
 
 WHOLE = "schema_version must be a whole number from 1"
-VERSIONS = [('"1"', "'1'"), ('"2"', "'2'"), ("1.0", "1.0"), ("2.0", "2.0"), ("-5", "-5"), ("0", "0"), ("true", "True")]
+VERSIONS = [
+    ('"1"', "'1'"),
+    ('"2"', "'2'"),
+    ("1.0", "1.0"),
+    ("2.0", "2.0"),
+    ("-5", "-5"),
+    ("0", "0"),
+    ("true", "True"),
+]
 
 
 @pytest.mark.parametrize(
@@ -70,15 +89,30 @@ VERSIONS = [('"1"', "'1'"), ('"2"', "'2'"), ("1.0", "1.0"), ("2.0", "2.0"), ("-5
         ('{"kind":"started","time":NaN}', "line 1: not JSON .*NaN"),
         ('{"kind":"started","time":1e999}', "line 1: not JSON .*1e999 is too large"),
         ('{"kind":"started","time":"Infinity"}', "line 1: time: .*finite"),
-        ('{"kind":"accepted","draft_top":[{"token_id":1,"text":"a","prob":"nan"}]}', "line 1: draft_top.0.prob: .*finite"),
+        (
+            '{"kind":"accepted","draft_top":[{"token_id":1,"text":"a","prob":"nan"}]}',
+            "line 1: draft_top.0.prob: .*finite",
+        ),
         ('{"kind":"dance"}', "line 1: kind"),
         ('{"kind":"step"}', "the first event is 'step', expected 'started'"),
-        ('{"kind":"started","schema_version":99}', "line 1: schema version 99 is newer than the supported 1"),
-        *((f'{{"kind":"started","schema_version":{given}}}', f"line 1: {WHOLE}, got {shown}$") for given, shown in VERSIONS),
-        ('{"kind":"started","schema_version":null}', "line 1: the 'started' event has no schema_version, expected 1"),
+        (
+            '{"kind":"started","schema_version":99}',
+            "line 1: schema version 99 is newer than the supported 1",
+        ),
+        *(
+            (f'{{"kind":"started","schema_version":{given}}}', f"line 1: {WHOLE}, got {shown}$")
+            for given, shown in VERSIONS
+        ),
+        (
+            '{"kind":"started","schema_version":null}',
+            "line 1: the 'started' event has no schema_version, expected 1",
+        ),
         ('{"kind":"started"}', "line 1: the 'started' event has no schema_version, expected 1"),
         ('{"kind":"started","prompt_token_ids":"abc"}', "line 1: prompt_token_ids"),
-        ('{"kind":"started","schema_version":1}\n{"kind":"accepted","text":["<script>"]}', "line 2: text"),
+        (
+            '{"kind":"started","schema_version":1}\n{"kind":"accepted","text":["<script>"]}',
+            "line 2: text",
+        ),
         ("[" * 100_000, "line 1"),
     ],
 )
@@ -87,11 +121,21 @@ def test_a_broken_trace_is_refused_with_the_line(line, message):
         Trace.from_jsonl(line)
 
 
-def test_a_line_is_as_long_as_it_likes_but_for_a_stranger_and_bytes_that_are_no_text_are_refused(tmp_path):
-    whole = Trace([Event(EventKind.STARTED, row=0, step=0, time=0.0, schema_version=1, prompt="x" * 5_000_000)])
+def test_a_line_is_as_long_as_it_likes_but_for_a_stranger_and_bytes_that_are_no_text_are_refused(
+    tmp_path,
+):
+    whole = Trace(
+        [
+            Event(
+                EventKind.STARTED, row=0, step=0, time=0.0, schema_version=1, prompt="x" * 5_000_000
+            )
+        ]
+    )
     whole.save(tmp_path / "long.jsonl")
     assert Trace.load(tmp_path / "long.jsonl")[0].prompt == whole[0].prompt
-    with pytest.raises(ValueError, match=r"^trace line 1: 50\d+ characters, at most 4000000 are read$"):
+    with pytest.raises(
+        ValueError, match=r"^trace line 1: 50\d+ characters, at most 4000000 are read$"
+    ):
         Trace.from_jsonl(whole.to_jsonl(), max_line=4_000_000)
     (tmp_path / "x.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValueError, match="not UTF-8 text"):
@@ -100,10 +144,14 @@ def test_a_line_is_as_long_as_it_likes_but_for_a_stranger_and_bytes_that_are_no_
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-FIELDS = st.dictionaries(st.sampled_from([*Event.__dataclass_fields__, "unknown"]), JSON, max_size=6)
+FIELDS = st.dictionaries(
+    st.sampled_from([*Event.__dataclass_fields__, "unknown"]), JSON, max_size=6
+)
 
 
 @settings(max_examples=25, deadline=None)
@@ -125,13 +173,20 @@ def test_no_file_does_anything_but_load_or_be_refused(events, junk):
 def test_a_trace_that_an_earlier_version_saved_still_opens():
     trace = Trace.load(Path(__file__).parent / "traces" / "version-0.1.0.jsonl")
     assert trace.started.settings["num_draft_tokens"] == 0
-    assert len(trace.token_ids) == trace.metrics.num_generated_tokens == trace.finished.metrics["num_generated_tokens"]
+    assert (
+        len(trace.token_ids)
+        == trace.metrics.num_generated_tokens
+        == trace.finished.metrics["num_generated_tokens"]
+    )
     assert trace.text.startswith(" ")
     assert Trace.from_jsonl(trace.to_jsonl()).events == trace.events
 
 
 def steps(windows: list[tuple[int, int]]) -> list[Event]:
-    return [Event(EventKind.STEP, num_draft=drafted, num_accepted=accepted) for drafted, accepted in windows]
+    return [
+        Event(EventKind.STEP, num_draft=drafted, num_accepted=accepted)
+        for drafted, accepted in windows
+    ]
 
 
 @contextmanager
@@ -154,7 +209,9 @@ def at_most(lines: int) -> Iterator[None]:
 
 
 def test_a_long_run_with_wide_windows_costs_a_few_lines_an_event_and_figures_at_any_time_no_look_back():
-    few, many = (steps([(1024, number % 1025) for number in range(count)]) for count in (1000, 20_000))
+    few, many = (
+        steps([(1024, number % 1025) for number in range(count)]) for count in (1000, 20_000)
+    )
     with at_most(60_000):
         summarize(few)
     m = summarize(many)
@@ -168,7 +225,9 @@ def test_a_long_run_with_wide_windows_costs_a_few_lines_an_event_and_figures_at_
     assert told == [*accumulate(event.num_accepted for event in events)]
 
 
-WINDOWS = st.lists(st.integers(0, 6).flatmap(lambda drafted: st.tuples(st.just(drafted), st.integers(0, drafted))))
+WINDOWS = st.lists(
+    st.integers(0, 6).flatmap(lambda drafted: st.tuples(st.just(drafted), st.integers(0, drafted)))
+)
 
 
 @settings(deadline=None, max_examples=40)
@@ -178,30 +237,57 @@ def test_the_rate_of_a_place_is_kept_among_those_that_reached_it_at_any_time_of_
     longest = max((drafted for drafted, _ in windows), default=0)
     expected = []
     for place in range(longest):
-        reached = [accepted for drafted, accepted in windows if drafted > place and accepted >= place]
-        expected.append(sum(accepted > place for accepted in reached) / len(reached) if reached else None)
+        reached = [
+            accepted for drafted, accepted in windows if drafted > place and accepted >= place
+        ]
+        expected.append(
+            sum(accepted > place for accepted in reached) / len(reached) if reached else None
+        )
     assert m.acceptance_rate_per_position == expected
     windows_drafted = [accepted for drafted, accepted in windows if drafted]
     assert m.unconditional_acceptance_rate_per_position == [
-        sum(accepted > place for accepted in windows_drafted) / len(windows_drafted) for place in range(longest)
+        sum(accepted > place for accepted in windows_drafted) / len(windows_drafted)
+        for place in range(longest)
     ]
-    assert m.acceptance_histogram == [sum(a == count for _, a in windows) for count in range(longest + 1 if windows else 0)]
+    assert m.acceptance_histogram == [
+        sum(a == count for _, a in windows) for count in range(longest + 1 if windows else 0)
+    ]
     summary, told = Summary(), []
     for event in (events := steps(windows)):
         summary.add(event)
         told.append(summary.metrics)
-    assert told == [summarize(events[: number + 1]) for number in range(len(events))], "later events change nothing before"
+    assert told == [summarize(events[: number + 1]) for number in range(len(events))], (
+        "later events change nothing before"
+    )
 
 
 def decoded(
-    windows: list[tuple[int, int]], *, draft: float = 0.001, verify: float = 0.01, prompt: float = 0.0, noise: float = 0.0
+    windows: list[tuple[int, int]],
+    *,
+    draft: float = 0.001,
+    verify: float = 0.01,
+    prompt: float = 0.0,
+    noise: float = 0.0,
 ):
-    """A run whose rounds take so long, each up to `noise` longer, after a prompt that takes `prompt` seconds."""
+    """A run whose rounds take so long, each up to `noise` longer, after a prompt that takes
+    `prompt` seconds."""
     dice, clock, events = random.Random(len(windows)), prompt, []
     for number, (drafted, accepted) in enumerate(windows):
-        seconds = {"draft_seconds": drafted * draft, "verify_seconds": verify * (1 + noise * dice.random())}
+        seconds = {
+            "draft_seconds": drafted * draft,
+            "verify_seconds": verify * (1 + noise * dice.random()),
+        }
         clock += sum(seconds.values())
-        events.append(Event(EventKind.STEP, step=number, time=clock, num_draft=drafted, num_accepted=accepted, **seconds))
+        events.append(
+            Event(
+                EventKind.STEP,
+                step=number,
+                time=clock,
+                num_draft=drafted,
+                num_accepted=accepted,
+                **seconds,
+            )
+        )
     return events
 
 
@@ -240,14 +326,18 @@ def test_a_machine_that_grew_slower_and_rounds_that_kept_more_or_less_widen_the_
     drifted = compare([PLAIN, decoded([(0, 0)] * 20, verify=0.02)], [DRAFTED], "")
     assert (drifted.low, drifted.high) == pytest.approx((QUIET.value, 2 * QUIET.value))
     assert drifted.low < drifted.value < drifted.high
-    uneven = compare([PLAIN] * 2, [decoded([(4, kept) for kept in (4, 0, 3, 1, 4, 4, 0, 2, 4)])], "")
+    uneven = compare(
+        [PLAIN] * 2, [decoded([(4, kept) for kept in (4, 0, 3, 1, 4, 4, 0, 2, 4)])], ""
+    )
     assert uneven.low < 0.9 * uneven.value < 1.1 * uneven.value < uneven.high
 
 
 def test_a_text_of_a_few_rounds_is_not_timed_and_every_drafted_run_stands_between_plain_ones():
     assert compare([PLAIN] * 2, [DRAFTED[:3]], "") is None
     assert compare([[], PLAIN], [DRAFTED], "") is None
-    with pytest.raises(ValueError, match="plain must have one trace more than drafted, got 1 and 1"):
+    with pytest.raises(
+        ValueError, match="plain must have one trace more than drafted, got 1 and 1"
+    ):
         compare([PLAIN], [DRAFTED], "")
 
 
@@ -256,6 +346,9 @@ def test_a_trace_keeps_its_speedup_and_refuses_one_that_cannot_be():
     trace[-1].speedup = QUIET
     text = trace.to_jsonl()
     assert Trace.from_jsonl(text)[-1] == trace[-1]
-    for wrong, field in (('"value":1e300,"was":', "value"), ('"machine":"' + "a" * 1000 + '","was":', "machine")):
+    for wrong, field in (
+        ('"value":1e300,"was":', "value"),
+        ('"machine":"' + "a" * 1000 + '","was":', "machine"),
+    ):
         with pytest.raises(ValueError, match=rf"speedup\.{field}"):
             Trace.from_jsonl(text.replace(f'"{field}":', wrong))

@@ -1,4 +1,5 @@
-"""On CUDA, the decoder does what it does on the CPU. Run with `pytest -m gpu` on a machine that has a GPU."""
+"""On CUDA, the decoder does what it does on the CPU. Run with `pytest -m gpu` on a machine that
+has a GPU."""
 
 import collections
 import warnings
@@ -16,7 +17,12 @@ from tests.heads import save_bundled_head
 
 pytestmark = pytest.mark.gpu
 
-PROMPTS = ["Once upon a time", "The old king said", "In the forest there was", "She opened the door and"]
+PROMPTS = [
+    "Once upon a time",
+    "The old king said",
+    "In the forest there was",
+    "She opened the door and",
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +42,16 @@ def test_greedy_tokens_are_those_of_the_cpu(bundled_decoder, cuda_decoder, k):
 def test_first_tokens_are_drawn_from_the_targets_distribution(cuda_decoder, strategy):
     prompt, count = cuda_decoder.admission.encode(PROMPTS[0]), 4000
     params = SamplingParams(n=count, max_tokens=2, top_k=6, seed=3, ignore_eos=True)
-    result = cuda_decoder.generate(prompt, params, num_draft_tokens=1, verify_strategy=strategy, detail="none")
+    result = cuda_decoder.generate(
+        prompt, params, num_draft_tokens=1, verify_strategy=strategy, detail="none"
+    )
     seen = collections.Counter(output.token_ids[0] for output in result.outputs)
     model = cuda_decoder.pair.target
     logits = model.forward(torch.tensor([prompt], device=model.device), model.new_cache(1))[0, -1]
     best = logits.float().topk(6)
-    expected = dict(zip(best.indices.tolist(), (torch.softmax(best.values, -1) * count).tolist(), strict=True))
+    expected = dict(
+        zip(best.indices.tolist(), (torch.softmax(best.values, -1) * count).tolist(), strict=True)
+    )
     assert seen.keys() <= expected.keys()
     statistic = sum((seen[token] - wanted) ** 2 / wanted for token, wanted in expected.items())
     assert statistic < 25  # chi-square with 5 degrees of freedom: 1.4e-4
@@ -75,9 +85,15 @@ def test_captured_windows_give_the_logits_of_the_plain_forward(cuda_decoder):
 
 def test_several_threads_decode_with_captured_windows(cuda_decoder):
     params = [SamplingParams(max_tokens=60, seed=seed, temperature=0.8) for seed in range(4)]
-    alone = [cuda_decoder.generate(p, one).token_ids for p, one in zip(PROMPTS, params, strict=True)]
+    alone = [
+        cuda_decoder.generate(p, one).token_ids for p, one in zip(PROMPTS, params, strict=True)
+    ]
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda job: cuda_decoder.generate(*job).token_ids, zip(PROMPTS, params, strict=True)))
+        together = list(
+            pool.map(
+                lambda job: cuda_decoder.generate(*job).token_ids, zip(PROMPTS, params, strict=True)
+            )
+        )
     assert together == alone
 
 
@@ -100,7 +116,8 @@ def test_a_step_waits_for_the_device_once(cuda_decoder, temperature):
 
 
 def test_steps_are_timed_on_the_devices_own_current_stream():
-    """On the second GPU too, while the first is torch's current one; a machine with one GPU tests its side stream alone."""
+    """On the second GPU too, while the first is torch's current one; a machine with one GPU
+    tests its side stream alone."""
     for index in reversed(range(torch.cuda.device_count())):
         device = torch.device("cuda", index)
         stream = torch.cuda.Stream(device)

@@ -16,8 +16,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def server(cache: Path) -> Iterator[Server]:
-    """With two pairs, a limit of tokens, and as an MCP server too. Tests read its log and its memory: its allocator has the
-    default settings, which `make test` changes. SIGTERM ends it, and nothing has to kill it."""
+    """With two pairs, a limit of tokens, and as an MCP server too. Tests read its log and its
+    memory: its allocator has the default settings, which `make test` changes. SIGTERM ends it,
+    and nothing has to kill it."""
     folder = ROOT / "assets" / "pair"
     environment = {
         "NAIVE_SPECULATE_PAIRS": f"bundled; Other = {folder / 'target'} + {folder / 'draft'}",

@@ -31,11 +31,14 @@ def get(url: str) -> str:
 
 
 def ask(url: str, body: Any = None, **headers: str) -> tuple[int, str, Message]:
-    """The status, the answer and its headers; what is no bytes is sent as JSON, and nothing is a GET."""
+    """The status, the answer and its headers; what is no bytes is sent as JSON, and nothing is a
+    GET."""
     sent = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, sent, JSON | headers), timeout=120) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, sent, JSON | headers), timeout=120
+        ) as answer:
             return answer.status, answer.read().decode(), answer.headers
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(errors="replace"), error.headers
@@ -48,7 +51,11 @@ def post(url: str, body: Any, **headers: str) -> tuple[int, str]:
 def call(url: str, body: object, name: str = "generate") -> str:
     """What a program is answered that calls an endpoint and reads on to the end."""
     status, answer = post(f"{url}gradio_api/call/{name}", body)
-    return get(f"{url}gradio_api/call/{name}/{json.loads(answer)['event_id']}") if status == 200 else answer
+    return (
+        get(f"{url}gradio_api/call/{name}/{json.loads(answer)['event_id']}")
+        if status == 200
+        else answer
+    )
 
 
 def ask_page(url: str, function: int, data: Any, session: str, **event: Any) -> str:
@@ -60,7 +67,9 @@ def ask_page(url: str, function: int, data: Any, session: str, **event: Any) -> 
 
 def logged(server: Server, before: int) -> list[str]:
     """The lines that the log has since it had so many characters, but for those of runs."""
-    generate(server.url, "Once", 1, 0, 1, before)  # once the log has this run, it has what came before
+    generate(
+        server.url, "Once", 1, 0, 1, before
+    )  # once the log has this run, it has what came before
     server.wait_for(f'"seed": {before}', 60)
     return [line for line in server.log[before:].splitlines() if '"outcome"' not in line]
 
@@ -79,7 +88,8 @@ def generate(url: str, *data: Any) -> str:
 
 
 def call_tool(url: str, arguments: dict[str, object]) -> tuple[list[str], Any]:
-    """The names of the tools that a language model is offered over MCP, and what it is answered that calls one."""
+    """The names of the tools that a language model is offered over MCP, and what it is answered
+    that calls one."""
     from mcp import ClientSession
     from mcp.client.streamable_http import streamablehttp_client
 
@@ -103,7 +113,8 @@ def serve(page: Page, size: int, *more: Any) -> Page:
 
 @contextmanager
 def served_here(catalog: Catalog) -> Iterator[gr.Blocks]:
-    """The page with these pairs, whose queue holds four calls, served from this process and closed afterwards."""
+    """The page with these pairs, whose queue holds four calls, served from this process and
+    closed afterwards."""
     runs = Runs()
     page = build_page(catalog, runs)
     serve(page, 4, traces(runs), *routes(Counters(lambda: with_queue(catalog.load(), page))))

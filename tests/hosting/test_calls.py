@@ -1,4 +1,5 @@
-"""Hostile and malformed calls over HTTP: each gets an answer, in one line of the log, and the server goes on serving."""
+"""Hostile and malformed calls over HTTP: each gets an answer, in one line of the log, and the
+server goes on serving."""
 
 import json
 import re
@@ -17,7 +18,9 @@ from tests.hosting.http import SECRET, call, connected, get, logged, post
 REST = [5, 0.7, 1.0, 1, 3, "speculative_sampling"]
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -27,7 +30,11 @@ def client(server) -> Client:
     return Client(server.url, verbose=False)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(ANYTHING, max_size=9))
 def test_no_call_makes_the_server_do_anything_but_answer(server, data):
     assert "Traceback" not in call(server.url, {"data": data})
@@ -60,25 +67,39 @@ def test_a_call_may_name_what_drafts_or_leave_it_and_the_window_to_the_pair_and_
     client, bundled_pair, bundled_decoder
 ):
     own = bundled_pair.default_drafter
-    for named, used in (((), own), (("",), own), ((None,), own), (("prompt_lookup",), "prompt_lookup"), (("model",), "model")):
+    for named, used in (
+        ((), own),
+        (("",), own),
+        ((None,), own),
+        (("prompt_lookup",), "prompt_lookup"),
+        (("model",), "model"),
+    ):
         job = client.submit("Once", 8, *REST[1:], *named, api_name="/generate")
         job.result()
         assert job.outputs()[0][0]["settings"]["drafter"] == used
     for window in (3, "auto"):
-        job = client.submit("Once", max_tokens=24, seed=11, num_draft_tokens=window, api_name="/generate")
+        job = client.submit(
+            "Once", max_tokens=24, seed=11, num_draft_tokens=window, api_name="/generate"
+        )
         job.result()
-        found = Trace.from_jsonl("\n".join(json.dumps(event) for events in job.outputs() for event in events))
+        found = Trace.from_jsonl(
+            "\n".join(json.dumps(event) for events in job.outputs() for event in events)
+        )
         assert found.settings["num_draft_tokens"] == window
         assert found.finished.finish_reason in ("length", "stop")
         assert found.started.cost_table or window == 3
         if window == 3:
-            params = SamplingParams(temperature=0.7, max_tokens=24, seed=11, filter_words="classroom")
+            params = SamplingParams(
+                temperature=0.7, max_tokens=24, seed=11, filter_words="classroom"
+            )
             assert found.text == bundled_decoder.generate("Once", params, num_draft_tokens=3).text
 
 
 def test_the_documented_program_shows_the_run_and_raises_what_went_wrong(server, capsys):
     (program,) = re.findall(
-        r"```python\n(from gradio_client.*?)```", (ROOT / "docs/library.md").read_text(encoding="utf-8"), re.DOTALL
+        r"```python\n(from gradio_client.*?)```",
+        (ROOT / "docs/library.md").read_text(encoding="utf-8"),
+        re.DOTALL,
     )
     program = program.replace("http://127.0.0.1:7860", server.url)
     exec(program, {})
@@ -87,7 +108,9 @@ def test_the_documented_program_shows_the_run_and_raises_what_went_wrong(server,
         exec(program.replace("Once upon a time", ""), {})
 
 
-def test_any_text_can_be_a_prompt_but_broken_text_and_a_program_may_leave_out_the_last_inputs(server):
+def test_any_text_can_be_a_prompt_but_broken_text_and_a_program_may_leave_out_the_last_inputs(
+    server,
+):
     for prompt in (
         "<script>document.title = 'gone'</script><img src=x onerror=alert(1)>",
         "a\x00b\x07c\x1b[31md",
@@ -97,9 +120,15 @@ def test_any_text_can_be_a_prompt_but_broken_text_and_a_program_may_leave_out_th
         "\U0010ffff\ufffe",
     ):
         assert '"finished"' in call(server.url, {"data": [prompt, *REST]})
-    assert "character 5 is half of a surrogate pair" in call(server.url, {"data": ["half \ud83d", *REST]})
-    for left_out in range(len(REST)):  # above all what an endpoint gained since the program was written
-        assert '"finished"' in call(server.url, {"data": ["Once", 3, *REST[1 : len(REST) - left_out]]})
+    assert "character 5 is half of a surrogate pair" in call(
+        server.url, {"data": ["half \ud83d", *REST]}
+    )
+    for left_out in range(
+        len(REST)
+    ):  # above all what an endpoint gained since the program was written
+        assert '"finished"' in call(
+            server.url, {"data": ["Once", 3, *REST[1 : len(REST) - left_out]]}
+        )
 
 
 @pytest.mark.parametrize(
@@ -128,7 +157,12 @@ def test_no_file_can_be_read(server, path):
 
 
 DATA: dict[str, Any] = {"data": ["Once", 3], "session_hash": "mine"}
-SERVER: dict[str, Any] = {"data": "recorded", "component_id": 1, "fn_name": "trace", "session_hash": "mine"}
+SERVER: dict[str, Any] = {
+    "data": "recorded",
+    "component_id": 1,
+    "fn_name": "trace",
+    "session_hash": "mine",
+}
 MALFORMED: dict[str, tuple[str, Any]] = {
     "an unknown function": ("queue/join", DATA | {"fn_index": 99_999}),
     "no function": ("queue/join", DATA),
@@ -145,12 +179,24 @@ MALFORMED: dict[str, tuple[str, Any]] = {
     "a list where arguments should be": ("call/v2/generate", [1]),
     "too few inputs": ("call/generate", {"data": []}),
     "too many inputs": ("call/generate", {"data": [1] * 50}),
-    "a file of the server": ("call/generate", {"data": [{"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}]}),
-    "a file of another server": ("call/v2/generate", {"prompt": {"path": "http://x", "meta": {"_type": "gradio.FileData"}}}),
-    "a file within a list": ("call/generate", {"data": [[{"path": "http://x", "meta": {"_type": "gradio.FileData"}}]]}),
+    "a file of the server": (
+        "call/generate",
+        {"data": [{"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}]},
+    ),
+    "a file of another server": (
+        "call/v2/generate",
+        {"prompt": {"path": "http://x", "meta": {"_type": "gradio.FileData"}}},
+    ),
+    "a file within a list": (
+        "call/generate",
+        {"data": [[{"path": "http://x", "meta": {"_type": "gradio.FileData"}}]]},
+    ),
     "data that are no list": ("call/generate", {"data": SECRET}),
     "no data": ("call/generate", {"prompt": SECRET}),
-    "an unknown trigger": ("queue/join", {"data": [], "fn_index": 0, "session_hash": "mine", "trigger_id": 99_999}),
+    "an unknown trigger": (
+        "queue/join",
+        {"data": [], "fn_index": 0, "session_hash": "mine", "trigger_id": 99_999},
+    ),
     "a session that is a list": ("queue/join", DATA | {"session_hash": [], "fn_index": 0}),
     "a session with a long name": ("call/generate", DATA | {"session_hash": SECRET}),
     "no session": ("queue/join", {"data": [], "fn_index": 0}),
@@ -163,7 +209,10 @@ MALFORMED: dict[str, tuple[str, Any]] = {
     "no function of the server": ("component_server", {"data": 1}),
     "a list, to the server": ("component_server", [1]),
     "an endless list, to the server": ("component_server", b"[" * 100_000),
-    "a session of the server with a long name": ("component_server", SERVER | {"session_hash": "x" * 5000}),
+    "a session of the server with a long name": (
+        "component_server",
+        SERVER | {"session_hash": "x" * 5000},
+    ),
     "nothing to be cancelled": ("cancel", {}),
     "a number to be reset": ("reset", {"event_id": 3}),
     "an unknown stream": ("stream/nothing", DATA),
@@ -194,7 +243,9 @@ READING = {
 }
 
 
-@pytest.mark.parametrize(("path", "body"), [*MALFORMED.values(), *READING.values()], ids=[*MALFORMED, *READING])
+@pytest.mark.parametrize(
+    ("path", "body"), [*MALFORMED.values(), *READING.values()], ids=[*MALFORMED, *READING]
+)
 def test_a_call_that_cannot_be_is_refused_in_one_line_without_its_words(server, path, body):
     before = len(server.log)
     status, said = answer(server, path, body)
@@ -203,16 +254,22 @@ def test_a_call_that_cannot_be_is_refused_in_one_line_without_its_words(server, 
     shown = "/".join(path.split("/")[: 2 if path.startswith(("queue", "call/v2")) else 1])
     (line,) = logged(server, before)
     assert "Diary" not in said + line
-    assert line.endswith(f": {status}") if body is None else line == f"refused POST {shown}: {status}"
+    assert (
+        line.endswith(f": {status}") if body is None else line == f"refused POST {shown}: {status}"
+    )
 
 
 def test_every_function_of_the_page_refuses_nonsense_without_a_trace_in_the_log(server):
     dependencies = json.loads(get(server.url + "config"))["dependencies"]
-    numbers = [each["id"] for each in dependencies if not each["cancels"]]  # Gradio gives these the session
+    numbers = [
+        each["id"] for each in dependencies if not each["cancels"]
+    ]  # Gradio gives these the session
     for path, statuses in (("queue/join", range(400, 500)), ("run/nothing", range(500))):
         before = len(server.log)
         for number in numbers:
-            status, said = answer(server, path, {"data": [1] * 99, "fn_index": number, "session_hash": "mine"})
+            status, said = answer(
+                server, path, {"data": [1] * 99, "fn_index": number, "session_hash": "mine"}
+            )
             assert status in statuses, (number, status, said)
         lines = logged(server, before)
         assert all(line.startswith("refused POST ") for line in lines), lines
@@ -225,7 +282,12 @@ def test_no_function_of_the_page_fails_for_what_is_sent(server, sent):
     config = json.loads(get(server.url + "config"))
     before = len(server.log)
     for each in config["dependencies"]:
-        call = {"data": [sent] * len(each["inputs"]), "fn_index": each["id"], "event_data": sent, "session_hash": "mine"}
+        call = {
+            "data": [sent] * len(each["inputs"]),
+            "fn_index": each["id"],
+            "event_data": sent,
+            "session_hash": "mine",
+        }
         trigger = {"trigger_id": each["targets"][0][0]} if each["targets"] else {}
         status, said = answer(server, "queue/join", call | trigger)
         assert status < 500, (each["id"], said)

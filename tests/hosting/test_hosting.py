@@ -1,4 +1,5 @@
-"""What the operator can decide and sees: the environment, whose runs are filtered, the real server's addresses and log."""
+"""What the operator can decide and sees: the environment, whose runs are filtered, the real
+server's addresses and log."""
 
 import json
 import re
@@ -27,8 +28,14 @@ from ui.host.configuration import BUNDLED, USUAL, Configuration, PairChoice, rea
 from ui.host.operations import Counters, log_runs
 
 SMOLLM2_FIRST = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
-LISTED = "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one; Both = a/b + c/d + e/f"
-FOUR = (PairChoice(BUNDLED), PairChoice("Qwen 3", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"), PairChoice("Alone", "/models/one"))
+LISTED = (
+    "bundled; Qwen 3 = Qwen/Qwen3-8B + Qwen/Qwen3-0.6B ; Alone=/models/one; Both = a/b + c/d + e/f"
+)
+FOUR = (
+    PairChoice(BUNDLED),
+    PairChoice("Qwen 3", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),
+    PairChoice("Alone", "/models/one"),
+)
 FOUR += (PairChoice("Both", "a/b", "c/d", "e/f"),)
 
 
@@ -37,8 +44,16 @@ FOUR += (PairChoice("Both", "a/b", "c/d", "e/f"),)
     [
         ({}, {}, SMOLLM2_FIRST),
         ({"PAIRS": ""}, {}, SMOLLM2_FIRST),
-        ({}, {"target": "smollm2"}, (PairChoice("smollm2", "smollm2"),)),  # at once, since the operator wants it
-        ({"PAIRS": "bundled; Chat = smollm2"}, {}, (PairChoice(BUNDLED), PairChoice("Chat", "smollm2"))),
+        (
+            {},
+            {"target": "smollm2"},
+            (PairChoice("smollm2", "smollm2"),),
+        ),  # at once, since the operator wants it
+        (
+            {"PAIRS": "bundled; Chat = smollm2"},
+            {},
+            (PairChoice(BUNDLED), PairChoice("Chat", "smollm2")),
+        ),
         ({"HEAD": "/a/head"}, {}, (PairChoice(BUNDLED, head="/a/head"),)),
         ({}, {"target": "a/b", "head": "c/d"}, (PairChoice("b", "a/b", None, "c/d"),)),
         ({"PAIRS": LISTED}, {}, FOUR),
@@ -57,7 +72,9 @@ def test_the_environment_decides_and_options_win():
     environ = {f"NAIVE_SPECULATE_{name}": value for name, value in given.items()}
     pairs = (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
     limits = {"max_tokens": 300, "max_prompt_tokens": 2000, "queue_size": 7, "concurrency": 3}
-    expected = Configuration(pairs, device="cpu", dtype="bfloat16", filter_words="all", measuring="off", **limits)
+    expected = Configuration(
+        pairs, device="cpu", dtype="bfloat16", filter_words="all", measuring="off", **limits
+    )
     assert read_configuration(environ, {"dtype": None, "device": "cpu"}) == expected
 
 
@@ -79,7 +96,11 @@ def test_a_wrong_value_is_named(name, value):
     [
         ({"NAIVE_SPECULATE_CONCURRENCY": "none"}, [], "NAIVE_SPECULATE_CONCURRENCY"),
         ({"NAIVE_SPECULATE_THREADS": "0"}, [], "NAIVE_SPECULATE_THREADS"),
-        ({"GRADIO_SERVER_PORT": "http"}, ["--port", "7999"], "GRADIO_SERVER_PORT must be a number from 1 to 65535, got 'http'"),
+        (
+            {"GRADIO_SERVER_PORT": "http"},
+            ["--port", "7999"],
+            "GRADIO_SERVER_PORT must be a number from 1 to 65535, got 'http'",
+        ),
         (
             {"NAIVE_SPECULATE_PAIRS": "bundled"},
             ["--head", "c/d"],
@@ -102,7 +123,13 @@ def test_a_wrong_start_ends_with_one_line_and_status_2(environ, options, said, m
 
 
 def test_so_it_does_as_a_program():
-    ended = subprocess.run([sys.executable, "app.py", "--port", "http"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    ended = subprocess.run(
+        [sys.executable, "app.py", "--port", "http"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1)
     assert ended.stderr.startswith("app.py: argument --port")
 
@@ -110,7 +137,9 @@ def test_so_it_does_as_a_program():
 def test_two_pairs_of_a_folder_are_loaded_and_visitors_choose_among_these_only(small_pair):
     target, draft = map(str, small_pair)
     choices = (PairChoice("one", target, draft), PairChoice("again", target))
-    catalog = load_catalog(Configuration(choices, device="cpu", max_prompt_tokens=16, max_tokens=50))
+    catalog = load_catalog(
+        Configuration(choices, device="cpu", max_prompt_tokens=16, max_tokens=50)
+    )
     assert list(catalog.pairs) == ["one", "again"]
     assert all(served.unobserved for served in catalog.pairs.values())  # both can be measured
     assert catalog.load().capacity == 2 * MAX_ROWS
@@ -129,47 +158,75 @@ def test_two_pairs_of_a_folder_are_loaded_and_visitors_choose_among_these_only(s
 # --- what the operator sees
 
 
-def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the_operator_wanted_them(caplog):
+def test_every_run_is_reported_to_the_observers_and_prompts_are_logged_where_the_operator_wanted_them(
+    caplog,
+):
     """Runs may go on for as long as the test wants."""
-    target, draft = (TransformersLanguageModel(tiny_llama(2, seed, positions=10**6)) for seed in (0, 1))
+    target, draft = (
+        TransformersLanguageModel(tiny_llama(2, seed, positions=10**6)) for seed in (0, 1)
+    )
     endless = LocalEngine(SpeculativeDecoder(ModelPair(target, draft)))
     records: SimpleQueue[RunRecord] = SimpleQueue()
     counters = Counters(endless.load)
-    engine = ObservedEngine(endless, [counters.observe, log_runs(), records.put])  # the last sees that all have heard
+    engine = ObservedEngine(
+        endless, [counters.observe, log_runs(), records.put]
+    )  # the last sees that all have heard
     request = Request([1, 2, 3], SamplingParams(max_tokens=30, seed=4), num_draft_tokens=3)
     with caplog.at_level("INFO"):
         trace = Trace(event for events in engine.submit(request) for event in events)
         left = engine.submit(Request([4], SamplingParams(max_tokens=10**6, seed=1)))
         next(left)
         left.close()
-        first, second = records.get(timeout=60), records.get(timeout=60)  # the engine ends the run after its current step
+        first, second = (
+            records.get(timeout=60),
+            records.get(timeout=60),
+        )  # the engine ends the run after its current step
         with pytest.raises(ValueError, match="prompt is empty"):
             engine.submit(Request([]))
         third = records.get(timeout=60)
     m = trace.metrics
     told, tokens = first.summary.metrics, second.summary.metrics.num_generated_tokens
     assert (told.num_generated_tokens, first.prompt_tokens) == (m.num_generated_tokens, 3)
-    assert (told.num_draft_tokens, told.num_accepted_draft_tokens) == (m.num_draft_tokens, m.num_accepted_draft_tokens)
-    assert (sum(first.accepted_at), first.outcome) == (m.num_accepted_draft_tokens, trace.events[-1].finish_reason)
+    assert (told.num_draft_tokens, told.num_accepted_draft_tokens) == (
+        m.num_draft_tokens,
+        m.num_accepted_draft_tokens,
+    )
+    assert (sum(first.accepted_at), first.outcome) == (
+        m.num_accepted_draft_tokens,
+        trace.events[-1].finish_reason,
+    )
     assert first.num_drafts == sum(bool(event.num_draft) for event in trace) <= told.num_spec_steps
     assert 0 <= (first.wait_seconds or 0) <= (first.first_token_seconds or 0) <= first.seconds
     assert (second.outcome, third.outcome) == ("abandoned", "refused")
-    lines = [json.loads(record.message) for record in caplog.records if record.name == "naive_speculate.runs"]
+    lines = [
+        json.loads(record.message)
+        for record in caplog.records
+        if record.name == "naive_speculate.runs"
+    ]
     assert [line["outcome"] for line in lines] == [first.outcome, "abandoned", "refused"]
     assert all("prompt" not in line for line in lines)
     everybody = Request([4], SamplingParams(n=endless.load().capacity, max_tokens=1))
-    list(endless.submit(everybody))  # begins when every place is free, also that of the run that was left
+    list(
+        endless.submit(everybody)
+    )  # begins when every place is free, also that of the run that was left
     text = counters.text().decode()
     for counted in (
         f"generation_tokens_total {float(m.num_generated_tokens + tokens)}",
         f'request_success_total{{finished_reason="{first.outcome}"}} 1.0',
         'runs_failed_total{outcome="refused"} 1.0',
         "num_requests_running 0.0",
-        f'spec_decode_num_accepted_tokens_per_pos_total{{position="0"}} {float(first.accepted_at[0])}',
+        (
+            'spec_decode_num_accepted_tokens_per_pos_total{position="0"}'
+            f" {float(first.accepted_at[0])}"
+        ),
     ):
         assert f"naive_speculate:{counted}" in text
     with caplog.at_level("INFO"):
-        list(ObservedEngine(endless, [log_runs(prompts=True)]).submit(Request([7, 8], SamplingParams(max_tokens=2))))
+        list(
+            ObservedEngine(endless, [log_runs(prompts=True)]).submit(
+                Request([7, 8], SamplingParams(max_tokens=2))
+            )
+        )
     assert json.loads(caplog.records[-1].message)["prompt"] == [7, 8]
     endless.close()
 
@@ -192,7 +249,9 @@ def test_every_metric_has_the_prefix_and_a_line_in_the_document_and_the_doctor_r
     assert names
     assert all(name.startswith("naive_speculate:") for name in names)
     document = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(naive_speculate:\w+)` \| \w+ \| .* \| (`vllm:\w+`|none) \|$", document, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(naive_speculate:\w+)` \| \w+ \| .* \| (`vllm:\w+`|none) \|$", document, re.MULTILINE
+    )
     assert {ours for ours, _ in rows} == names
     assert all(theirs in ("none", f"`vllm:{ours.partition(':')[2]}`") for ours, theirs in rows)
     reading = read(counted())
@@ -206,10 +265,19 @@ def test_the_server_states_its_health_its_counters_and_each_run(server):
     health = json.loads(get(url + "health"))
     seconds = health.pop("run_seconds")
     assert seconds is None or seconds > 0, "none before the first run has ended"
-    quiet = {"running": 0, "waiting": 0, "capacity": 2 * MAX_ROWS, "replicas": 2, "reason": "", "stuck": False}
+    quiet = {
+        "running": 0,
+        "waiting": 0,
+        "capacity": 2 * MAX_ROWS,
+        "replicas": 2,
+        "reason": "",
+        "stuck": False,
+    }
     assert health == {"status": "ok", "ready": True} | quiet
     before = generated(url)
-    job = Client(url, verbose=False).submit("Once upon a time", max_tokens=12, seed=1213, api_name="/generate")
+    job = Client(url, verbose=False).submit(
+        "Once upon a time", max_tokens=12, seed=1213, api_name="/generate"
+    )
     events = [event for some in job for event in some]  # the README's example
     assert [events[0]["kind"], events[-1]["kind"]] == ["started", "finished"]
     assert generated(url) == before + 12
@@ -221,11 +289,17 @@ def test_the_server_states_its_health_its_counters_and_each_run(server):
 
 def generated(url: str) -> float:
     """As many tokens as the server says that it has generated."""
-    return float(re.findall(r"^naive_speculate:generation_tokens_total (.+)$", get(url + "metrics"), re.MULTILINE)[0])
+    return float(
+        re.findall(
+            r"^naive_speculate:generation_tokens_total (.+)$", get(url + "metrics"), re.MULTILINE
+        )[0]
+    )
 
 
 def test_language_models_can_call_it_as_a_tool(server):
-    tools, answer = call_tool(server.url, {"prompt": "Once upon a time", "max_tokens": 8, "seed": 1})
+    tools, answer = call_tool(
+        server.url, {"prompt": "Once upon a time", "max_tokens": 8, "seed": 1}
+    )
     assert tools == ["generate"]
     assert not answer.isError, answer
     assert "finished" in answer.content[0].text
@@ -233,19 +307,31 @@ def test_language_models_can_call_it_as_a_tool(server):
 
 @pytest.mark.parametrize(
     ("chosen", "shipped", "other"),
-    [({}, "classroom", None), ({"filter_words": "all"}, "classroom", "classroom"), ({"filter_words": "none"}, None, None)],
+    [
+        ({}, "classroom", None),
+        ({"filter_words": "all"}, "classroom", "classroom"),
+        ({"filter_words": "none"}, None, None),
+    ],
 )
-def test_the_host_decides_whose_runs_are_filtered_and_a_run_s_first_event_says_so(tmp_path, chosen, shipped, other):
+def test_the_host_decides_whose_runs_are_filtered_and_a_run_s_first_event_says_so(
+    tmp_path, chosen, shipped, other
+):
     """By default those of the pairs that ship."""
     save_model(tiny_llama(1, seed=0), tmp_path)
-    catalog = load_catalog(Configuration((*USUAL, PairChoice("other", str(tmp_path))), device="cpu", **chosen))
+    catalog = load_catalog(
+        Configuration((*USUAL, PairChoice("other", str(tmp_path))), device="cpu", **chosen)
+    )
     filters = {name: served.filter_words for name, served in catalog.pairs.items()}
     assert filters == {"SmolLM2": shipped, BUNDLED: shipped, "other": other}
     delivered: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
-    request = Request("Once upon a time there was", SamplingParams(max_tokens=4, seed=1), num_draft_tokens=0)
+    request = Request(
+        "Once upon a time there was", SamplingParams(max_tokens=4, seed=1), num_draft_tokens=0
+    )
     catalog.start("other", request, threading.Event(), delivered.put)
     started = Trace(catalog.stream("other", request, threading.Event())).started
-    assert [event.settings["filter_words"] for event in (started, delivered.get(timeout=60)[0])] == [other] * 2
+    assert [
+        event.settings["filter_words"] for event in (started, delivered.get(timeout=60)[0])
+    ] == [other] * 2
     while delivered.get(timeout=60) is not None:
         pass
     catalog.close()

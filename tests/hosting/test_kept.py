@@ -1,4 +1,5 @@
-"""What visitors can make a real server keep and do: memory is bounded and given back; none waits for one with many calls."""
+"""What visitors can make a real server keep and do: memory is bounded and given back; none waits
+for one with many calls."""
 
 import json
 import signal
@@ -33,15 +34,25 @@ def posted(url: str, body: Any) -> Any:
 
 def long_trace(texts: int, characters: int = 3_900_000) -> bytes:
     """Few events with long texts."""
-    events = [STARTED, *({"kind": "bonus", "step": n, "position": n, "text": "a" * characters} for n in range(texts))]
+    events = [
+        STARTED,
+        *(
+            {"kind": "bonus", "step": n, "position": n, "text": "a" * characters}
+            for n in range(texts)
+        ),
+    ]
     return "\n".join(json.dumps(event, ensure_ascii=False) for event in events).encode()
 
 
 def stage_of(url: str) -> tuple[int, int]:
     """The numbers of the stage, and of its event that opens a trace."""
     config = json.loads(get(url + "config"))
-    stage = next(part["id"] for part in config["components"] if part["props"].get("elem_id") == "stage")
-    return stage, next(each["id"] for each in config["dependencies"] if [stage, "open"] in each["targets"])
+    stage = next(
+        part["id"] for part in config["components"] if part["props"].get("elem_id") == "stage"
+    )
+    return stage, next(
+        each["id"] for each in config["dependencies"] if [stage, "open"] in each["targets"]
+    )
 
 
 def opened(server: Server, session: str, trace: bytes) -> dict[str, Any]:
@@ -49,10 +60,18 @@ def opened(server: Server, session: str, trace: bytes) -> dict[str, Any]:
     _, number = stage_of(server.url)
     answer = posted(f"{server.url}trace?name=long.jsonl", trace)
     said = ask_page(server.url, number, [], session, event_data=answer)
-    messages = [json.loads(line.removeprefix("data: ")) for line in said.splitlines() if line.startswith("data: ")]
+    messages = [
+        json.loads(line.removeprefix("data: "))
+        for line in said.splitlines()
+        if line.startswith("data: ")
+    ]
     if toasts := [message["log"] for message in messages if message["msg"] == "log"]:
         return {"toast": toasts[0]}
-    stage = next(message["output"]["data"][0] for message in messages if message["msg"] == "process_completed")
+    stage = next(
+        message["output"]["data"][0]
+        for message in messages
+        if message["msg"] == "process_completed"
+    )
     return json.loads(stage)
 
 
@@ -92,13 +111,18 @@ def test_eight_long_traces_take_no_more_than_the_bound_and_are_given_back(server
         for _ in range(2):
             opened(server, session, long_trace(1, characters=10))
     after = settled(server, before + 64 * MEGABYTE)
-    print(f"resident MB: {before >> 20} before, {full >> 20} with eight traces, {after >> 20} after")
+    print(
+        f"resident MB: {before >> 20} before, {full >> 20} with eight traces, {after >> 20} after"
+    )
     assert after <= before + 64 * MEGABYTE
 
 
 @pytest.mark.parametrize(
     "trace",
-    [long_trace(7).replace(b'"}', '😀"}'.encode()), json.dumps(STARTED | {"settings": {"x": [[]] * 900_000}}).encode()],
+    [
+        long_trace(7).replace(b'"}', '😀"}'.encode()),
+        json.dumps(STARTED | {"settings": {"x": [[]] * 900_000}}).encode(),
+    ],
     ids=["wide characters", "many small objects"],
 )
 def test_a_trace_that_takes_more_memory_than_a_visitor_may_have_is_refused(server, trace):
@@ -106,7 +130,9 @@ def test_a_trace_that_takes_more_memory_than_a_visitor_may_have_is_refused(serve
 
 
 def test_a_trace_with_a_byte_order_mark_opens(server):
-    assert list(posted(f"{server.url}trace?name=marked", b"\xef\xbb\xbf" + long_trace(1, 10))) == ["run"]
+    assert list(posted(f"{server.url}trace?name=marked", b"\xef\xbb\xbf" + long_trace(1, 10))) == [
+        "run"
+    ]
 
 
 CALLS = 60
@@ -125,10 +151,14 @@ def unread(address: str) -> socket.socket:
 def test_another_visitor_is_served_before_the_calls_of_one_with_many_end_and_sigterm_ends_the_page_under_them():
     """Its streams are first not opened, then opened and not read."""
     with Server(NAIVE_SPECULATE_MEASURING="off") as server, ExitStack() as stack:
-        other = Client(server.url, verbose=False)  # which takes seconds on a busy machine: the calls could end meanwhile
+        other = Client(
+            server.url, verbose=False
+        )  # which takes seconds on a busy machine: the calls could end meanwhile
         for first_seed, streams in ((10**6, "not opened"), (2 * 10**6, "opened")):
             for seed in range(first_seed, first_seed + CALLS):
-                address = generate(server.url, "Once upon a time", 2000, 1.0, 1.0, seed)  # without a session
+                address = generate(
+                    server.url, "Once upon a time", 2000, 1.0, 1.0, seed
+                )  # without a session
                 if streams == "opened":
                     stack.enter_context(unread(address))
             job = other.submit("Once upon a time", FEW, seed=first_seed + 900, api_name="/generate")
@@ -145,5 +175,9 @@ def test_another_visitor_is_served_before_the_calls_of_one_with_many_end_and_sig
 
 def ended(page: Server, seeds: range) -> set[str]:
     """How the runs with these seeds have ended, as far as they have."""
-    lines = [json.loads(line) for line in page.log.splitlines() if '"seed": ' in line and line.startswith("{")]
+    lines = [
+        json.loads(line)
+        for line in page.log.splitlines()
+        if '"seed": ' in line and line.startswith("{")
+    ]
     return {line["outcome"] for line in lines if line["seed"] in seeds}

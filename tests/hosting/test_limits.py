@@ -1,4 +1,5 @@
-"""Over HTTP: what is sent is neither kept on the disk, nor repeated in an error, nor logged; and it has a limit."""
+"""Over HTTP: what is sent is neither kept on the disk, nor repeated in an error, nor logged; and
+it has a limit."""
 
 import asyncio
 import json
@@ -29,7 +30,8 @@ def files(cache: Path) -> list[Path]:
 
 
 def answer_to(url: str, head: str, body: Iterable[bytes]) -> tuple[bytes, int]:
-    """Send a request's head, then its body piece by piece until there is an answer; its first line, and the bytes sent."""
+    """Send a request's head, then its body piece by piece until there is an answer; its first
+    line, and the bytes sent."""
     with connected(url) as line:
         line.sendall(f"POST {head}\r\nHost: {urlsplit(url).netloc}\r\n\r\n".encode())
         sent = 0
@@ -43,7 +45,11 @@ def answer_to(url: str, head: str, body: Iterable[bytes]) -> tuple[bytes, int]:
 
 
 def test_no_file_is_taken_and_neither_it_nor_a_visitor_s_settings_are_kept(server, cache):
-    form = b"--x\r\nContent-Disposition: form-data; name=files; filename=a.txt\r\n\r\n" + b"a" * MEGABYTE + b"\r\n--x--\r\n"
+    form = (
+        b"--x\r\nContent-Disposition: form-data; name=files; filename=a.txt\r\n\r\n"
+        + b"a" * MEGABYTE
+        + b"\r\n--x--\r\n"
+    )
     pieces = [form[place : place + 4096] for place in range(0, len(form), 4096)]
     before = files(cache)
     for path in ("upload", "upload?upload_id=1", "upload/", "process_recording"):
@@ -60,9 +66,14 @@ def test_nobody_waits_for_changes_of_the_program_or_for_uploads(server, path):
         get(f"{server.url}gradio_api/{path}")
 
 
-@pytest.mark.parametrize("path", ["upload", "queue/join", "call/generate", "component_server", "run/generate"])
+@pytest.mark.parametrize(
+    "path", ["upload", "queue/join", "call/generate", "component_server", "run/generate"]
+)
 def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(server, path):
-    head = f"/gradio_api/{path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {300 * MEGABYTE}"
+    head = (
+        f"/gradio_api/{path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length:"
+        f" {300 * MEGABYTE}"
+    )
     first, sent = answer_to(server.url, head, repeat(b" " * 4096, 16 * MEGABYTE // 4096))
     assert first.split()[1] == b"413"
     assert sent < 16 * MEGABYTE
@@ -78,12 +89,17 @@ def test_a_body_that_does_not_end_is_refused_where_it_gets_too_large(server):
 
 
 def fields_of(url: str) -> tuple[int, list[str], list[object]]:
-    """The number of the page's own event that starts a run, the kinds of its inputs, and these as the page would send them."""
+    """The number of the page's own event that starts a run, the kinds of its inputs, and these
+    as the page would send them."""
     config = json.loads(get(url + "config"))
     parts = {part["id"]: part for part in config["components"]}
     event = next(each for each in config["dependencies"] if each["api_name"] == "_decode")
     inputs = [parts[number] for number in event["inputs"]]
-    return event["id"], [part["type"] for part in inputs], [part["props"].get("value") for part in inputs]
+    return (
+        event["id"],
+        [part["type"] for part in inputs],
+        [part["props"].get("value") for part in inputs],
+    )
 
 
 def by_the_page(url: str, session: str, kind: str, wrong: object) -> str:
@@ -101,15 +117,28 @@ def by_a_language_model(url: str, arguments: dict[str, object]) -> str:
 
 WRONG = {
     "too few inputs": lambda url, text: call(url, {"data": [text]}),
-    "too few inputs, past the queue": lambda url, text: post(url + "gradio_api/run/generate", {"data": [text]})[1],
-    "a number that is none": lambda url, text: call(url, {"data": ["Once", text, 0.7, 1.0, 1, 3, "greedy_match"]}),
-    "a strategy that is none": lambda url, text: call(url, {"data": ["Once", 8, 0.7, 1.0, 1, 3, text]}),
+    "too few inputs, past the queue": lambda url, text: post(
+        url + "gradio_api/run/generate", {"data": [text]}
+    )[1],
+    "a number that is none": lambda url, text: call(
+        url, {"data": ["Once", text, 0.7, 1.0, 1, 3, "greedy_match"]}
+    ),
+    "a strategy that is none": lambda url, text: call(
+        url, {"data": ["Once", 8, 0.7, 1.0, 1, 3, text]}
+    ),
     "a choice that is none": lambda url, text: by_the_page(url, "choice", "dropdown", text),
     "a slider that is none": lambda url, text: by_the_page(url, "slider", "slider", text),
-    "a wrong kind, by a language model": lambda url, text: by_a_language_model(url, {"prompt": "Once", "max_tokens": text}),
+    "a wrong kind, by a language model": lambda url, text: by_a_language_model(
+        url, {"prompt": "Once", "max_tokens": text}
+    ),
     "no arguments, by a language model": lambda url, text: post(
         url + "gradio_api/mcp/",
-        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "generate", "arguments": text}},
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "generate", "arguments": text},
+        },
         Accept="application/json, text/event-stream",
     )[1],
 }
@@ -124,7 +153,9 @@ def test_what_was_sent_comes_back_in_no_error_and_is_in_no_log(server, name):
     assert "Diary" not in "".join(logged(server, before)), "the log tells what was sent"
 
 
-@pytest.mark.parametrize(("kind", "guide"), [("json", '{"$ref": "Diary/of/mine"}'), ("regex", "Diary" + "^" * 2000)])
+@pytest.mark.parametrize(
+    ("kind", "guide"), [("json", '{"$ref": "Diary/of/mine"}'), ("regex", "Diary" + "^" * 2000)]
+)
 def test_the_log_tells_nothing_of_a_guide(server, kind, guide):
     number, _, data = fields_of(server.url)
     values = dict(zip((field.name for field in fields(Settings)), data, strict=True))
@@ -136,17 +167,24 @@ def test_the_log_tells_nothing_of_a_guide(server, kind, guide):
     assert "Warning" not in log
 
 
-def test_who_leaves_while_sending_or_being_sent_and_who_asks_for_gradio_s_monitoring_leave_nothing_in_the_log(server):
+def test_who_leaves_while_sending_or_being_sent_and_who_asks_for_gradio_s_monitoring_leave_nothing_in_the_log(
+    server,
+):
     """Gradio would write the key of its monitoring."""
     before = len(server.log)
     with connected(server.url) as line:
-        line.sendall(f"POST /trace HTTP/1.1\r\nHost: {urlsplit(server.url).netloc}\r\nContent-Length: 9\r\n\r\n{{".encode())
+        line.sendall(
+            f"POST /trace HTTP/1.1\r\nHost: {urlsplit(server.url).netloc}\r\nContent-Length:"
+            " 9\r\n\r\n{".encode()
+        )
     assert post(f"{server.url}monitoring", None)[0] == 403
     for _ in range(5):
         with connected(server.url) as line:
             line.sendall(b"GET /config HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50)
             line.recv(1)  # it answers
-            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # so that closing resets
+            line.setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )  # so that closing resets
     assert logged(server, before) == []
 
 
@@ -169,7 +207,9 @@ def ask_at_once(page: ASGIApp, *scopes: Scope) -> list[Message]:
 
     async def ask() -> None:
         guard, get = Guard(page), {"type": "http", "method": "GET", "headers": []}
-        await asyncio.wait_for(asyncio.gather(*(guard(get | scope, receive, send) for scope in scopes)), 60)
+        await asyncio.wait_for(
+            asyncio.gather(*(guard(get | scope, receive, send) for scope in scopes)), 60
+        )
 
     asyncio.run(ask())
     return sent
@@ -203,5 +243,8 @@ def test_the_server_prepares_one_answer_per_address_at_a_time():
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    ask_at_once(page, *({"path": "/", "client": (address, 1)} for address in ["192.0.2.1"] * 9 + ["192.0.2.2"]))
+    ask_at_once(
+        page,
+        *({"path": "/", "client": (address, 1)} for address in ["192.0.2.1"] * 9 + ["192.0.2.2"]),
+    )
     assert most == {"192.0.2.1": 1, "192.0.2.2": 1}

@@ -1,4 +1,5 @@
-"""Where scripts come from, headers and `/metrics`; and what Hugging Face Spaces and a container need."""
+"""Where scripts come from, headers and `/metrics`; and what Hugging Face Spaces and a container
+need."""
 
 import inspect
 import json
@@ -41,7 +42,9 @@ HOSTILE: dict[str, dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("path", ["", "config", "gradio_api/info", "gradio_api/openapi.json", "?embed=1"])
+@pytest.mark.parametrize(
+    "path", ["", "config", "gradio_api/info", "gradio_api/openapi.json", "?embed=1"]
+)
 @pytest.mark.parametrize("headers", HOSTILE.values(), ids=HOSTILE)
 def test_no_header_reaches_the_address_that_scripts_come_from(server, path, headers):
     status, said, _ = ask(server.url + path, **headers)
@@ -50,10 +53,15 @@ def test_no_header_reaches_the_address_that_scripts_come_from(server, path, head
     assert "::::" not in said
 
 
-def test_the_page_s_own_address_is_reported_where_its_name_is_known_and_any_site_s_slides_may_frame_an_embedded_page(server):
+def test_the_page_s_own_address_is_reported_where_its_name_is_known_and_any_site_s_slides_may_frame_an_embedded_page(
+    server,
+):
     assert json.loads(get(server.url + "config"))["root"] == server.url.rstrip("/")
     assert json.loads(ask(server.url + "config", Host="lan.example")[1])["root"] == ""
-    framed = {query: ask(f"{server.url}?{query}")[2]["content-security-policy"] for query in ("embed=1", "embed=", "a=embed=1")}
+    framed = {
+        query: ask(f"{server.url}?{query}")[2]["content-security-policy"]
+        for query in ("embed=1", "embed=", "a=embed=1")
+    }
     assert ["frame-ancestors" in said for said in framed.values()] == [False, True, True]
 
 
@@ -69,7 +77,10 @@ def test_every_answer_says_what_a_browser_may_do_with_it(server, path):
 def test_names_are_this_machine_s_the_space_s_and_the_operator_s(monkeypatch):
     monkeypatch.setenv("SPACE_HOST", "me-page.hf.space")
     monkeypatch.setattr(route_utils, "get_root_url", None)
-    trust(read_configuration({"NAIVE_SPECULATE_HOSTS": "Page.example, 192.168.1.5"}, {}).hosts, "0.0.0.0")
+    trust(
+        read_configuration({"NAIVE_SPECULATE_HOSTS": "Page.example, 192.168.1.5"}, {}).hosts,
+        "0.0.0.0",
+    )
     roots = {
         "localhost:7860": "http://localhost:7860",
         "page.example": "http://page.example",
@@ -80,7 +91,10 @@ def test_names_are_this_machine_s_the_space_s_and_the_operator_s(monkeypatch):
         "192.168.1.6": "",
     }
     assert {host: root(host) for host in roots} == roots
-    assert root("x", ("x-forwarded-host", "page.example"), ("x-forwarded-proto", "https")) == "https://page.example"
+    assert (
+        root("x", ("x-forwarded-host", "page.example"), ("x-forwarded-proto", "https"))
+        == "https://page.example"
+    )
     assert root("localhost", root_path="/deeper/") == "http://localhost/deeper"
     assert root("other", root_path="/deeper/") == "/deeper"
     assert root("other", root_path="https://page.example/deeper/") == "https://page.example/deeper"
@@ -89,12 +103,20 @@ def test_names_are_this_machine_s_the_space_s_and_the_operator_s(monkeypatch):
 
 def root(host: str, *more: tuple[str, str], root_path: str = "") -> str:
     headers = [(name.encode(), value.encode()) for name, value in (("host", host), *more)]
-    scope = {"type": "http", "method": "GET", "scheme": "http", "path": "/", "query_string": b"", "headers": headers}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "scheme": "http",
+        "path": "/",
+        "query_string": b"",
+        "headers": headers,
+    }
     return route_utils.get_root_url(Asked(scope), "/", root_path)
 
 
 @pytest.mark.parametrize(
-    ("metrics", "near", "far", "passed_on"), [("all", 200, 200, 200), ("local", 200, 403, 403), ("off", 404, 404, 404)]
+    ("metrics", "near", "far", "passed_on"),
+    [("all", 200, 200, 200), ("local", 200, 403, 403), ("off", 404, 404, 404)],
 )
 def test_the_host_decides_who_reads_the_counters(metrics, near, far, passed_on):
     app = Starlette(routes=routes(Counters(lambda: Load(True, 0, 0, 1)), metrics))
@@ -128,8 +150,24 @@ def test_the_space_s_card_fits_the_documented_schema_and_no_file_is_too_large_fo
     assert (ROOT / card["app_file"]).is_file()
     assert (len(card["short_description"]) <= 60, len(card["emoji"]) <= 2) == (True, True)
     assert re.fullmatch(r"3\.\d+(\.\d+)?", card["python_version"])
-    known = {"title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "python_version", "app_file", "license"}
-    assert set(card) <= known | {"short_description", "tags", "pinned", "models", "preload_from_hub"}
+    known = {
+        "title",
+        "emoji",
+        "colorFrom",
+        "colorTo",
+        "sdk",
+        "sdk_version",
+        "python_version",
+        "app_file",
+        "license",
+    }
+    assert set(card) <= known | {
+        "short_description",
+        "tags",
+        "pinned",
+        "models",
+        "preload_from_hub",
+    }
     assert [entry.split()[0] for entry in card["preload_from_hub"]] == [KNOWN["smollm2"].target]
     pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
     assert re.search(rf"^gradio(\[\w+\])?=={re.escape(card['sdk_version'])}$", pins, re.MULTILINE)
@@ -147,7 +185,13 @@ def test_the_container_installs_and_starts_what_the_project_does():
     assert steps[0][1].startswith(f"python:{front_matter()['python_version']}")
     run = " ".join(rest for step, rest in steps if step == "RUN")
     assert "-r requirements.txt" in run
-    copied = [name for step, rest in steps if step == "COPY" for name in rest.split()[:-1] if not name.startswith("--")]
+    copied = [
+        name
+        for step, rest in steps
+        if step == "COPY"
+        for name in rest.split()[:-1]
+        if not name.startswith("--")
+    ]
     assert all((ROOT / name).exists() for name in copied)
     assert {"app.py", "naive_speculate", "ui", "assets"} <= set(copied)
     command = json.loads(next(rest for step, rest in steps if step == "CMD"))
@@ -158,22 +202,37 @@ def test_the_container_installs_and_starts_what_the_project_does():
 
 def test_a_run_asks_zero_gpu_for_time_by_its_length():
     short, long = (Request("a", SamplingParams(max_tokens=n)) for n in (40, 400))
-    assert duration(short) < duration(long, "flag") < duration(Request("a", SamplingParams(max_tokens=10**6))) == MOST_SECONDS
+    assert (
+        duration(short)
+        < duration(long, "flag")
+        < duration(Request("a", SamplingParams(max_tokens=10**6)))
+        == MOST_SECONDS
+    )
     assert duration(Request("a", SamplingParams(max_tokens=None))) == MOST_SECONDS
 
 
 def test_decoding_is_wrapped_by_the_package_of_zero_gpu(tiny_decoder):
-    """Without a ZeroGPU the wrapper hands the function back, which has to be a generator for it to stream."""
+    """Without a ZeroGPU the wrapper hands the function back, which has to be a generator for it
+    to stream."""
     engine = SoloEngine(tiny_decoder, wrap=on_zero_gpu)
     assert inspect.isgeneratorfunction(engine._decode)
-    trace = Trace(event for events in engine.submit(Request([1, 2], SamplingParams(max_tokens=9, seed=1))) for event in events)
-    assert trace.token_ids == tiny_decoder.generate([1, 2], SamplingParams(max_tokens=9, seed=1)).token_ids
+    trace = Trace(
+        event
+        for events in engine.submit(Request([1, 2], SamplingParams(max_tokens=9, seed=1)))
+        for event in events
+    )
+    assert (
+        trace.token_ids
+        == tiny_decoder.generate([1, 2], SamplingParams(max_tokens=9, seed=1)).token_ids
+    )
 
 
 def test_what_zero_gpu_says_to_a_visitor_arrives_as_plain_words():
     def refused(request, flag):
         yield from ()
-        raise gradio.Error("No GPU &amp; no time: <a href='x'>subscribe</a>", title="ZeroGPU quota exceeded")
+        raise gradio.Error(
+            "No GPU &amp; no time: <a href='x'>subscribe</a>", title="ZeroGPU quota exceeded"
+        )
 
     with pytest.raises(Unavailable, match=r"^ZeroGPU quota exceeded: No GPU & no time: subscribe$"):
         list(on_zero_gpu(refused)(Request([1]), "flag"))

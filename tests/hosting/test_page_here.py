@@ -1,4 +1,5 @@
-"""The page in this process: unread events cost nothing, a guide blocks no other request, and visitors take turns."""
+"""The page in this process: unread events cost nothing, a guide blocks no other request, and
+visitors take turns."""
 
 import json
 import threading
@@ -27,7 +28,9 @@ TOKENS = 16
 @pytest.fixture(scope="module")
 def page(small_pair) -> Iterator[gr.Blocks]:
     target, draft = map(str, small_pair)
-    catalog = load_catalog(read_configuration({}, {"device": "cpu", "target": target, "draft": draft}))
+    catalog = load_catalog(
+        read_configuration({}, {"device": "cpu", "target": target, "draft": draft})
+    )
     with served_here(catalog) as page:
         yield page
 
@@ -58,7 +61,11 @@ def test_events_that_a_program_has_not_read_are_not_written(page, over, monkeypa
     assert over.wait(120)
     assert not written, "the run is over, and nobody has read of it"
 
-    told = [line.removeprefix("data: ") for line in get(address).splitlines() if line.startswith("data: ")]
+    told = [
+        line.removeprefix("data: ")
+        for line in get(address).splitlines()
+        if line.startswith("data: ")
+    ]
     *lists, last = [events for (events,) in map(json.loads, told)]
     trace = [event for events in lists for event in events]
     assert [event["kind"] for event in trace][:: len(trace) - 1] == ["started", "finished"]
@@ -67,7 +74,9 @@ def test_events_that_a_program_has_not_read_are_not_written(page, over, monkeypa
 
 
 @pytest.mark.parametrize("bound", ["visitor_bytes", "total_bytes"])
-def test_a_call_whose_events_no_one_reads_is_ended_where_they_take_too_many_bytes(page, over, monkeypatch, bound):
+def test_a_call_whose_events_no_one_reads_is_ended_where_they_take_too_many_bytes(
+    page, over, monkeypatch, bound
+):
     queue = page._queue
     monkeypatch.setattr("ui.host.queue.COUNT_BYTES", 0)
     monkeypatch.setattr(queue, bound, 60_000)
@@ -131,7 +140,8 @@ def test_health_answers_while_a_guide_is_being_parsed(page, monkeypatch):
 
 
 def test_a_full_queue_has_room_for_another_visitor_who_is_next():
-    """The page has one function, which handles one call at a time, and none before `go` is set; three calls may wait."""
+    """The page has one function, which handles one call at a time, and none before `go` is set;
+    three calls may wait."""
     begun, go, over, done = threading.Event(), threading.Event(), threading.Event(), []
 
     def work(name: str) -> None:
@@ -148,7 +158,11 @@ def test_a_full_queue_has_room_for_another_visitor_who_is_next():
     (number,) = page.fns
 
     def status_of(name: str, address: str) -> int:
-        return post(join, {"data": [name], "fn_index": number, "session_hash": name}, **{"X-Forwarded-For": address})[0]
+        return post(
+            join,
+            {"data": [name], "fn_index": number, "session_hash": name},
+            **{"X-Forwarded-For": address},
+        )[0]
 
     assert status_of("many 0", "1.1.1.1") == 200
     assert begun.wait(60)

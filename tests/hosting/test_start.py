@@ -1,4 +1,5 @@
-"""How the page starts and ends: what is imported, what it does before it answers, and SIGTERM and Ctrl-C."""
+"""How the page starts and ends: what is imported, what it does before it answers, and SIGTERM
+and Ctrl-C."""
 
 import ast
 import gc
@@ -51,12 +52,23 @@ def test_no_summary_of_calls_is_made_for_a_dashboard_that_is_not_there():
 
 
 def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted(monkeypatch):
-    """One of its modules, once more: at each class of a component Gradio would parse the source, to write a stub."""
-    name, before, frozen, parsed, parse = "gradio.components.textbox", inspect.getfile, gc.get_freeze_count(), [], ast.parse
+    """One of its modules, once more: at each class of a component Gradio would parse the source,
+    to write a stub."""
+    name, before, frozen, parsed, parse = (
+        "gradio.components.textbox",
+        inspect.getfile,
+        gc.get_freeze_count(),
+        [],
+        ast.parse,
+    )
     again = module_from_spec(find_spec(name))
     monkeypatch.setitem(sys.modules, name, again)
     monkeypatch.delitem(sys.modules, "mcp", raising=False)
-    monkeypatch.setattr(ast, "parse", lambda source, *rest, **more: (parsed.append(source), parse(source, *rest, **more))[1])
+    monkeypatch.setattr(
+        ast,
+        "parse",
+        lambda source, *rest, **more: (parsed.append(source), parse(source, *rest, **more))[1],
+    )
     with quick_imports(mcp=False):
         again.__spec__.loader.exec_module(again)
         with pytest.raises(ImportError):
@@ -68,24 +80,32 @@ def test_gradio_is_imported_without_its_stubs_and_without_what_is_not_wanted(mon
 
 
 @pytest.mark.parametrize(
-    ("first", "log"), [("", "of Python\n"), ("os.close(2); sys.stderr = None; ", "")], ids=["log", "closed"]
+    ("first", "log"),
+    [("", "of Python\n"), ("os.close(2); sys.stderr = None; ", "")],
+    ids=["log", "closed"],
 )
 def test_python_alone_writes_to_the_log_if_there_is_one(first, log):
     program = (
         f"import os, sys, app; {first}app.silence_native_code(); os.write(2, b'native')\n"
         "if sys.stderr: print('of Python', file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert (done.stdout, done.stderr) == ("", log)
 
 
-def test_the_page_answers_while_the_models_warm_up_and_who_ends_it_then_sees_no_traceback(small_pair, monkeypatch, capsys):
+def test_the_page_answers_while_the_models_warm_up_and_who_ends_it_then_sees_no_traceback(
+    small_pair, monkeypatch, capsys
+):
     monkeypatch.setattr("signal.signal", lambda *_: None)  # a test's thread may handle none
     monkeypatch.setenv("NAIVE_SPECULATE_TARGET", str(small_pair[0]))
     answers: list[int] = []
 
     def visited(catalog: Catalog) -> None:
-        address = next(word for word in capsys.readouterr().out.split() if word.startswith("http://"))
+        address = next(
+            word for word in capsys.readouterr().out.split() if word.startswith("http://")
+        )
         with urllib.request.urlopen(address) as answer:
             answers.append(answer.status)
         raise KeyboardInterrupt
@@ -119,7 +139,9 @@ def test_a_port_in_use_is_one_line_and_status_2(monkeypatch, capsys, small_decod
         ("", "0.0.0.0", 5),
     ],
 )
-def test_cores_are_shared_with_a_browser_only_where_one_runs_on_them(monkeypatch, capsys, given, environment, threads):
+def test_cores_are_shared_with_a_browser_only_where_one_runs_on_them(
+    monkeypatch, capsys, given, environment, threads
+):
     def threads_now(*_):
         raise ValueError(f"{num_threads()} threads")
 
@@ -153,7 +175,9 @@ def test_a_pair_that_cannot_decode_is_reported_at_the_start(small_pair, small_de
     model = AutoModelForCausalLM.from_pretrained(small_pair[0])
     broken = TransformersLanguageModel(model)
     model.lm_head.weight.data.fill_(float("nan"))
-    catalog = catalog_of(ModelPair(target=broken, draft=broken, tokenizer=small_decoder.pair.tokenizer))
+    catalog = catalog_of(
+        ModelPair(target=broken, draft=broken, tokenizer=small_decoder.pair.tokenizer)
+    )
     with pytest.raises(Trouble):
         catalog.warm_up()
     catalog.close()
@@ -178,7 +202,9 @@ threading.Thread(target=work).start()
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_whose_interpreter_is_not_free_ends_in_time(number):
     """The pattern takes ages in C, and lets no Python run: neither a handler nor another thread."""
-    with subprocess.Popen([sys.executable, "-c", BUSY], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
         process.send_signal(number)

@@ -4,7 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    LlamaConfig,
+    MistralConfig,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 from naive_speculate.infer import BatchLanguageModel
 from naive_speculate.infer.llama.cuda_graphs import Graphs
@@ -16,10 +23,27 @@ from tests.tiny import shape
 
 VOCAB = 97
 TOLERANCE = 1e-4
-SHAPE = shape(hidden_size=64, intermediate_size=48, num_hidden_layers=2, max_position_embeddings=640, pad_token_id=None)
-LLAMA3 = {"rope_type": "llama3", "rope_theta": 1e4, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+SHAPE = shape(
+    hidden_size=64,
+    intermediate_size=48,
+    num_hidden_layers=2,
+    max_position_embeddings=640,
+    pad_token_id=None,
+)
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 1e4,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
 LLAMA3 |= {"original_max_position_embeddings": 64}
-YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
 FAMILIES: dict[str, Callable[[], Any]] = {
     "llama": lambda: LlamaConfig(**SHAPE),
     "llama tied": lambda: LlamaConfig(**SHAPE, tie_word_embeddings=True),
@@ -34,7 +58,9 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "mistral": lambda: MistralConfig(**SHAPE, sliding_window=None),
     "mistral window": lambda: MistralConfig(**SHAPE, sliding_window=6),
     "qwen2": lambda: Qwen2Config(**SHAPE),
-    "qwen2 mixed windows": lambda: Qwen2Config(**SHAPE, use_sliding_window=True, sliding_window=5, max_window_layers=1),
+    "qwen2 mixed windows": lambda: Qwen2Config(
+        **SHAPE, use_sliding_window=True, sliding_window=5, max_window_layers=1
+    ),
     "qwen3": lambda: Qwen3Config(**SHAPE, head_dim=32),
     "qwen3 tied": lambda: Qwen3Config(**SHAPE, head_dim=16, tie_word_embeddings=True),
 }
@@ -60,7 +86,8 @@ def halved(model: Any) -> PreTrainedModel:
 
 
 def compute_again(compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-    """What a CUDA graph does, on the CPU: the same computation on the same tensors, which nothing but their content changes."""
+    """What a CUDA graph does, on the CPU: the same computation on the same tensors, which
+    nothing but their content changes."""
     logits = compute()
     return lambda: (logits.copy_(compute()), None)[1], logits
 
@@ -73,7 +100,9 @@ def made(source: PreTrainedModel, executor: str) -> Any:
         return LlamaLanguageModel.from_transformers(source, executor)
     stored = StoredLlama.of(source)
     graphs = Graphs(stored.shape, stored.rotary, compute_again)
-    return LlamaLanguageModel(stored, "torch", TorchLlama(stored.shape, stored.weights, stored.rotary, graphs))
+    return LlamaLanguageModel(
+        stored, "torch", TorchLlama(stored.shape, stored.weights, stored.rotary, graphs)
+    )
 
 
 def tokens(rows: int, count: int) -> torch.Tensor:
@@ -87,18 +116,24 @@ def direct_logits(source: PreTrainedModel, token_ids: Sequence[int]) -> torch.Te
 
 
 def final_norm(source: PreTrainedModel) -> torch.nn.Module | None:
-    """The norm after the last layer; None where a model norms each layer's output itself, or has its norm deeper inside."""
+    """The norm after the last layer; None where a model norms each layer's output itself, or has
+    its norm deeper inside."""
     return getattr(source.base_model, "norm", getattr(source.base_model, "ln_f", None))
 
 
-def own_features(source: PreTrainedModel, token_ids: torch.Tensor, layers: Sequence[int]) -> torch.Tensor:
-    """transformers' hidden states of these layers, 0 for the embeddings, `[rows, tokens, len(layers) * hidden_size]`. The last
-    layer's are those before the final norm, where there is one."""
+def own_features(
+    source: PreTrainedModel, token_ids: torch.Tensor, layers: Sequence[int]
+) -> torch.Tensor:
+    """transformers' hidden states of these layers, 0 for the embeddings, `[rows, tokens,
+    len(layers) * hidden_size]`. The last layer's are those before the final norm, where there is
+    one."""
     kept: list[Any] = []
     if (norm := final_norm(source)) is not None:
         hook = norm.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
     with torch.no_grad():
-        states = list(source(input_ids=token_ids, use_cache=False, output_hidden_states=True).hidden_states)
+        states = list(
+            source(input_ids=token_ids, use_cache=False, output_hidden_states=True).hidden_states
+        )
     if norm is not None:
         hook.remove()
         states[-1] = kept[0]
@@ -106,7 +141,8 @@ def own_features(source: PreTrainedModel, token_ids: torch.Tensor, layers: Seque
 
 
 class Rows:
-    """Runs forwards over a ragged cache, records what every row holds, and compares with a forward over the whole sequence."""
+    """Runs forwards over a ragged cache, records what every row holds, and compares with a
+    forward over the whole sequence."""
 
     def __init__(self, model: BatchLanguageModel, source: PreTrainedModel, count: int) -> None:
         self.model, self.source = model, source
@@ -114,7 +150,11 @@ class Rows:
         self.held: list[list[int]] = [[] for _ in range(count)]
 
     def forward(
-        self, count: int, rows: Sequence[int], crop: Sequence[int] | None = None, num_logits: int | None = None
+        self,
+        count: int,
+        rows: Sequence[int],
+        crop: Sequence[int] | None = None,
+        num_logits: int | None = None,
     ) -> None:
         view = self.cache.rows(rows)
         query = tokens(len(rows), count)

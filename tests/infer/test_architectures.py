@@ -1,4 +1,5 @@
-"""Architectures of transformers through caches and batches: their own logits, or a refusal that says why."""
+"""Architectures of transformers through caches and batches: their own logits, or a refusal that
+says why."""
 
 from typing import Any
 
@@ -13,48 +14,118 @@ from tests.infer.llamas import final_norm, own_features, random_model
 from tests.tiny import noised, shape
 
 SHAPE = shape()
-SMALL: dict[str, Any] = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+SMALL: dict[str, Any] = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
 EXPERTS = {"n_routed_experts": 4, "n_shared_experts": 1, "n_group": 1, "topk_group": 1}
 EXPERTS |= {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
-FOUR: dict[str, Any] = {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 80}
-BART: dict[str, Any] = {"vocab_size": 97, "d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 4}
+FOUR: dict[str, Any] = {
+    "vocab_size": 97,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 80,
+}
+BART: dict[str, Any] = {
+    "vocab_size": 97,
+    "d_model": 32,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 4,
+}
 MIXED = ["sliding_attention", "full_attention", "sliding_attention"]
-LONG = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": [1.0] * 4,
+    "long_factor": [4.0] * 4,
+}
 LONG_FROM = 24
 NTK = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
-NEO: dict[str, Any] = {"vocab_size": 97, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 80}
+NEO: dict[str, Any] = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "num_layers": 2,
+    "num_heads": 4,
+    "max_position_embeddings": 80,
+}
 
-# Architecture, configuration, implementation of attention. The second group counts positions in its cache or builds biases.
+# Architecture, configuration, implementation of attention. The second group counts positions in its
+# cache or builds biases.
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "Qwen2 without a window up to its last layer": (
         "Qwen2",
         {**SHAPE, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 3},
         None,
     ),
-    "Dots1 without a window": ("Dots1", {**SHAPE, **EXPERTS, "head_dim": 8, "sliding_window": 8}, None),
-    "Qwen2 with windows": ("Qwen2", {**SHAPE, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}, None),
+    "Dots1 without a window": (
+        "Dots1",
+        {**SHAPE, **EXPERTS, "head_dim": 8, "sliding_window": 8},
+        None,
+    ),
+    "Qwen2 with windows": (
+        "Qwen2",
+        {**SHAPE, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
+        None,
+    ),
     "Mistral": ("Mistral", {**SHAPE, "sliding_window": 8}, None),
     "Qwen3": ("Qwen3", {**SHAPE, "head_dim": 8}, None),
     "Gemma": ("Gemma", {**SHAPE, "head_dim": 8}, None),
-    "Gemma2": ("Gemma2", {**SHAPE, "head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 8}, None),
-    "Gemma3": ("Gemma3Text", {**SHAPE, "head_dim": 8, "sliding_window": 5, "layer_types": MIXED}, None),
+    "Gemma2": (
+        "Gemma2",
+        {**SHAPE, "head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 8},
+        None,
+    ),
+    "Gemma3": (
+        "Gemma3Text",
+        {**SHAPE, "head_dim": 8, "sliding_window": 5, "layer_types": MIXED},
+        None,
+    ),
     "GPT2": ("GPT2", FOUR, None),
-    "GptOss": ("GptOss", {**SHAPE, "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "sliding_window": 8}, None),
+    "GptOss": (
+        "GptOss",
+        {
+            **SHAPE,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "head_dim": 8,
+            "sliding_window": 8,
+        },
+        None,
+    ),
     "dynamic NTK": ("Llama", {**SHAPE, "rope_parameters": NTK}, None),
     "GPTJ": ("GPTJ", {**FOUR, "rotary_dim": 8}, None),
     "CodeGen": ("CodeGen", {**FOUR, "rotary_dim": 8}, None),
     "Mpt": ("Mpt", {"vocab_size": 97, "d_model": 32, "n_layers": 2, "n_heads": 4}, None),
-    "OPT": ("OPT", {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": 80}, None),
+    "OPT": (
+        "OPT",
+        {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": 80},
+        None,
+    ),
     "Bart": ("Bart", {**BART, "max_position_embeddings": 80, "is_encoder_decoder": False}, None),
-    "GPTNeo": ("GPTNeo", {**NEO, "attention_types": [[["global", "local"], 1]], "window_size": 8}, "eager"),
-    "Roberta": ("Roberta", {**SMALL, "intermediate_size": 64, "max_position_embeddings": 80, "is_decoder": True}, None),
+    "GPTNeo": (
+        "GPTNeo",
+        {**NEO, "attention_types": [[["global", "local"], 1]], "window_size": 8},
+        "eager",
+    ),
+    "Roberta": (
+        "Roberta",
+        {**SMALL, "intermediate_size": 64, "max_position_embeddings": 80, "is_decoder": True},
+        None,
+    ),
     "Bloom": ("Bloom", {"vocab_size": 97, "hidden_size": 32, "n_layer": 2, "n_head": 4}, None),
     "Falcon with ALiBi": ("Falcon", {**SMALL, "alibi": True}, None),
 }
 
 
-def built(architecture: str, config: dict[str, Any], attention: str | None = None) -> PreTrainedModel:
-    return random_model(getattr(transformers, f"{architecture}Config")(**config), attention=attention)
+def built(
+    architecture: str, config: dict[str, Any], attention: str | None = None
+) -> PreTrainedModel:
+    return random_model(
+        getattr(transformers, f"{architecture}Config")(**config), attention=attention
+    )
 
 
 def tokens(count: int, seed: int) -> torch.Tensor:
@@ -63,7 +134,14 @@ def tokens(count: int, seed: int) -> torch.Tensor:
 
 def num_layers(source: PreTrainedModel) -> int:
     with torch.no_grad():
-        return len(source(input_ids=tokens(2, 1), use_cache=False, output_hidden_states=True).hidden_states) - 1
+        return (
+            len(
+                source(
+                    input_ids=tokens(2, 1), use_cache=False, output_hidden_states=True
+                ).hidden_states
+            )
+            - 1
+        )
 
 
 def own_logits(model: PreTrainedModel, token_ids: torch.Tensor) -> torch.Tensor:
@@ -114,11 +192,17 @@ def test_a_row_with_a_longer_one_gets_the_models_own_logits_and_hidden_states(so
 def test_a_batch_decodes_what_its_rows_decode_alone_up_to_the_last_position(name):
     architecture, config, attention = ARCHITECTURES[name]
     target, draft = (built(architecture, config, attention) for _ in range(2))
-    decoder = SpeculativeDecoder(ModelPair(*map(TransformersLanguageModel, (target, noised(draft, 0.02)))))
+    decoder = SpeculativeDecoder(
+        ModelPair(*map(TransformersLanguageModel, (target, noised(draft, 0.02))))
+    )
     prompts = [tokens(count, seed=count)[0].tolist() for count in (74, 9, 78)]
     params = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
-    together = [result.token_ids for result in decoder.generate(prompts, params, num_draft_tokens=4)]
-    assert together == [decoder.generate(prompt, params, num_draft_tokens=0).token_ids for prompt in prompts]
+    together = [
+        result.token_ids for result in decoder.generate(prompts, params, num_draft_tokens=4)
+    ]
+    assert together == [
+        decoder.generate(prompt, params, num_draft_tokens=0).token_ids for prompt in prompts
+    ]
     assert list(map(len, together)) == [6, 12, 2]
 
 
@@ -128,7 +212,9 @@ def test_a_batch_decodes_what_its_rows_decode_alone_up_to_the_last_position(name
 @pytest.fixture(scope="module")
 def longrope():
     rope = {**LONG, "original_max_position_embeddings": LONG_FROM}
-    return built("Phi3", {**SHAPE, "original_max_position_embeddings": LONG_FROM, "rope_parameters": rope})
+    return built(
+        "Phi3", {**SHAPE, "original_max_position_embeddings": LONG_FROM, "rope_parameters": rope}
+    )
 
 
 def test_longrope_ends_where_its_frequencies_change_and_is_exact_until_there(longrope, caplog):
@@ -138,7 +224,9 @@ def test_longrope_ends_where_its_frequencies_change_and_is_exact_until_there(lon
     found = [model.forward(part, cache) for part in ids.split(5, dim=1)]
     close(torch.cat(found, dim=1), own_logits(longrope, ids))
     for full in (cache, DynamicKVCache()):
-        with pytest.raises(ValueError, match=r"query_token_ids reaches \d+ tokens, Phi3ForCausalLM can take 24"):
+        with pytest.raises(
+            ValueError, match=r"query_token_ids reaches \d+ tokens, Phi3ForCausalLM can take 24"
+        ):
             model.forward(tokens(30, seed=2), full)
 
 
@@ -158,17 +246,24 @@ def test_longrope_drafts_what_plain_decoding_gives_and_refuses_a_longer_prompt(l
 
 def test_longrope_that_never_changes_has_all_its_positions():
     rope = {**LONG, "original_max_position_embeddings": 80}
-    source = built("Phi3", {**SHAPE, "original_max_position_embeddings": 80, "rope_parameters": rope})
+    source = built(
+        "Phi3", {**SHAPE, "original_max_position_embeddings": 80, "rope_parameters": rope}
+    )
     assert TransformersLanguageModel(source).max_positions == 80
 
 
 def test_in_half_precision_a_model_that_ignores_our_positions_reads_its_rows_one_by_one():
     config = transformers.PLBartConfig(**BART, max_position_embeddings=80, is_encoder_decoder=False)
     torch.manual_seed(0)
-    source = transformers.PLBartForCausalLM(config).to(torch.bfloat16).eval()  # its weights hide wrong positions
+    source = (
+        transformers.PLBartForCausalLM(config).to(torch.bfloat16).eval()
+    )  # its weights hide wrong positions
     model, text = TransformersLanguageModel(source), tokens(20, seed=2)
     cache = model.new_cache(2)
     model.forward(tokens(50, seed=1), cache.rows([0]))
     model.forward(text[:, :15], cache.rows([1]))
-    found, expected = model.forward(text[:, 15:].expand(2, -1), cache)[1].float(), own_logits(source, text)[0, -5:].float()
+    found, expected = (
+        model.forward(text[:, 15:].expand(2, -1), cache)[1].float(),
+        own_logits(source, text)[0, -5:].float(),
+    )
     assert (found - expected).norm() < 0.1 * (expected - expected.mean()).norm()

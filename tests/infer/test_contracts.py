@@ -28,7 +28,9 @@ FAMILIES = {
 
 def build(family: str, **more):
     torch.manual_seed(0)
-    return AutoModelForCausalLM.from_config(CONFIG_MAPPING[family](**FAMILIES[family] | more)).eval()
+    return AutoModelForCausalLM.from_config(
+        CONFIG_MAPPING[family](**FAMILIES[family] | more)
+    ).eval()
 
 
 def made(name: str, **more):
@@ -38,8 +40,18 @@ def made(name: str, **more):
     return loaded(source) if way == "gguf" else made_by(source, way)
 
 
-MODELS = ["llama transformers", "llama torch", "llama onnx", "llama gguf", "qwen3 gguf", "gemma2 gguf"]
-NAMES = [pytest.param(name, marks=pytest.mark.gguf) if name.endswith(" gguf") else name for name in MODELS]
+MODELS = [
+    "llama transformers",
+    "llama torch",
+    "llama onnx",
+    "llama gguf",
+    "qwen3 gguf",
+    "gemma2 gguf",
+]
+NAMES = [
+    pytest.param(name, marks=pytest.mark.gguf) if name.endswith(" gguf") else name
+    for name in MODELS
+]
 
 
 @pytest.fixture(params=NAMES, scope="module")
@@ -52,7 +64,11 @@ def model(named_model):
     return named_model[1]
 
 
-CACHES = {"dynamic": DynamicKVCache, "ragged": lambda: RaggedKVCache(2), "rows": lambda: RaggedKVCache(5).rows([3, 1])}
+CACHES = {
+    "dynamic": DynamicKVCache,
+    "ragged": lambda: RaggedKVCache(2),
+    "rows": lambda: RaggedKVCache(5).rows([3, 1]),
+}
 
 
 @pytest.fixture(params=CACHES)
@@ -62,7 +78,9 @@ def cache(request):
 
 def states(num_tokens: int, seed: int = 0, layers: int = 2) -> list[KVState]:
     generator = torch.Generator().manual_seed(seed)
-    return [KVState(*torch.randn(2, 2, 3, num_tokens, 4, generator=generator)) for _ in range(layers)]
+    return [
+        KVState(*torch.randn(2, 2, 3, num_tokens, 4, generator=generator)) for _ in range(layers)
+    ]
 
 
 def tokens(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -84,14 +102,23 @@ def test_updates_are_kept_in_order_and_a_crop_takes_tokens_from_the_end(cache):
     assert cache.get_num_tokens() == 7
     for found, *parts in zip(cache.get_kv_states(), first, second, third, strict=True):
         for kind in ("keys", "values"):
-            whole = torch.cat([getattr(part, kind)[:, :, :size] for part, size in zip(parts, (3, 2, 2), strict=True)], dim=2)
+            whole = torch.cat(
+                [
+                    getattr(part, kind)[:, :, :size]
+                    for part, size in zip(parts, (3, 2, 2), strict=True)
+                ],
+                dim=2,
+            )
             torch.testing.assert_close(getattr(found, kind), whole)
 
 
 def test_a_crop_outside_the_cache_and_an_update_with_other_layers_are_refused(cache):
     assert cache.get_num_tokens() == 0
     cache.update(states(3))
-    for count, message in ((-1, "must not be negative, got -1"), (4, "is 4, but the cache holds only 3")):
+    for count, message in (
+        (-1, "must not be negative, got -1"),
+        (4, "is 4, but the cache holds only 3"),
+    ):
         with pytest.raises(ValueError, match=message):
             cache.crop(count)
     with pytest.raises(ValueError, match="3 layers, the cache has 2"):
@@ -117,16 +144,24 @@ def test_cached_steps_with_crops_equal_an_uncached_forward(named_model):
             found.append(model.forward(chunk, cache))
             place += size
         assert cache.get_num_tokens() == 30
-        tolerance = 1e-2 if name == "gemma2 gguf" else 1e-4  # llama.cpp looks the GELU up in a table of half precision
-        torch.testing.assert_close(torch.cat(found, dim=1), expected, atol=tolerance, rtol=tolerance)
+        tolerance = (
+            1e-2 if name == "gemma2 gguf" else 1e-4
+        )  # llama.cpp looks the GELU up in a table of half precision
+        torch.testing.assert_close(
+            torch.cat(found, dim=1), expected, atol=tolerance, rtol=tolerance
+        )
 
 
-def test_logits_are_those_of_every_or_of_the_last_query_positions_and_a_malformed_query_is_refused(model):
+def test_logits_are_those_of_every_or_of_the_last_query_positions_and_a_malformed_query_is_refused(
+    model,
+):
     ids = tokens(2, 7)
     every = model.forward(ids, model.new_cache(2))
     assert every.shape == (2, 7, 97)
     assert every.is_floating_point()
-    torch.testing.assert_close(model.forward(ids, model.new_cache(2), num_logits=2), every[:, -2:], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        model.forward(ids, model.new_cache(2), num_logits=2), every[:, -2:], atol=1e-5, rtol=1e-5
+    )
     for query in (tokens(3), tokens(1, 0), tokens(3, 2)):
         with pytest.raises(ValueError, match="query_token_ids"):
             model.forward(query, model.new_cache(1))
@@ -142,8 +177,13 @@ def test_eos_lists_are_known_and_a_missing_eos_is_an_error(name):
 
 
 def test_a_recurrent_model_is_refused_where_its_state_would_have_to_be_rolled_back():
-    with pytest.raises(ValueError, match=r"MambaForCausalLM \(mamba\) has a recurrent state: it cannot be rolled back"):
-        TransformersLanguageModel(MambaForCausalLM(MambaConfig(vocab_size=97, hidden_size=16, num_hidden_layers=1)))
+    with pytest.raises(
+        ValueError,
+        match=r"MambaForCausalLM \(mamba\) has a recurrent state: it cannot be rolled back",
+    ):
+        TransformersLanguageModel(
+            MambaForCausalLM(MambaConfig(vocab_size=97, hidden_size=16, num_hidden_layers=1))
+        )
 
 
 # Inferencer and Drafter
@@ -190,7 +230,9 @@ def test_decode_stops_at_an_end_of_sequence_token(inferencer, monkeypatch, other
     ends = BasicInferencer(model)
     first = ends.prefill(prompt, cache, SampleStrategy.GREEDY).token_ids
     out = ends.decode(first, cache, 50, SampleStrategy.GREEDY)
-    assert [*first[0].tolist(), *out.token_ids[0].tolist()] == expected[: expected.index(expected[3]) + 1]
+    assert [*first[0].tolist(), *out.token_ids[0].tolist()] == expected[
+        : expected.index(expected[3]) + 1
+    ]
 
 
 def test_random_sampling_draws_from_the_softmax(inferencer):
@@ -228,4 +270,6 @@ def test_the_drafter_drafts_what_greedy_decoding_gives(inferencer, num_query_tok
 )
 def test_bad_arguments_are_refused_by_name(inferencer, method, query, options, message):
     with pytest.raises(ValueError, match=message):
-        getattr(Drafter(inferencer) if method == "draft" else inferencer, method)(query, DynamicKVCache(), *options)
+        getattr(Drafter(inferencer) if method == "draft" else inferencer, method)(
+            query, DynamicKVCache(), *options
+        )

@@ -36,7 +36,11 @@ KINDS = {
     "norm before residual": ({}, {}, {"norm_before_residual": True}),
     "biases": ({}, {"biased": True}, {}),
     "three layers": ({"num_hidden_layers": 3}, {}, {}),
-    "two layers, norm before residual": ({"num_hidden_layers": 2}, {"known": None}, {"norm_before_residual": True}),
+    "two layers, norm before residual": (
+        {"num_hidden_layers": 2},
+        {"known": None},
+        {"norm_before_residual": True},
+    ),
     "states normed": ({}, {"normed_input": True}, {}),
     "each layer's states normed": ({}, {"normed_layers": True}, {"fc_norm": True}),
     "normed, and normed output": (
@@ -45,9 +49,17 @@ KINDS = {
         {"eagle_config": {"fc_norm": True, "norm_output": True}},
     ),
     "normed output": ({"num_hidden_layers": 2}, {}, {"norm_output": True}),
-    "a sliding layer": ({"num_hidden_layers": 2, "layer_types": SLIDING, "sliding_window": 5}, {}, {}),
+    "a sliding layer": (
+        {"num_hidden_layers": 2, "layer_types": SLIDING, "sliding_window": 5},
+        {},
+        {},
+    ),
     "states added to embeddings": ({}, {"adds": True}, {}),
-    "added, and two layers": ({"num_hidden_layers": 2, "hidden_size": 16, "head_dim": 8}, {"known": None, "adds": True}, {}),
+    "added, and two layers": (
+        {"num_hidden_layers": 2, "hidden_size": 16, "head_dim": 8},
+        {"known": None, "adds": True},
+        {},
+    ),
 }
 
 
@@ -62,10 +74,15 @@ def loaded(folder, target, executor="torch", dtype=None):
 
 @pytest.mark.parametrize(
     ("kind", "layout", "executor"),  # every two of them together
-    [(kind, LAYOUTS[n % 2], ("torch", "onnx")[(n + m) % 2]) for m, kind in enumerate(KINDS) for n in range(2)],
+    [
+        (kind, LAYOUTS[n % 2], ("torch", "onnx")[(n + m) % 2])
+        for m, kind in enumerate(KINDS)
+        for n in range(2)
+    ],
 )
 def test_a_head_computes_what_its_definition_says(tmp_path, target, kind, layout, executor):
-    """In pieces, through a cache, two rows of different lengths side by side, with rejected places in between."""
+    """In pieces, through a cache, two rows of different lengths side by side, with rejected
+    places in between."""
     changes, how, options = KINDS[kind]
     config = head_config(**changes)
     tensors = head_tensors(config, **how)
@@ -76,33 +93,46 @@ def test_a_head_computes_what_its_definition_says(tmp_path, target, kind, layout
     features = torch.randn(2, 40, 3 * TARGET_WIDTH, generator=generator)
     states = eager_fused(tensors, config, features)
     expected = [
-        eager_layers(tensors, config, embedding, row.tolist(), own, **options) for row, own in zip(tokens, states, strict=True)
+        eager_layers(tensors, config, embedding, row.tolist(), own, **options)
+        for row, own in zip(tokens, states, strict=True)
     ]
     cache = head.new_cache(2)
     for number, lengths in enumerate(((7, 3), (1, 4), (5, 5), (1, 1), (9, 2), (2, 10))):
         begins = list(cache.lengths)
         width = max(lengths)
-        query = torch.stack([tokens[row, begin : begin + width] for row, begin in enumerate(begins)])
+        query = torch.stack(
+            [tokens[row, begin : begin + width] for row, begin in enumerate(begins)]
+        )
         of_target = number % 2 == 0
         source = features if of_target else states
-        before = torch.stack([source[row, begin : begin + width] for row, begin in enumerate(begins)])
+        before = torch.stack(
+            [source[row, begin : begin + width] for row, begin in enumerate(begins)]
+        )
         last = [length - 1 for length in lengths]
         logits, hidden = head.forward(query, before, cache.all_rows(), last, of_target=of_target)
         for row, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
             wanted = expected[row][begin + length - 1]
             fed_back = eager_fed_back(tensors, config, wanted, **options)
             torch.testing.assert_close(hidden[row], fed_back, atol=2e-4, rtol=2e-4)
-            torch.testing.assert_close(logits[row], eager_logits(tensors, config, wanted), atol=1e-3, rtol=1e-3)
+            torch.testing.assert_close(
+                logits[row], eager_logits(tensors, config, wanted), atol=1e-3, rtol=1e-3
+            )
             cache.keep(row, begin + length)
     assert head.vocab_size == VOCAB
     assert head.target_hidden_size == TARGET_WIDTH
 
 
-@pytest.mark.parametrize("kind", ["fewer tokens", "narrower", "biases", "a sliding layer", "added, and two layers"])
+@pytest.mark.parametrize(
+    "kind", ["fewer tokens", "narrower", "biases", "a sliding layer", "added, and two layers"]
+)
 def test_a_head_in_8_bits_is_near_the_head(tmp_path, target, kind):
     changes, how, options = KINDS[kind]
     config = head_config(**changes)
-    head = loaded(save_head(tmp_path, "speculators", config, head_tensors(config, **how), **options), target, "onnx")
+    head = loaded(
+        save_head(tmp_path, "speculators", config, head_tensors(config, **how), **options),
+        target,
+        "onnx",
+    )
     generator = torch.Generator().manual_seed(0)
     query = torch.randint(0, VOCAB, (30, 9), generator=generator)
     states = torch.randn(30, 9, config["hidden_size"], generator=generator)
@@ -111,14 +141,18 @@ def test_a_head_in_8_bits_is_near_the_head(tmp_path, target, kind):
         [
             tensor
             for given in (states, features)
-            for tensor in each.forward(query, given, each.new_cache(30).all_rows(), [8, 4] * 15, given is features)
+            for tensor in each.forward(
+                query, given, each.new_cache(30).all_rows(), [8, 4] * 15, given is features
+            )
         ]
         for each in (head, head.rounded)
     ]
     for exact, near in zip(*found, strict=True):
         known = exact[0].isfinite()
         errors = (near - exact)[:, known].norm(dim=-1) / exact[:, known].norm(dim=-1)
-        assert 0.005 < errors.median() < 0.06  # a row may be further off: such small heads have small sums
+        assert (
+            0.005 < errors.median() < 0.06
+        )  # a row may be further off: such small heads have small sums
 
 
 def test_a_matrix_in_8_bits_is_the_matrix_up_to_half_a_step():
@@ -129,7 +163,10 @@ def test_a_matrix_in_8_bits_is_the_matrix_up_to_half_a_step():
     numbers, scales = rounded(matrix)
     assert (numbers.shape, numbers.dtype, scales.shape) == ((3, 3, 32), torch.uint8, (3, 3))
     again = (numbers.float() - 128) * scales[..., None]
-    assert ((again.flatten(1)[:, :70] - matrix).abs() <= scales.repeat_interleave(32, 1)[:, :70] / 2 + 1e-6).all()
+    assert (
+        (again.flatten(1)[:, :70] - matrix).abs()
+        <= scales.repeat_interleave(32, 1)[:, :70] / 2 + 1e-6
+    ).all()
     assert not again[1, 1].any()
     assert not again[:, 2, 6:].any()
 
@@ -151,20 +188,41 @@ def deep():
         ("speculators", {IDS: [1, 3, 6]}, (1, 3, 6), "inputs: they are at the top level"),
         ("speculators", {IDS: [1, 3, 4]}, (2, 4, 5), "outputs: they are SpecForge's default"),
         ("eagle", {IDS: [2, 4, 6]}, (2, 4, 6), "inputs: they are at the top level"),
-        ("eagle", {IDS: [2, 4, 6], "eagle_config": {IDS: [1, 3, 5]}}, (2, 4, 6), "inputs: they are at the top level"),
-        ("eagle", {IDS: None, "eagle_config": {IDS: [1, 2, 5]}}, (2, 3, 6), "outputs: the first is 1"),
-        ("eagle", {"eagle_config": {IDS: [1, 3, 4]}}, (2, 4, 5), "outputs: they are SpecForge's default"),
+        (
+            "eagle",
+            {IDS: [2, 4, 6], "eagle_config": {IDS: [1, 3, 5]}},
+            (2, 4, 6),
+            "inputs: they are at the top level",
+        ),
+        (
+            "eagle",
+            {IDS: None, "eagle_config": {IDS: [1, 2, 5]}},
+            (2, 3, 6),
+            "outputs: the first is 1",
+        ),
+        (
+            "eagle",
+            {"eagle_config": {IDS: [1, 3, 4]}},
+            (2, 4, 5),
+            "outputs: they are SpecForge's default",
+        ),
         ("eagle", {"eagle_config": {IDS: [2, 4, 5]}}, (2, 4, 5), "inputs: the first is 2"),
         ("eagle", {"eagle_config": {IDS: [3, 5, 7]}}, (3, 5, 7), "inputs: the first is 3"),
         ("eagle", {"eagle_config": {IDS: [1, 4, 8]}}, (1, 4, 8), "inputs: the target has 8 layers"),
     ],
 )
-def test_the_layers_are_those_that_the_configuration_means(tmp_path, deep, layout, more, expected, why, caplog):
+def test_the_layers_are_those_that_the_configuration_means(
+    tmp_path, deep, layout, more, expected, why, caplog
+):
     with caplog.at_level("INFO", "naive_speculate"):
-        head = loaded(save_head(tmp_path, layout, head_config(), head_tensors(head_config()), **more), deep)
+        head = loaded(
+            save_head(tmp_path, layout, head_config(), head_tensors(head_config()), **more), deep
+        )
     assert head.layers == expected
     logged = [record.getMessage() for record in caplog.records if IDS in record.getMessage()]
-    assert [line.partition("are read as layer ")[2] for line in logged] == ([] if why is None else [why])
+    assert [line.partition("are read as layer ")[2] for line in logged] == (
+        [] if why is None else [why]
+    )
 
 
 @pytest.mark.parametrize(
@@ -175,8 +233,11 @@ def test_the_layers_are_those_that_the_configuration_means(tmp_path, deep, layou
         for j, architectures in enumerate((["LlamaForCausalLM"], ["LlamaForCausalLMEagle3"], None))
     ],
 )
-def test_the_tensors_say_what_a_head_is_and_how_deep(tmp_path, target, layout, declared, stored, architectures):
-    """The authors' heads of Llama 3.1 8B are called LlamaForCausalLM, and that of Vicuna 13B declares 40 layers."""
+def test_the_tensors_say_what_a_head_is_and_how_deep(
+    tmp_path, target, layout, declared, stored, architectures
+):
+    """The authors' heads of Llama 3.1 8B are called LlamaForCausalLM, and that of Vicuna 13B
+    declares 40 layers."""
     config = head_config(num_hidden_layers=stored)
     folder = save_head(tmp_path, layout, config, head_tensors(config), architectures=architectures)
     told = json.loads((folder / "config.json").read_text())
@@ -187,10 +248,17 @@ def test_the_tensors_say_what_a_head_is_and_how_deep(tmp_path, target, layout, d
     assert is_head(folder)
     head = loaded(folder, target)
     cache = head.new_cache(1)
-    states, query = torch.randn(1, 4, TARGET_WIDTH, generator=torch.Generator().manual_seed(0)), torch.tensor([[3, 5, 8, 2]])
+    states, query = (
+        torch.randn(1, 4, TARGET_WIDTH, generator=torch.Generator().manual_seed(0)),
+        torch.tensor([[3, 5, 8, 2]]),
+    )
     logits, _ = head.forward(query, states, cache.all_rows(), [3])
-    expected = eager_layers(head_tensors(config), config, target.input_embeddings, query[0].tolist(), states[0])[-1]
-    torch.testing.assert_close(logits[0], eager_logits(head_tensors(config), config, expected), atol=1e-3, rtol=1e-3)
+    expected = eager_layers(
+        head_tensors(config), config, target.input_embeddings, query[0].tolist(), states[0]
+    )[-1]
+    torch.testing.assert_close(
+        logits[0], eager_logits(head_tensors(config), config, expected), atol=1e-3, rtol=1e-3
+    )
 
 
 def test_a_head_with_the_embeddings_as_its_output_is_loaded(tmp_path, target):
@@ -201,15 +269,24 @@ def test_a_head_with_the_embeddings_as_its_output_is_loaded(tmp_path, target):
     del stored["lm_head.weight"]
     save_file(stored, folder / "model.safetensors")
     states = torch.randn(1, 1, TARGET_WIDTH, generator=torch.Generator().manual_seed(0))
-    logits, hidden = (head := loaded(folder, target)).forward(torch.tensor([[3]]), states, head.new_cache(1).all_rows(), [0])
+    logits, hidden = (head := loaded(folder, target)).forward(
+        torch.tensor([[3]]), states, head.new_cache(1).all_rows(), [0]
+    )
     tied = tensors | {"lm_head.weight": target.input_embeddings}
-    torch.testing.assert_close(logits[0], eager_logits(tied, config, hidden[0]), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(
+        logits[0], eager_logits(tied, config, hidden[0]), atol=1e-3, rtol=1e-3
+    )
 
 
 def test_a_head_stored_in_shards_and_in_half_precision_is_loaded(tmp_path, target):
     config = head_config()
     tensors = head_tensors(config)
-    save_head(tmp_path, "eagle", config, {k: t.half() if t.is_floating_point() else t for k, t in tensors.items()})
+    save_head(
+        tmp_path,
+        "eagle",
+        config,
+        {k: t.half() if t.is_floating_point() else t for k, t in tensors.items()},
+    )
     stored = load_file(tmp_path / "model.safetensors")
     names = sorted(stored)
     files = {name: f"model-{number % 2}.safetensors" for number, name in enumerate(names)}
@@ -219,10 +296,19 @@ def test_a_head_stored_in_shards_and_in_half_precision_is_loaded(tmp_path, targe
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
     head = loaded(tmp_path, target, dtype=torch.float32)
     features = torch.randn(1, 3, 3 * TARGET_WIDTH)
-    query, fused = torch.zeros(1, 3, dtype=torch.int64), features @ tensors["fc.weight"].half().float().T
-    found = [head.forward(query, states, head.new_cache(1).all_rows(), [2], states is features) for states in (features, fused)]
+    query, fused = (
+        torch.zeros(1, 3, dtype=torch.int64),
+        features @ tensors["fc.weight"].half().float().T,
+    )
+    found = [
+        head.forward(query, states, head.new_cache(1).all_rows(), [2], states is features)
+        for states in (features, fused)
+    ]
     torch.testing.assert_close(*found)
-    assert [loaded(tmp_path, target, executor).dtype for executor in ("torch", "onnx")] == [torch.float16, torch.float32]
+    assert [loaded(tmp_path, target, executor).dtype for executor in ("torch", "onnx")] == [
+        torch.float16,
+        torch.float32,
+    ]
 
 
 MISFITS = [  # a tensor, what becomes of it, and the message
@@ -242,16 +328,35 @@ MISFITS = [  # a tensor, what becomes of it, and the message
     ("state_proj.weight", torch.ones(32, 32), "hidden_norm.weight is missing"),
 ]
 NORMS = {f"fc_norm.{index}.weight": torch.ones(31 + index) for index in range(3)}
-WORDS = {"rope_parameters": {"rope_type": "default", "rope_theta": "ten"}, "dtype": "float32", "eos_token_id": 0, "head_dim": 8}
+WORDS = {
+    "rope_parameters": {"rope_type": "default", "rope_theta": "ten"},
+    "dtype": "float32",
+    "eos_token_id": 0,
+    "head_dim": 8,
+}
 NO_LAYERS = "eagle_aux_hidden_state_layer_ids must be a list of layer"
-OTHER_KINDS = [  # changes of the configuration, more options, arguments of `head_tensors`, and the message
+# changes of the configuration, more options, arguments of `head_tensors`, and the message
+OTHER_KINDS = [
     ({}, {"fc_norm": True}, {}, "fc_norm.0.weight is missing"),
     ({"hidden_act": "gelu"}, {}, {}, "hidden_act is gelu, not silu"),
-    ({}, {"speculators_model_type": "dflash"}, {}, "speculators_model_type is 'dflash', not 'eagle3'"),
-    ({}, {"norm_before_residual": True}, {"adds": True}, "norm_before_residual is not supported for a head"),
+    (
+        {},
+        {"speculators_model_type": "dflash"},
+        {},
+        "speculators_model_type is 'dflash', not 'eagle3'",
+    ),
+    (
+        {},
+        {"norm_before_residual": True},
+        {"adds": True},
+        "norm_before_residual is not supported for a head",
+    ),
     # words for numbers, where a mask is given, so that transformers' class does not make one
     (WORDS | {"tie_word_embeddings": False}, {}, {}, "."),
-    *(({}, {"eagle_config": {IDS: ids}}, {}, NO_LAYERS) for ids in ("2, 4, 5", [2, "4", 5], [-1, 2, 3], [True, 2, 3])),
+    *(
+        ({}, {"eagle_config": {IDS: ids}}, {}, NO_LAYERS)
+        for ids in ("2, 4, 5", [2, "4", 5], [-1, 2, 3], [True, 2, 3])
+    ),
 ]
 
 
@@ -273,21 +378,33 @@ def test_a_head_that_does_not_fit_together_or_of_another_kind_is_reported_in_one
     tmp_path, target, changes, more, how, spoil, message
 ):
     tensors = head_tensors(head_config(), **how)
-    tensors |= {name: change(tensors[name]) if callable(change) else change for name, change in spoil.items()}
+    tensors |= {
+        name: change(tensors[name]) if callable(change) else change
+        for name, change in spoil.items()
+    }
     tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    refused(save_head(tmp_path, "speculators", head_config(**changes), tensors, **more), target, message)
+    refused(
+        save_head(tmp_path, "speculators", head_config(**changes), tensors, **more), target, message
+    )
 
 
 def test_a_head_without_embeddings_needs_a_target_with_some_of_its_width(tmp_path):
-    folder = save_head(tmp_path, "eagle", head_config(), head_tensors(head_config()), **{IDS: [0, 1, 2]})
+    folder = save_head(
+        tmp_path, "eagle", head_config(), head_tensors(head_config()), **{IDS: [0, 1, 2]}
+    )
     refused(folder, object(), "has no input_embeddings to share")
 
 
-def test_the_float32_form_of_a_head_is_made_once_when_several_threads_need_it_first(tmp_path, target):
+def test_the_float32_form_of_a_head_is_made_once_when_several_threads_need_it_first(
+    tmp_path, target
+):
     config = head_config()
     folder = save_head(tmp_path, "eagle", config, head_tensors(config))
     head, expected = loaded(folder, target, "onnx"), loaded(folder, target)
-    query, states = torch.tensor([[3, 5]]), torch.randn(1, 2, config["hidden_size"], generator=torch.Generator().manual_seed(0))
+    query, states = (
+        torch.tensor([[3, 5]]),
+        torch.randn(1, 2, config["hidden_size"], generator=torch.Generator().manual_seed(0)),
+    )
     head.rounded.forward(query, states, head.new_cache(1).all_rows(), [1])
     assert "_forward" not in vars(head)
     found, begin = [], threading.Barrier(4)
@@ -311,20 +428,38 @@ def test_the_float32_form_of_a_head_is_made_once_when_several_threads_need_it_fi
 def test_a_head_keeps_no_matrix_that_onnx_runtime_has_copied(tmp_path, target, monkeypatch, kind):
     changes, how, options = KINDS[kind]
     config, filed = head_config(**changes), []
-    monkeypatch.setattr("naive_speculate.infer.head.model.on_disk", lambda matrix: (filed.append(matrix.numel()), matrix)[1])
-    head = loaded(save_head(tmp_path, "speculators", config, head_tensors(config, **how), **options), target, "onnx")
+    monkeypatch.setattr(
+        "naive_speculate.infer.head.model.on_disk",
+        lambda matrix: (filed.append(matrix.numel()), matrix)[1],
+    )
+    head = loaded(
+        save_head(tmp_path, "speculators", config, head_tensors(config, **how), **options),
+        target,
+        "onnx",
+    )
     norms = 10 * config["hidden_size"]
     assert head.num_parameters - norms < sum(filed) < head.num_parameters
-    head.forward(torch.tensor([[3]]), torch.randn(1, 1, config["hidden_size"]), head.new_cache(1).all_rows(), [0])
+    head.forward(
+        torch.tensor([[3]]),
+        torch.randn(1, 1, config["hidden_size"]),
+        head.new_cache(1).all_rows(),
+        [0],
+    )
     for each in (head, head.rounded):
         assert each._weights.num_parameters < norms
 
 
-def test_the_rotary_tables_that_one_form_of_a_head_reads_stay_when_the_other_needs_longer_ones(tmp_path, target):
+def test_the_rotary_tables_that_one_form_of_a_head_reads_stay_when_the_other_needs_longer_ones(
+    tmp_path, target
+):
     """Both forms may compute at once, in threads of their own."""
     config = head_config()
     head = loaded(save_head(tmp_path, "eagle", config, head_tensors(config)), target, "onnx")
-    query, states, cache = torch.tensor([[3, 5]]), torch.randn(1, 2, config["hidden_size"]), head.new_cache(1)
+    query, states, cache = (
+        torch.tensor([[3, 5]]),
+        torch.randn(1, 2, config["hidden_size"]),
+        head.new_cache(1),
+    )
     head.rounded.forward(query, states, cache.all_rows(), [1])
     table = weakref.ref(head._rotary.up_to(1)[0])
     longer = RaggedKVCache(1, step=1000)
@@ -338,5 +473,13 @@ def test_states_of_another_width_are_refused(tmp_path, target):
     folder = save_head(tmp_path, "eagle", config, head_tensors(config))
     for executor in ("torch", "onnx"):
         head = loaded(folder, target, executor)
-        with pytest.raises(ValueError, match=f"reads hidden states of width {3 * TARGET_WIDTH}, got 5"):
-            head.forward(torch.tensor([[3]]), torch.randn(1, 1, 5), head.new_cache(1).all_rows(), [0], of_target=True)
+        with pytest.raises(
+            ValueError, match=f"reads hidden states of width {3 * TARGET_WIDTH}, got 5"
+        ):
+            head.forward(
+                torch.tensor([[3]]),
+                torch.randn(1, 1, 5),
+                head.new_cache(1).all_rows(),
+                [0],
+                of_target=True,
+            )

@@ -1,4 +1,5 @@
-"""Hidden states of chosen layers, in every executor: those of transformers, with the same logits as without; also of trees."""
+"""Hidden states of chosen layers, in every executor: those of transformers, with the same logits
+as without; also of trees."""
 
 import threading
 from itertools import product
@@ -17,9 +18,12 @@ from tests.speculate.toys import ToyModel
 from tests.tiny import shape, tiny_llama
 
 
-@pytest.fixture(scope="module", params=product(("llama", "qwen3", "mistral window"), EXECUTORS), ids=" / ".join)
+@pytest.fixture(
+    scope="module", params=product(("llama", "qwen3", "mistral window"), EXECUTORS), ids=" / ".join
+)
 def pair(request):
-    """A model of ours and the one of transformers whose weights it has; `test_architectures.py` has transformers' own."""
+    """A model of ours and the one of transformers whose weights it has; `test_architectures.py`
+    has transformers' own."""
     family, executor = request.param
     source = random_model(FAMILIES[family]())
     return made(source, executor), source
@@ -62,7 +66,9 @@ def test_ragged_rows_have_the_features_they_have_alone(pair):
     for _ in range(3):  # a captured window, too, has none the third time
         model.forward(torch.cat([long[:, 25:], short[:, 7:]]), cache.rows([3, 0]))
         cache.rows([3, 0]).crop(5)
-    found = model.forward(torch.cat([long[:, 25:], short[:, 7:]]), cache.rows([3, 0]), layers=layers)[1]
+    found = model.forward(
+        torch.cat([long[:, 25:], short[:, 7:]]), cache.rows([3, 0]), layers=layers
+    )[1]
     close(found[:1], expected[0][:, 25:])
     close(found[1:], expected[1][:, 7:])
 
@@ -82,7 +88,9 @@ def test_logits_and_cache_are_the_same_with_features_and_without(model):
 
 def test_a_layer_that_is_not_there_is_refused(model):
     for layer in (-1, 99):
-        with pytest.raises(ValueError, match=rf"layers must be between 0 \(the embeddings\) and 2, got {layer}"):
+        with pytest.raises(
+            ValueError, match=rf"layers must be between 0 \(the embeddings\) and 2, got {layer}"
+        ):
             model.forward(tokens(1, 2), model.new_cache(1), layers=(0, layer))
     assert model.forward(tokens(1, 2), model.new_cache(1)).shape == (1, 2, 97)
 
@@ -93,7 +101,9 @@ def test_rows_at_the_end_of_the_positions_have_features_where_they_have_tokens()
     cache = model.new_cache(3)
     model.forward(tokens(1, 80, seed=3), cache.rows([2]))
     model.forward(ids, cache.rows([1]))
-    logits, features = model.forward(tokens(3, 4, seed=4), cache.all_rows(), layers=(1, 2), num_logits=4, lengths=[4, 2, 0])
+    logits, features = model.forward(
+        tokens(3, 4, seed=4), cache.all_rows(), layers=(1, 2), num_logits=4, lengths=[4, 2, 0]
+    )
     assert logits.shape == (3, 4, 97)
     assert features.shape == (3, 4, 64)
     expected = own_features(source, torch.cat([ids, tokens(3, 4, seed=4)[1:2, :2]], dim=1), (1,))
@@ -107,7 +117,10 @@ def test_threads_that_share_a_model_do_not_see_each_others_features():
     model.probe()
     queries = [tokens(1, 5, seed=seed) for seed in range(4)]
     layers = [(1,), (), (0, 2), (2,)]
-    expected = [model.forward(query, model.new_cache(1), layers=which) for query, which in zip(queries, layers, strict=True)]
+    expected = [
+        model.forward(query, model.new_cache(1), layers=which)
+        for query, which in zip(queries, layers, strict=True)
+    ]
     wrong: list[int] = []
 
     def repeat(number: int) -> None:
@@ -128,7 +141,10 @@ def test_threads_that_share_a_model_do_not_see_each_others_features():
 def test_a_plain_model_has_no_features():
     model = as_batch_model(ToyModel(5, 1))
     cache = model.new_cache(1)
-    with pytest.raises(ValueError, match=r"layers: ToyModel is a plain LanguageModel and returns no hidden states, got \[1\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"layers: ToyModel is a plain LanguageModel and returns no hidden states, got \[1\]",
+    ):
         model.forward(torch.tensor([[1]]), cache.rows([0]), layers=[1])
     assert cache.lengths == [0]
 
@@ -143,7 +159,10 @@ class Silent(TransformersLanguageModel):
 def test_a_model_that_returns_none_where_they_are_wanted_is_refused():
     pool = SlotPool(Silent(random_model(FAMILIES["llama"]())))
     view = pool.view([pool.allocate()])
-    message = r"Silent.forward must return logits and hidden states .* \[1, 3, 2 \* hidden_size\], got None"
+    message = (
+        r"Silent.forward must return logits and hidden states .* \[1, 3, 2 \* hidden_size\], got"
+        r" None"
+    )
     with pytest.raises(ValueError, match=message):
         pool.compute(view, tokens(1, 3), [0, 1])
 
@@ -161,7 +180,9 @@ LAYERS = (0, 1, 2)
 def sliding(window: int) -> MistralForCausalLM:
     """Layers whose tokens attend to the last few only."""
     torch.manual_seed(0)
-    config = MistralConfig(**shape(num_hidden_layers=2), sliding_window=window, initializer_range=0.3)
+    config = MistralConfig(
+        **shape(num_hidden_layers=2), sliding_window=window, initializer_range=0.3
+    )
     return MistralForCausalLM(config).eval()
 
 
@@ -172,27 +193,37 @@ def tree_model(request):
 
 
 def alone(tree_model, tokens):
-    logits, features = tree_model.forward(torch.tensor([tokens]), tree_model.new_cache(1).rows([0]), layers=LAYERS)
+    logits, features = tree_model.forward(
+        torch.tensor([tokens]), tree_model.new_cache(1).rows([0]), layers=LAYERS
+    )
     return torch.cat([logits[0], features[0]], dim=-1)
 
 
 @pytest.mark.parametrize("levels", [[7], [2, 3, 2]])
 def test_a_node_sees_its_own_path_only(tree_model, levels):
-    """All nodes at once, as the target does, or level by level, as a drafter does; in the second of two rows."""
+    """All nodes at once, as the target does, or level by level, as a drafter does; in the second
+    of two rows."""
     assert tree_model.takes_trees
     cache = tree_model.new_cache(2)
     for row in (0, 1):
         tree_model.forward(torch.tensor([TRUNK]), cache.rows([row]))
     tree, found = TreeRows(cache, 1, len(TRUNK), PARENTS), []
     for first, count in zip([sum(levels[:n]) for n in range(len(levels))], levels, strict=True):
-        logits, features = tree_model.forward(torch.tensor([TOKENS[first : first + count]]), tree, layers=LAYERS)
+        logits, features = tree_model.forward(
+            torch.tensor([TOKENS[first : first + count]]), tree, layers=LAYERS
+        )
         found.append(torch.cat([logits[0], features[0]], dim=-1))
     for node, path in PATHS.items():
-        torch.testing.assert_close(torch.cat(found)[node], alone(tree_model, TRUNK + path)[-1], atol=2e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            torch.cat(found)[node], alone(tree_model, TRUNK + path)[-1], atol=2e-4, rtol=1e-4
+        )
 
     cache.keep_path(1, len(TRUNK), [len(TRUNK) + node for node in (1, 4, 6)])
     assert cache.lengths == [len(TRUNK), len(TRUNK) + 3]
     after = tree_model.forward(torch.tensor([[8]]), cache.rows([1]), layers=LAYERS)
     torch.testing.assert_close(
-        torch.cat([after[0][0, 0], after[1][0, 0]]), alone(tree_model, [*TRUNK, 2, 4, 9, 8])[-1], atol=2e-4, rtol=1e-4
+        torch.cat([after[0][0, 0], after[1][0, 0]]),
+        alone(tree_model, [*TRUNK, 2, 4, 9, 8])[-1],
+        atol=2e-4,
+        rtol=1e-4,
     )

@@ -1,4 +1,5 @@
-"""The fast models of the Llama family give transformers' logits, whatever the cache holds, also where windows are captured."""
+"""The fast models of the Llama family give transformers' logits, whatever the cache holds, also
+where windows are captured."""
 
 import gc
 import weakref
@@ -13,7 +14,13 @@ from torch.utils._pytree import tree_leaves
 from transformers import GPT2Config, LlamaConfig
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.infer import BatchLanguageModel, DynamicKVCache, KVCache, KVState, TransformersLanguageModel
+from naive_speculate.infer import (
+    BatchLanguageModel,
+    DynamicKVCache,
+    KVCache,
+    KVState,
+    TransformersLanguageModel,
+)
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.llama.weights import is_supported
 from tests.infer.llamas import (
@@ -56,7 +63,9 @@ def test_rows_can_be_copied_after_a_cache_has_grown_and_all_executors_decode_the
         decoder = SpeculativeDecoder(ModelPair(*models))
         params = SamplingParams(n=2, max_tokens=4, seed=1, temperature=0.7, ignore_eos=True)
         outputs = decoder.generate(prompt, params, num_draft_tokens=3).outputs
-        ends = [SamplingParams(max_tokens=count, temperature=0, ignore_eos=True) for count in (8, 2, 8)]
+        ends = [
+            SamplingParams(max_tokens=count, temperature=0, ignore_eos=True) for count in (8, 2, 8)
+        ]
         for prompts in ([prompt] * 3, [[5, 6, 7], [8, 9], [10]]):
             outputs += decoder.generate(prompts, ends, num_draft_tokens=3)
         found.append([output.token_ids for output in outputs])
@@ -74,7 +83,15 @@ def test_prefill_then_windows_and_crops_give_transformers_logits_at_every_positi
     for count, surplus in ((1, 0), (5, 3), (5, 5), (9, 2), (2, 0)):
         rows.forward(count, [0], crop=[surplus])
     assert isinstance(model, BatchLanguageModel)
-    for name in ("eos_token_id", "eos_token_ids", "name", "vocab_size", "max_positions", "device", "num_parameters"):
+    for name in (
+        "eos_token_id",
+        "eos_token_ids",
+        "name",
+        "vocab_size",
+        "max_positions",
+        "device",
+        "num_parameters",
+    ):
         assert getattr(model, name) == getattr(reference, name)
 
 
@@ -108,13 +125,19 @@ def test_caches_grow_beyond_their_first_capacity(llama):
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("family", ["llama", "qwen2 mixed windows"])
 def test_a_plain_cache_is_read_and_extended(family, executor):
-    source, cache, reference_cache = random_model(FAMILIES[family]()), DynamicKVCache(), DynamicKVCache()
+    source, cache, reference_cache = (
+        random_model(FAMILIES[family]()),
+        DynamicKVCache(),
+        DynamicKVCache(),
+    )
     model, reference = made(source, executor), TransformersLanguageModel(source)
     for count, surplus in ((6, 2), (1, 0), (5, 4), (3, 0)):
         query = tokens(2, count)
         expected = reference.forward(query, reference_cache)
         torch.testing.assert_close(model.forward(query, cache), expected, rtol=0, atol=TOLERANCE)
-        for ours, theirs in zip(cache.get_kv_states(), reference_cache.get_kv_states(), strict=True):
+        for ours, theirs in zip(
+            cache.get_kv_states(), reference_cache.get_kv_states(), strict=True
+        ):
             torch.testing.assert_close(ours.keys, theirs.keys, rtol=0, atol=TOLERANCE)
             torch.testing.assert_close(ours.values, theirs.values, rtol=0, atol=TOLERANCE)
         cache.crop(surplus)
@@ -137,14 +160,19 @@ def test_what_a_forward_returned_stays_as_it_was_when_the_model_runs_again(llama
         kept = [tensor.clone() for tensor in before]
         after = llama.forward(tokens(1, 4), cache, layers=(1,))
         assert all(torch.equal(tensor, copy) for tensor, copy in zip(before, kept, strict=True))
-        assert not any(torch.equal(tensor, other) for tensor, other in zip(before, after, strict=True))
+        assert not any(
+            torch.equal(tensor, other) for tensor, other in zip(before, after, strict=True)
+        )
 
 
 def test_tokens_of_another_type_are_refused_and_not_read_as_if_they_were_int64():
     model = made(SOURCE, "onnx")
     cache, query = model.new_cache(1), torch.tensor([[7]])
     model.forward(query, cache)
-    for others in (query.view(torch.int32)[:, :1], torch.tensor([[7]], dtype=torch.int16)):  # the first lies where those lay
+    for others in (
+        query.view(torch.int32)[:, :1],
+        torch.tensor([[7]], dtype=torch.int16),
+    ):  # the first lies where those lay
         with pytest.raises(ValueError, match=r"query_token_ids must be int64, got torch\.int"):
             model.forward(others, cache)
 
@@ -159,7 +187,9 @@ def test_half_precision_runs_with_torch_operations():
 
 
 def test_a_model_of_another_family_is_refused_with_the_reason():
-    source = random_model(GPT2Config(vocab_size=VOCAB, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=1))
+    source = random_model(
+        GPT2Config(vocab_size=VOCAB, n_embd=16, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=1)
+    )
     with pytest.raises(ValueError, match="model_type is gpt2"):
         LlamaLanguageModel.from_transformers(source)
 
@@ -169,7 +199,10 @@ def test_a_model_of_another_family_is_refused_with_the_reason():
     [
         ({"hidden_act": "gelu"}, "gelu"),
         ({"mlp_bias": True}, "bias"),
-        ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "dynamic"),
+        (
+            {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
+            "dynamic",
+        ),
     ],
 )
 def test_what_cannot_be_run_exactly_is_named(change, reason):
@@ -196,7 +229,9 @@ class Elsewhere:
 
 def test_bad_input_is_refused_by_the_name_of_the_argument(llama):
     cache = llama.new_cache(2)
-    two = LlamaLanguageModel.from_transformers(random_model(LlamaConfig(**SHAPE | {"num_hidden_layers": 1})))
+    two = LlamaLanguageModel.from_transformers(
+        random_model(LlamaConfig(**SHAPE | {"num_hidden_layers": 1}))
+    )
     of_another: KVCache = two.new_cache(1)
     two.forward(tokens(1, 2), of_another)
     not_a_cache: Any = {}
@@ -223,11 +258,13 @@ def test_an_executor_that_cannot_run_the_model_is_refused():
         LlamaLanguageModel.from_transformers(halved(random_model(FAMILIES["llama"]())), "onnx")
 
 
-# Windows captured once for a cache and played again give the same, and hold no memory longer than their cache
+# Windows captured once for a cache and played again give the same, and hold no memory longer than
+# their cache
 
 
 class Captures:
-    """A model whose windows are captured; `tried` counts the captures, which raise `error` if there is one."""
+    """A model whose windows are captured; `tried` counts the captures, which raise `error` if
+    there is one."""
 
     def __init__(self) -> None:
         self.model = made(SOURCE, "graphs")
@@ -293,12 +330,16 @@ class Reads(TorchDispatchMode):
         self.found: dict[int, StorageWeakRef] = {}
         self._own = set[int]()
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         for tensor in _tensors((args, kwargs)):
             if (storage := tensor.untyped_storage())._cdata not in self._own:
                 self.found[storage._cdata] = StorageWeakRef(storage)
         result = function(*args, **kwargs or {})
-        self._own |= {tensor.untyped_storage()._cdata for tensor in _tensors(result)} - self.found.keys()
+        self._own |= {
+            tensor.untyped_storage()._cdata for tensor in _tensors(result)
+        } - self.found.keys()
         return result
 
 
@@ -324,7 +365,10 @@ def test_what_a_captured_window_reads_is_kept_with_it(graphs):
     assert not any(storage.expired() for storage in reads.found.values())
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError(), RuntimeError("operation not permitted when stream is capturing")])
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError(), RuntimeError("operation not permitted when stream is capturing")],
+)
 def test_where_a_capture_fails_decoding_goes_on_without(graphs, error, caplog):
     """Where memory is short for this cache only, else for good, with a warning."""
     graphs.error = error
@@ -347,7 +391,10 @@ def test_captured_windows_give_hidden_states_with_their_logits(graphs):
     caches = [model.new_cache(2) for model in models]
     for number, layers in enumerate([(2, 1), (2, 1), (), (2, 1), (), (0,), (2, 1), (0,)]):
         query = tokens(2, 4)
-        found, expected = (model.forward(query, cache, layers=layers) for model, cache in zip(models, caches, strict=True))
+        found, expected = (
+            model.forward(query, cache, layers=layers)
+            for model, cache in zip(models, caches, strict=True)
+        )
         torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
         for cache in caches:
             cache.crop([number % 4, 1])

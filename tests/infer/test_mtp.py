@@ -1,4 +1,5 @@
-"""The MTP layer in a checkpoint drafts: each layout against an eager computation, losslessly, and broken ones in one line."""
+"""The MTP layer in a checkpoint drafts: each layout against an eager computation, losslessly,
+and broken ones in one line."""
 
 import json
 from pathlib import Path
@@ -18,44 +19,119 @@ from tests.heads import rms
 from tests.speculate.rows import same_alone, same_as_plain, windows
 from tests.tiny import shape, tiny_llama
 
-SIZES = shape(vocab_size=24, hidden_size=16, intermediate_size=24, num_attention_heads=2, max_position_embeddings=64)
-SIZES |= {"head_dim": 8, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None, "initializer_range": 0.4}
+SIZES = shape(
+    vocab_size=24,
+    hidden_size=16,
+    intermediate_size=24,
+    num_attention_heads=2,
+    max_position_embeddings=64,
+)
+SIZES |= {
+    "head_dim": 8,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "initializer_range": 0.4,
+}
 del SIZES["num_hidden_layers"]
 MOE = {"num_experts_per_tok": 2, "moe_intermediate_size": 8}
-LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+LINEAR = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
 LINEAR |= {"layer_types": ["linear_attention", "full_attention"]}
-ROUTED = {**MOE, "n_routed_experts": 2, "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}
-LATENT = {"kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
-DEEPSEEK = {"": "", "eh_proj": "eh_proj", "enorm": "enorm", "hnorm": "hnorm", "norm": "shared_head.norm"}
-QWEN = {"": "layers.0.", "eh_proj": "fc", "enorm": "pre_fc_norm_embedding", "hnorm": "pre_fc_norm_hidden", "norm": "norm"}
+ROUTED = {
+    **MOE,
+    "n_routed_experts": 2,
+    "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+}
+LATENT = {
+    "kv_lora_rank": 8,
+    "q_lora_rank": 8,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+}
+DEEPSEEK = {
+    "": "",
+    "eh_proj": "eh_proj",
+    "enorm": "enorm",
+    "hnorm": "hnorm",
+    "norm": "shared_head.norm",
+}
+QWEN = {
+    "": "layers.0.",
+    "eh_proj": "fc",
+    "enorm": "pre_fc_norm_embedding",
+    "hnorm": "pre_fc_norm_hidden",
+    "norm": "norm",
+}
 MIMO = {"": "", "eh_proj": "eh_proj", "enorm": "enorm", "hnorm": "hnorm", "norm": "final_layernorm"}
 KINDS = ["full_attention", "sliding_attention"]
-ROPE = {kind: {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5} for kind in KINDS}
+ROPE = {
+    kind: {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    for kind in KINDS
+}
 WINDOW = {"n_routed_experts": 2, "sliding_window": 4}
-SWA = {"layer_types": KINDS, "mlp_layer_types": ["sparse", "dense"], "v_head_dim": 8, "rope_parameters": ROPE}
+SWA = {
+    "layer_types": KINDS,
+    "mlp_layer_types": ["sparse", "dense"],
+    "v_head_dim": 8,
+    "rope_parameters": ROPE,
+}
 LAYOUTS = {
     "deepseek": ("deepseek_v3", {"head_dim": None} | ROUTED | LATENT, "model.layers.2.", DEEPSEEK),
     "glm": ("glm4_moe", ROUTED, "model.layers.2.", DEEPSEEK),
-    "qwen3-next": ("qwen3_next", MOE | LINEAR | {"num_experts": 2, "shared_expert_intermediate_size": 8}, "mtp.", QWEN),
+    "qwen3-next": (
+        "qwen3_next",
+        MOE | LINEAR | {"num_experts": 2, "shared_expert_intermediate_size": 8},
+        "mtp.",
+        QWEN,
+    ),
     "qwen3.5": ("qwen3_5_text", LINEAR, "mtp.", QWEN),
-    "mimo": ("mimo_v2_flash", MOE | SWA | {"num_key_value_heads": 1} | WINDOW, "model.mtp.layers.0.", MIMO),
-    "mellum": ("mellum", MOE | {"num_experts": 2, "num_mtp_layers": 1} | {"mtp_layer_types": KINDS[:1]}, "mtp.", QWEN),
+    "mimo": (
+        "mimo_v2_flash",
+        MOE | SWA | {"num_key_value_heads": 1} | WINDOW,
+        "model.mtp.layers.0.",
+        MIMO,
+    ),
+    "mellum": (
+        "mellum",
+        MOE | {"num_experts": 2, "num_mtp_layers": 1} | {"mtp_layer_types": KINDS[:1]},
+        "mtp.",
+        QWEN,
+    ),
 }
 
 
 def build(layout: str, folder: Path, **more) -> tuple[Path, nn.Module, dict[str, torch.Tensor]]:
-    """A checkpoint with an MTP layer: its folder, a model whose last layer is that layer, and the other tensors of it."""
+    """A checkpoint with an MTP layer: its folder, a model whose last layer is that layer, and
+    the other tensors of it."""
     kind, changes, prefix, names = LAYOUTS[layout]
     torch.manual_seed(3)
     config = SIZES | changes | {"num_hidden_layers": 2} | more
-    model, donor = (AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**config)) for _ in range(2))
+    model, donor = (
+        AutoModelForCausalLM.from_config(CONFIG_MAPPING[kind](**config)) for _ in range(2)
+    )
     with torch.no_grad():
-        for norm in (each for one in (model, donor) for each in one.modules() if "RMSNorm" in type(each).__name__):
+        for norm in (
+            each
+            for one in (model, donor)
+            for each in one.modules()
+            if "RMSNorm" in type(each).__name__
+        ):
             norm.weight.add_(0.3 * torch.randn_like(norm.weight))
     model.save_pretrained(folder / "own")
     donor.save_pretrained(folder / "donor")
     width = model.config.hidden_size
-    extra = {name: torch.randn(width) for name in ("enorm", "hnorm", "norm")} | {"eh_proj": torch.randn(width, 2 * width) / 4}
+    extra = {name: torch.randn(width) for name in ("enorm", "hnorm", "norm")} | {
+        "eh_proj": torch.randn(width, 2 * width) / 4
+    }
     tensors = load_file(folder / "own" / "model.safetensors")
     for name, tensor in load_file(folder / "donor" / "model.safetensors").items():
         if name.startswith("model.layers.1."):
@@ -69,17 +145,31 @@ def build(layout: str, folder: Path, **more) -> tuple[Path, nn.Module, dict[str,
 
 
 def load(folder: Path, dtype: torch.dtype = torch.float32) -> ModelPair:
-    return ModelPair(wrap(AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, experts_implementation="eager")))
+    return ModelPair(
+        wrap(
+            AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, experts_implementation="eager"
+            )
+        )
+    )
 
 
 @torch.no_grad()
 def eager(pair, donor, extra, layout: str, tokens: list[int], drafts: list[int]) -> torch.Tensor:
-    """The distributions that a window's drafts are drawn from, after these tokens: the whole text, without a cache."""
+    """The distributions that a window's drafts are drawn from, after these tokens: the whole
+    text, without a cache."""
     model, config, shift = pair.target.model, donor.config, float(layout.startswith("qwen"))
-    states, read, found = model.model(torch.tensor([tokens])).last_hidden_state[:, :-1], tokens[1:], []
+    states, read, found = (
+        model.model(torch.tensor([tokens])).last_hidden_state[:, :-1],
+        tokens[1:],
+        [],
+    )
     for draft in drafts:
         embedded = model.model.embed_tokens(torch.tensor([read]))
-        normed = [rms(x, extra[name] + shift, config.rms_norm_eps) for x, name in ((embedded, "enorm"), (states, "hnorm"))]
+        normed = [
+            rms(x, extra[name] + shift, config.rms_norm_eps)
+            for x, name in ((embedded, "enorm"), (states, "hnorm"))
+        ]
         x, count = torch.cat(normed, dim=-1) @ extra["eh_proj"].T, len(read)
         back = torch.arange(count)[:, None] - torch.arange(count)
         later = (back < 0) | (back >= (config.sliding_window if layout == "mimo" else count))
@@ -87,7 +177,9 @@ def eager(pair, donor, extra, layout: str, tokens: list[int], drafts: list[int])
         kind = {"layer_type": "sliding_attention"} if layout == "mimo" else {}
         out = donor.model.layers[1](
             x,
-            attention_mask=torch.zeros(count, count).masked_fill(later, torch.finfo(torch.float32).min)[None, None],
+            attention_mask=torch.zeros(count, count).masked_fill(
+                later, torch.finfo(torch.float32).min
+            )[None, None],
             position_embeddings=donor.model.rotary_emb(x, positions, **kind),
             position_ids=positions,
         )
@@ -99,7 +191,9 @@ def eager(pair, donor, extra, layout: str, tokens: list[int], drafts: list[int])
 
 @pytest.fixture(scope="module", params=[name for name in LAYOUTS if name != "mellum"])
 def made(request, tmp_path_factory):
-    folder, donor, extra = build(request.param, tmp_path_factory.mktemp(request.param.replace(".", "")))
+    folder, donor, extra = build(
+        request.param, tmp_path_factory.mktemp(request.param.replace(".", ""))
+    )
     return request.param, load(folder), donor, extra
 
 
@@ -107,7 +201,9 @@ def test_every_draft_is_drawn_as_an_eager_computation_says(made):
     layout, pair, donor, extra = made
     prompt, drafted = [3, 5, 7, 11, 2], 0
     params = SamplingParams(max_tokens=9, seed=5, ignore_eos=True)
-    events = list(SpeculativeDecoder(pair).stream(prompt, params, drafter="mtp", num_draft_tokens=3))
+    events = list(
+        SpeculativeDecoder(pair).stream(prompt, params, drafter="mtp", num_draft_tokens=3)
+    )
     assert events[0].head_layers == [2]
     for committed, window in windows(events, prompt):
         drafts = [event.token_id for event in window]
@@ -131,24 +227,37 @@ def toy(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("verifier", "params"),
-    [("speculative_sampling", {"max_tokens": 2}), ("block_verification", {"max_tokens": 3, "top_p": 0.7})],
+    [
+        ("speculative_sampling", {"max_tokens": 2}),
+        ("block_verification", {"max_tokens": 3, "top_p": 0.7}),
+    ],
 )
 def test_the_output_distribution_is_the_target_s(toy, verifier, params):
     params = SamplingParams(temperature=1.5, ignore_eos=True, **params)
     options = {"pair": toy, "prompt": [1, 0], "params": params, "num_draft_tokens": 2}
-    proof = prove_lossless(drafter="mtp", verifier=verifier, **options, tolerance=1e-7)  # its norms compute in float32
+    proof = prove_lossless(
+        drafter="mtp", verifier=verifier, **options, tolerance=1e-7
+    )  # its norms compute in float32
     assert proof.lossless, str(proof)
 
 
 def test_a_batch_row_equals_the_row_alone(toy):
     params = [SamplingParams(max_tokens=8, seed=seed, ignore_eos=True) for seed in (1, 2)]
-    same_alone(SpeculativeDecoder(toy), [[1, 1, 0, 1], [0, 1]], params, drafter="mtp", num_draft_tokens=2)
+    same_alone(
+        SpeculativeDecoder(toy), [[1, 1, 0, 1], [0, 1]], params, drafter="mtp", num_draft_tokens=2
+    )
 
 
 BROKEN = {
-    "lacks": (lambda name, tensor: None if "hnorm" in name else tensor, r"files lack layers\.0\.hnorm\.weight"),
+    "lacks": (
+        lambda name, tensor: None if "hnorm" in name else tensor,
+        r"files lack layers\.0\.hnorm\.weight",
+    ),
     "misshapen": (lambda name, tensor: tensor[:, 1:] if "eh_proj" in name else tensor, r"eh_proj"),
-    "quantised": (lambda name, tensor: tensor, r"quantised \(model\.layers\.2\.eh_proj\.weight_scale_inv\)"),
+    "quantised": (
+        lambda name, tensor: tensor,
+        r"quantised \(model\.layers\.2\.eh_proj\.weight_scale_inv\)",
+    ),
     "none": (lambda name, tensor: None, r"the target's checkpoint has no MTP layer"),
 }
 
@@ -159,13 +268,20 @@ def test_a_broken_checkpoint_is_answered_in_one_line(kind, tmp_path):
     folder, _, _ = build("glm", tmp_path)
     path = folder / "model.safetensors"
     changed = {
-        name: change(name, tensor) if name.startswith("model.layers.2.") else tensor for name, tensor in load_file(path).items()
+        name: change(name, tensor) if name.startswith("model.layers.2.") else tensor
+        for name, tensor in load_file(path).items()
     }
     if kind == "quantised":
         changed["model.layers.2.eh_proj.weight_scale_inv"] = torch.ones(1, 1)
-    save_file({name: t.contiguous() for name, t in changed.items() if t is not None}, path, {"format": "pt"})
+    save_file(
+        {name: t.contiguous() for name, t in changed.items() if t is not None},
+        path,
+        {"format": "pt"},
+    )
     with pytest.raises(ValueError, match=rf"^drafter is 'mtp', but .*{message}") as caught:
-        SpeculativeDecoder(load(folder)).generate([1, 2], SamplingParams(max_tokens=2), drafter="mtp")
+        SpeculativeDecoder(load(folder)).generate(
+            [1, 2], SamplingParams(max_tokens=2), drafter="mtp"
+        )
     assert "\n" not in str(caught.value)
 
 
@@ -175,18 +291,25 @@ def drafted(events) -> dict[int, int]:
 
 
 def test_transformers_own_mtp_is_watched_and_drafts_the_same_tokens(tmp_path):
-    pair, prompt = load(build("mellum", tmp_path, layer_types=["full_attention"] * 2)[0]), [3, 5, 7, 11]
+    pair, prompt = (
+        load(build("mellum", tmp_path, layer_types=["full_attention"] * 2)[0]),
+        [3, 5, 7, 11],
+    )
     model = pair.target.model
     for options in ({"do_sample": False}, {"do_sample": True, "top_k": 0}):
         trace = watch(model, None, prompt, use_mtp=True, max_new_tokens=10, **options)
         assert trace.started.settings["drafter"] == "mtp"
         assert len(trace.token_ids) == 10
         torch.manual_seed(0)
-        expected = model.generate(torch.tensor([prompt]), use_mtp=True, max_new_tokens=10, **options)[0, 4:].tolist()
+        expected = model.generate(
+            torch.tensor([prompt]), use_mtp=True, max_new_tokens=10, **options
+        )[0, 4:].tolist()
         assert trace.token_ids == expected
         if not options["do_sample"]:
             params = SamplingParams(max_tokens=10, temperature=0, ignore_eos=True)
-            ours = drafted(SpeculativeDecoder(pair).stream(prompt, params, drafter="mtp", num_draft_tokens=1))
+            ours = drafted(
+                SpeculativeDecoder(pair).stream(prompt, params, drafter="mtp", num_draft_tokens=1)
+            )
             theirs = drafted(trace.events)
             shared = ours.keys() & theirs.keys()
             assert len(shared) > 2
@@ -204,10 +327,15 @@ def test_only_the_shards_with_the_layer_are_read(tmp_path):
     (folder / "model.safetensors").unlink()
     parts = {"a.safetensors": [], "b.safetensors": []}
     for name in tensors:
-        parts["b.safetensors" if name.startswith("model.layers.2.") else "a.safetensors"].append(name)
+        parts["b.safetensors" if name.startswith("model.layers.2.") else "a.safetensors"].append(
+            name
+        )
     for file, names in parts.items():
         save_file({name: tensors[name] for name in names}, folder / file, {"format": "pt"})
-    index = {"metadata": {}, "weight_map": {name: file for file, names in parts.items() for name in names}}
+    index = {
+        "metadata": {},
+        "weight_map": {name: file for file, names in parts.items() for name in names},
+    }
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     pair = load(folder)
     (folder / "a.safetensors").unlink()
@@ -218,9 +346,14 @@ def test_only_the_shards_with_the_layer_are_read(tmp_path):
 def test_nothing_is_fetched_to_find_a_layer_and_plain_decoding_needs_none(monkeypatch):
     """A model made in memory has no files, whatever the Hub has under the name of its class."""
     asked = []
-    monkeypatch.setattr("naive_speculate.infer.files.cached_file", lambda *given, **options: asked.append((given, options)))
+    monkeypatch.setattr(
+        "naive_speculate.infer.files.cached_file",
+        lambda *given, **options: asked.append((given, options)),
+    )
     pair = ModelPair(wrap(tiny_llama(1, 0), executor="transformers"))
-    result = SpeculativeDecoder(pair).generate([1, 2], SamplingParams(max_tokens=2), num_draft_tokens=0, drafter="mtp")
+    result = SpeculativeDecoder(pair).generate(
+        [1, 2], SamplingParams(max_tokens=2), num_draft_tokens=0, drafter="mtp"
+    )
     assert len(result.token_ids) == 2
     pair.target.model.name_or_path = "no-one/has-this"
     assert mtp_tensors(pair.target) == {}

@@ -23,7 +23,11 @@ def test_a_slot_copied_from_another_holds_its_tokens_and_no_others(fed, held):
     pool.feed([source, other], [[*held, 0], [*fed, 0]])
     other.copy_from(source)
     assert other.num_tokens == len(held)
-    found = [] if not held else other.cache.caches[other.row].get_kv_states()[0].keys.flatten().long().tolist()
+    found = (
+        []
+        if not held
+        else other.cache.caches[other.row].get_kv_states()[0].keys.flatten().long().tolist()
+    )
     assert found == held
 
 
@@ -49,10 +53,19 @@ class Wrapped(ToyModel):
 
 
 BROKEN = [
-    (Forgetful, r"Forgetful\.forward must add the query's \d tokens to kv_cache, with kv_cache\.update.*; it added 0"),
+    (
+        Forgetful,
+        (
+            r"Forgetful\.forward must add the query's \d tokens to kv_cache, with"
+            r" kv_cache\.update.*; it added 0"
+        ),
+    ),
     (
         LastOnly,
-        r"LastOnly\.forward must return the logits of every query position, shape \[1, \d, vocab_size\], got \[1, 1, 9\]",
+        (
+            r"LastOnly\.forward must return the logits of every query position, shape \[1, \d,"
+            r" vocab_size\], got \[1, 1, 9\]"
+        ),
     ),
     (Wrapped, r"Wrapped\.forward must return the logits of every query position, .* got dict"),
 ]
@@ -61,11 +74,19 @@ BROKEN = [
 @pytest.mark.parametrize(("model", "message"), BROKEN)
 def test_a_model_that_breaks_the_contract_of_forward_is_named(model, message):
     for role in ("target", "draft"):
-        models: dict[str, Any] = {"target": ToyModel(9, seed=0), "draft": ToyModel(9, seed=1), role: model(9, seed=2)}
+        models: dict[str, Any] = {
+            "target": ToyModel(9, seed=0),
+            "draft": ToyModel(9, seed=1),
+            role: model(9, seed=2),
+        }
         with pytest.raises(ValueError, match=message):
-            SpeculativeDecoder(ModelPair(**models)).generate([1, 2, 3, 4], SamplingParams(max_tokens=5), num_draft_tokens=2)
+            SpeculativeDecoder(ModelPair(**models)).generate(
+                [1, 2, 3, 4], SamplingParams(max_tokens=5), num_draft_tokens=2
+            )
     with pytest.raises(ValueError, match=message):
-        BasicInferencer(model(9, seed=0)).prefill(torch.tensor([[1, 2]]), DynamicKVCache(), SampleStrategy.GREEDY)
+        BasicInferencer(model(9, seed=0)).prefill(
+            torch.tensor([[1, 2]]), DynamicKVCache(), SampleStrategy.GREEDY
+        )
 
 
 @pytest.mark.parametrize("value", [None, [2, 3], True, "</s>"])
@@ -75,7 +96,9 @@ def test_an_end_of_sequence_token_that_is_no_token_id_is_named(value):
 
     for role in ("target", "draft"):
         models: dict[str, Any] = {"target": ToyModel(9, seed=0), role: Ending(9, seed=1)}
-        with pytest.raises(ValueError, match=rf"^{role}: Ending\.eos_token_id must be an int, got .*eos_token_ids$"):
+        with pytest.raises(
+            ValueError, match=rf"^{role}: Ending\.eos_token_id must be an int, got .*eos_token_ids$"
+        ):
             ModelPair(**models)
 
 
@@ -86,7 +109,8 @@ def test_a_model_without_any_end_of_sequence_token_is_named():
 
 
 class Interleaved(RotaryTable):
-    """Between storing a long table and handing it out, a thread that computed a short one stores that."""
+    """Between storing a long table and handing it out, a thread that computed a short one stores
+    that."""
 
     def __init__(self) -> None:
         self.computing, self.stored = threading.Event(), threading.Event()
@@ -121,7 +145,10 @@ def test_a_rotary_table_is_as_long_as_asked_though_another_thread_wanted_less():
 
 def test_an_emptied_cache_takes_the_states_of_another_model_and_no_cache_takes_other_rows():
     def states(layers, rows, heads, dtype):
-        return [KVState(*(torch.ones(rows, heads, 2, 4, dtype=dtype) for _ in range(2))) for _ in range(layers)]
+        return [
+            KVState(*(torch.ones(rows, heads, 2, 4, dtype=dtype) for _ in range(2)))
+            for _ in range(layers)
+        ]
 
     cache = DynamicKVCache()
     cache.update(states(2, 2, 1, torch.float32))
@@ -129,4 +156,6 @@ def test_an_emptied_cache_takes_the_states_of_another_model_and_no_cache_takes_o
         cache.update(states(2, 3, 1, torch.float32))
     cache.crop(2)
     cache.update(states(3, 2, 5, torch.float16))
-    assert [(s.keys.shape, s.values.dtype) for s in cache.get_kv_states()] == 3 * [((2, 5, 2, 4), torch.float16)]
+    assert [(s.keys.shape, s.values.dtype) for s in cache.get_kv_states()] == 3 * [
+        ((2, 5, 2, 4), torch.float16)
+    ]

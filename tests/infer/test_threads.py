@@ -7,7 +7,9 @@ from naive_speculate import SamplingParams
 from naive_speculate.infer import threads
 
 
-@pytest.mark.parametrize(("available", "alone", "shared"), [(1, 1, 1), (2, 2, 1), (3, 2, 1), (4, 3, 2), (64, 8, 32)])
+@pytest.mark.parametrize(
+    ("available", "alone", "shared"), [(1, 1, 1), (2, 2, 1), (3, 2, 1), (4, 3, 2), (64, 8, 32)]
+)
 def test_one_core_of_more_than_two_is_left_free_and_sharing_halves_them_but_the_environment_decides(
     available, alone, shared, monkeypatch
 ):
@@ -29,7 +31,10 @@ def test_a_number_of_threads_that_is_none_is_refused(wrong, monkeypatch):
         threads.num_threads()
 
 
-@pytest.mark.parametrize(("text", "quota"), [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("", None)])
+@pytest.mark.parametrize(
+    ("text", "quota"),
+    [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("", None)],
+)
 def test_a_containers_quota_counts(text, quota, tmp_path):
     (tmp_path / "cpu.max").write_text(text)
     assert threads._container_quota(tmp_path / "cpu.max") == quota

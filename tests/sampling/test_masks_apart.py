@@ -1,4 +1,5 @@
-"""Grammars that take too long end their own run and no other; all others give the text that they give without a limit."""
+"""Grammars that take too long end their own run and no other; all others give the text that they
+give without a limit."""
 
 import json
 import socket
@@ -21,7 +22,10 @@ LATER = {"regex": r"[0-9]{3}(([a-z ]?){0,30}){0,33}x"}
 ORDINARY = [
     {"regex": r"( [a-z]+){5,12}\."},
     {"choice": [" in the forest.", " by the sea."]},
-    {"json": {"properties": {"age": {"type": "integer"}}, "required": ["age"]}, "disable_any_whitespace": True},
+    {
+        "json": {"properties": {"age": {"type": "integer"}}, "required": ["age"]},
+        "disable_any_whitespace": True,
+    },
     {"grammar": 'root ::= "a" root "b" | "c"'},
     {"json_object": True},
 ]
@@ -33,7 +37,9 @@ def bounded(small_decoder):
 
 
 def guided(guide, **more) -> SamplingParams:
-    return SamplingParams(**{"max_tokens": 40, "temperature": 1.0, "seed": 4, "guided_decoding": guide, **more})
+    return SamplingParams(
+        **{"max_tokens": 40, "temperature": 1.0, "seed": 4, "guided_decoding": guide, **more}
+    )
 
 
 def test_a_new_process_is_started_where_the_old_one_has_ended(bounded):
@@ -45,18 +51,29 @@ def test_a_new_process_is_started_where_the_old_one_has_ended(bounded):
 
 def test_a_limit_changes_no_text(bounded, small_decoder):
     for guide, k in zip(ORDINARY, (5, 5, 0, 5, 0), strict=True):
-        given = {"prompt": "Once upon a time", "params": guided(guide, max_tokens=16), "num_draft_tokens": k}
-        assert bounded.generate(**given).token_ids == small_decoder.generate(**given).token_ids, guide
+        given = {
+            "prompt": "Once upon a time",
+            "params": guided(guide, max_tokens=16),
+            "num_draft_tokens": k,
+        }
+        assert bounded.generate(**given).token_ids == small_decoder.generate(**given).token_ids, (
+            guide
+        )
 
 
 def test_a_grammar_whose_first_mask_takes_too_long_is_refused_by_name(bounded, monkeypatch):
     monkeypatch.setattr(bounded.admission._grammar(guided(ENDLESS)), "_seconds", 0.02)
-    with pytest.raises(GuideTooCostly, match=r"^guided_decoding regex takes too much time or memory to follow, got '\(\(\[a-z"):
+    with pytest.raises(
+        GuideTooCostly,
+        match=r"^guided_decoding regex takes too much time or memory to follow, got '\(\(\[a-z",
+    ):
         bounded.generate("Once", guided(ENDLESS))
 
 
 def test_runs_in_the_same_batch_lose_nothing(bounded, small_decoder):
-    good = [Request("Once upon a time", SamplingParams(max_tokens=16, seed=seed)) for seed in range(3)]
+    good = [
+        Request("Once upon a time", SamplingParams(max_tokens=16, seed=seed)) for seed in range(3)
+    ]
     good.append(Request("Once upon a time", guided(ORDINARY[0], max_tokens=16)))
     engine = LocalEngine(bounded)
     gate = threading.Barrier(5)
@@ -97,8 +114,18 @@ def test_the_largest_guides_that_are_taken_are_bounded_too(bounded, monkeypatch)
     """They end by themselves, or with the line; and another run follows."""
     monkeypatch.setattr(bounded.admission._grammar(guided(ORDINARY[0])), "_seconds", 0.02)
     many = [f" {number:05d}" for number in range(1500)]
-    schema = {"type": "object", "properties": {f"f{number}": {"type": "string", "maxLength": 9} for number in range(300)}}
-    for guide in ({"choice": many}, {"json": json.dumps(schema)}, {"regex": "(a|aa|" * 90 + "b" + ")*" * 90}):
+    schema = {
+        "type": "object",
+        "properties": {f"f{number}": {"type": "string", "maxLength": 9} for number in range(300)},
+    }
+    for guide in (
+        {"choice": many},
+        {"json": json.dumps(schema)},
+        {"regex": "(a|aa|" * 90 + "b" + ")*" * 90},
+    ):
         with suppress(GuideTooCostly):
-            assert bounded.generate("Once", guided(guide, max_tokens=8)).finish_reason in ("stop", "length")
+            assert bounded.generate("Once", guided(guide, max_tokens=8)).finish_reason in (
+                "stop",
+                "length",
+            )
     assert bounded.generate("Once", guided(ORDINARY[0], max_tokens=3)).token_ids

@@ -66,12 +66,17 @@ def test_vllms_other_ways_to_say_it_mean_the_same():
     ):  # fmt: skip
         value = getattr(SamplingParams(**{name: given}), name)
         assert (value, type(value)) == (meant, type(meant)), (name, given)
-        json.dumps(SamplingParams(**{name: given}).to_dict())  # no NumPy is left in what a run reports
+        json.dumps(
+            SamplingParams(**{name: given}).to_dict()
+        )  # no NumPy is left in what a run reports
 
 
 def test_contradictions_are_refused():
     for values, message in (
-        ({"min_tokens": 5, "max_tokens": 4}, "min_tokens must not exceed max_tokens, got min_tokens=5 and max_tokens=4"),
+        (
+            {"min_tokens": 5, "max_tokens": 4},
+            "min_tokens must not exceed max_tokens, got min_tokens=5 and max_tokens=4",
+        ),
         ({"repetition_penalty": 0}, "repetition_penalty must be a number, above 0, got 0"),
         ({"n": 3, "best_of": 2}, "best_of must be at least n, got best_of=2 and n=3"),
         ({"stop": ["x"], "detokenize": False}, "needs the text, but detokenize is False"),
@@ -83,7 +88,10 @@ def test_contradictions_are_refused():
 
 def test_all_fields_become_plain_json():
     params = SamplingParams(
-        stop="end", logit_bias={3: 1.5}, guided_decoding=GuidedDecodingParams(regex="a+"), logits_processors=[lambda o, x: x]
+        stop="end",
+        logit_bias={3: 1.5},
+        guided_decoding=GuidedDecodingParams(regex="a+"),
+        logits_processors=[lambda o, x: x],
     )
     plain = json.loads(json.dumps(params.to_dict()))
     assert plain["stop"] == ["end"]
@@ -98,6 +106,12 @@ def test_members_of_an_int_enum_are_token_ids_and_numbers():
         END = 5
 
     params = SamplingParams(
-        stop_token_ids=[Special.END], allowed_token_ids=[Special.END], logit_bias={Special.END: Special.END}
+        stop_token_ids=[Special.END],
+        allowed_token_ids=[Special.END],
+        logit_bias={Special.END: Special.END},
     )
-    assert (params.stop_token_ids, params.allowed_token_ids, params.logit_bias) == ((5,), (5,), {5: 5})
+    assert (params.stop_token_ids, params.allowed_token_ids, params.logit_bias) == (
+        (5,),
+        (5,),
+        {5: 5},
+    )

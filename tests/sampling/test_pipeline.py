@@ -13,7 +13,9 @@ LOGITS = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(0), dtype
 
 
 def scores(history=(), stops=(), bad_words=(), **values):
-    return LogitsPipeline(SamplingParams(**values), PROMPT, VOCAB, stops, bad_words).scores(LOGITS, list(history))[0]
+    return LogitsPipeline(SamplingParams(**values), PROMPT, VOCAB, stops, bad_words).scores(
+        LOGITS, list(history)
+    )[0]
 
 
 def probabilities(**values):
@@ -27,14 +29,17 @@ def kept(**values):
 
 
 def test_each_warper_keeps_what_its_definition_says():
-    """Temperature divides, top-k keeps k tokens, top-p the fewest that reach p; min-p is relative to the most probable one."""
+    """Temperature divides, top-k keeps k tokens, top-p the fewest that reach p; min-p is
+    relative to the most probable one."""
     plain = torch.softmax(LOGITS[0], -1)
     torch.testing.assert_close(probabilities(), plain)
     torch.testing.assert_close(probabilities(temperature=0.5), torch.softmax(LOGITS[0] * 2, -1))
     ordered = plain.sort(descending=True)
     assert kept(top_k=3) == set(ordered.indices[:3].tolist())
     for p in (0.01, 0.3, 0.6, 0.95):
-        assert kept(top_p=p) == set(ordered.indices[: int((ordered.values.cumsum(0) < p).sum()) + 1].tolist())
+        assert kept(top_p=p) == set(
+            ordered.indices[: int((ordered.values.cumsum(0) < p).sum()) + 1].tolist()
+        )
     assert torch.equal(probabilities(min_p=0.2) > 0, plain >= 0.2 * plain.max())
 
 
@@ -43,14 +48,18 @@ def test_temperature_comes_before_min_p_and_min_p_before_top_k_and_top_p():
     order = torch.where(hot >= 0.3 * hot.max(), hot, 0).sort(descending=True)
     first = order.values[:5] / order.values[:5].sum()
     size = int((first.cumsum(0) < 0.7).sum()) + 1
-    assert kept(temperature=3.0, min_p=0.3, top_k=5, top_p=0.7) == set(order.indices[:size].tolist())
+    assert kept(temperature=3.0, min_p=0.3, top_k=5, top_p=0.7) == set(
+        order.indices[:size].tolist()
+    )
 
 
 def test_repetition_penalty_counts_prompt_and_output():
     found, raw = scores([5, 5], repetition_penalty=1.5), LOGITS[0]
     for token in range(VOCAB):
         penalised = raw[token] / 1.5 if raw[token] > 0 else raw[token] * 1.5
-        assert found[token] == pytest.approx((penalised if token in (1, 2, 5) else raw[token]).item())
+        assert found[token] == pytest.approx(
+            (penalised if token in (1, 2, 5) else raw[token]).item()
+        )
 
 
 def test_frequency_and_presence_count_the_output_only():
@@ -99,7 +108,9 @@ def test_custom_processors_see_the_output_and_if_they_want_the_prompt():
 
 
 def test_biases_come_before_processors_whose_result_has_their_shape_and_processors_before_penalties():
-    found = scores([5], logit_bias={5: 4.0}, logits_processors=[lambda o, x: x * 10], presence_penalty=1.0)
+    found = scores(
+        [5], logit_bias={5: 4.0}, logits_processors=[lambda o, x: x * 10], presence_penalty=1.0
+    )
     assert found[5] == pytest.approx((LOGITS[0, 5].item() + 4.0) * 10 - 1.0)
     with pytest.raises(ValueError, match="logits_processors"):
         scores(logits_processors=[lambda output, logits: logits[:3]])
@@ -118,7 +129,11 @@ def test_along_a_window_each_place_has_the_drafts_before_it_as_history():
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
-        ({"allowed_token_ids": [12]}, {}, "allowed_token_ids holds token 12, but the vocabulary ends at 11"),
+        (
+            {"allowed_token_ids": [12]},
+            {},
+            "allowed_token_ids holds token 12, but the vocabulary ends at 11",
+        ),
         ({"logit_bias": {99: 1.0}}, {}, "logit_bias holds token 99"),
         ({"allowed_token_ids": [3]}, {"bad_words": [[3]]}, "no token is left"),
         ({"allowed_token_ids": [0], "min_tokens": 1}, {"stop_token_ids": [0]}, "no token is left"),
@@ -143,4 +158,6 @@ def test_a_grammar_can_be_asked_about_any_history(small_decoder):
     assert {"e", "w", "<|endoftext|>"} <= allowed("north")
     assert "o" in allowed("s")  # rolled back
     assert allowed("northeast") == {"<|endoftext|>"}
-    assert {"n", "w", "z", " the"} <= allowed("west")  # refused by the grammar: probability 0 already
+    assert {"n", "w", "z", " the"} <= allowed(
+        "west"
+    )  # refused by the grammar: probability 0 already

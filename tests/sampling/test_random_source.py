@@ -7,7 +7,9 @@ from naive_speculate.sampling import SeededRandom
 
 
 def softmax_of(count: int, seed: int, scale: float = 1.0) -> torch.Tensor:
-    return torch.softmax(scale * torch.randn(count, generator=torch.Generator().manual_seed(seed)), -1)
+    return torch.softmax(
+        scale * torch.randn(count, generator=torch.Generator().manual_seed(seed)), -1
+    )
 
 
 def test_the_same_seed_and_index_give_the_same_draws_and_uniform_ones_stay_below_one():
@@ -18,7 +20,9 @@ def test_the_same_seed_and_index_give_the_same_draws_and_uniform_ones_stay_below
     assert 0.45 < sum(draws) / 1000 < 0.55
     assert len({draws[0], *(source.uniform() for source in others)}) == 4
     probs = softmax_of(50, 0)
-    assert [one.categorical(probs).item() for _ in range(9)] == [two.categorical(probs).item() for _ in range(9)]
+    assert [one.categorical(probs).item() for _ in range(9)] == [
+        two.categorical(probs).item() for _ in range(9)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -28,7 +32,9 @@ def test_the_same_seed_and_index_give_the_same_draws_and_uniform_ones_stay_below
 )
 def test_categorical_draws_follow_the_probabilities_and_never_hit_zero(probs, seed):
     source, count = SeededRandom(seed), 2_500
-    seen = torch.bincount(torch.stack([source.categorical(probs) for _ in range(count)]), minlength=len(probs))
+    seen = torch.bincount(
+        torch.stack([source.categorical(probs) for _ in range(count)]), minlength=len(probs)
+    )
     assert not seen[probs == 0].any()
     wanted = probs.double() * count
     often = wanted >= 10
@@ -44,4 +50,6 @@ def test_rounding_noise_does_not_flip_a_draw():
     probs = softmax_of(4000, 1)
     noisy = probs * (1 + 1e-6 * torch.randn(4000, generator=torch.Generator().manual_seed(2)))
     one, two = SeededRandom(5), SeededRandom(5)
-    assert [one.categorical(probs).item() for _ in range(300)] == [two.categorical(noisy).item() for _ in range(300)]
+    assert [one.categorical(probs).item() for _ in range(300)] == [
+        two.categorical(noisy).item() for _ in range(300)
+    ]

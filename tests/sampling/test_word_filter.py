@@ -1,4 +1,5 @@
-"""A word list finds whole words only, however they are written; a filter bans exactly the tokens that would complete one."""
+"""A word list finds whole words only, however they are written; a filter bans exactly the tokens
+that would complete one."""
 
 from __future__ import annotations
 
@@ -12,11 +13,20 @@ import torch
 from naive_speculate import SamplingParams
 from naive_speculate.sampling import words
 from naive_speculate.sampling.pipeline import LogitsPipeline
-from naive_speculate.sampling.words import FilterTable, WordFilter, WordList, classroom_words, masked, normalized
+from naive_speculate.sampling.words import (
+    FilterTable,
+    WordFilter,
+    WordList,
+    classroom_words,
+    masked,
+    normalized,
+)
 from naive_speculate.translation import token_bytes
 from tests.tokenizers_of_tests import byte_level, legacy, unigram
 
-MADE_UP = WordList(["grumbl(?:e|ing)", "snark", "blue bottle", "café", "king of", "fox\\w*", "étoile", "ệ"])
+MADE_UP = WordList(
+    ["grumbl(?:e|ing)", "snark", "blue bottle", "café", "king of", "fox\\w*", "étoile", "ệ"]
+)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +42,9 @@ MADE_UP = WordList(["grumbl(?:e|ing)", "snark", "blue bottle", "café", "king of
         ("", []),
     ],
 )
-def test_whole_words_are_found_in_every_spelling_and_parts_of_words_never(text: str, found: list[str]) -> None:
+def test_whole_words_are_found_in_every_spelling_and_parts_of_words_never(
+    text: str, found: list[str]
+) -> None:
     assert MADE_UP.find(text) == found
 
 
@@ -46,7 +58,9 @@ an apple, Hebe, cum laude, dark, darkness, darkening; cool, cooling; coolness.
 """
 
 
-def test_the_shipped_list_leaves_innocent_words_alone_and_every_entry_finds_something_and_is_spelled_nowhere() -> None:
+def test_the_shipped_list_leaves_innocent_words_alone_and_every_entry_finds_something_and_is_spelled_nowhere() -> (
+    None
+):
     assert len(classroom_words().entries) >= 100
     assert classroom_words().find(INNOCENT) == []
     assert classroom_words().find(Path(words.__file__).read_text(encoding="utf-8")) == []
@@ -86,21 +100,43 @@ def spelled(tokenizer, text: str) -> list[int]:
     return [single[bytes([byte])] for byte in text.encode()]
 
 
-def first_banned(table: FilterTable, tokens: list[int], prompt: tuple[int, ...] | list[int] = ()) -> int | None:
+def first_banned(
+    table: FilterTable, tokens: list[int], prompt: tuple[int, ...] | list[int] = ()
+) -> int | None:
     """The index of the first token that is banned where it stands."""
     follower, places = WordFilter(table, prompt), enumerate(tokens)
-    return next((place for place, token in places if token in follower.banned(tokens[:place])), None)
+    return next(
+        (place for place, token in places if token in follower.banned(tokens[:place])), None
+    )
 
 
-LISTED = ["snark", "SNARK", "Snark", "ｓｎａｒｋ", "sn\u200bark", "sn\u00adark", "blue \n bottle", "CAFÉ", "cafe\u0301"]
-LISTED += ["e\u0301toile", "étoile", "E\u0301TOILE", "e\u0323\u0302", "ệ"]  # a first letter in two characters
+LISTED = [
+    "snark",
+    "SNARK",
+    "Snark",
+    "ｓｎａｒｋ",
+    "sn\u200bark",
+    "sn\u00adark",
+    "blue \n bottle",
+    "CAFÉ",
+    "cafe\u0301",
+]
+LISTED += [
+    "e\u0301toile",
+    "étoile",
+    "E\u0301TOILE",
+    "e\u0323\u0302",
+    "ệ",
+]  # a first letter in two characters
 AFTER = ["_", "-", "“", "🎉", "\n", "\ufffd", "l'"]
 OTHERS = ["unsnark", "half8snark", "blue bottl", "cafe", "grumbl", "ésnark", "kings off", "日snark"]
 OTHERS += ["xétoile, etoile", "xe\u0301toile", "xệ", "xe\u0323\u0302"]
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
-def test_a_listed_word_is_never_completed_however_it_is_split_and_any_other_may_be_written(tokenizer):
+def test_a_listed_word_is_never_completed_however_it_is_split_and_any_other_may_be_written(
+    tokenizer,
+):
     table = table_of(tokenizer())
     for text in [*(f"a {word}" for word in LISTED), *(f"a{between}snark" for between in AFTER)]:
         tokens = spelled(tokenizer(), text)
@@ -122,7 +158,9 @@ def test_a_word_may_begin_in_the_prompt_or_many_lines_before_or_after_a_broken_c
         assert first_banned(table, text, spell(prompt)) == first, (prompt, text)
     follower = WordFilter(table, [])
     for text in ("a blue bottl", "a blue b", "a snar", "", "a blue bottl"):
-        assert torch.equal(follower.banned(spell(text)), WordFilter(table, []).banned(spell(text))), text
+        assert torch.equal(
+            follower.banned(spell(text)), WordFilter(table, []).banned(spell(text))
+        ), text
 
 
 @pytest.mark.parametrize(("tokenizer", "seed"), zip(TOKENIZERS, range(3), strict=True))
@@ -130,7 +168,25 @@ def test_banned_is_what_would_put_a_new_listed_word_into_the_text(tokenizer, see
     """Against the definition, on random texts of parts of words."""
     tokenizer, chance = tokenizer(), random.Random(seed)
     table, forms = table_of(tokenizer), token_bytes(tokenizer)
-    parts = ["sn", "ark", "blue", " bott", "le", " ", "caf", "é", "king", " of", "fo", "x", "grumb", "ling", "日", "🎉", "'s"]
+    parts = [
+        "sn",
+        "ark",
+        "blue",
+        " bott",
+        "le",
+        " ",
+        "caf",
+        "é",
+        "king",
+        " of",
+        "fo",
+        "x",
+        "grumb",
+        "ling",
+        "日",
+        "🎉",
+        "'s",
+    ]
     tokens: list[int] = []
     for part in chance.choices(parts, k=12):
         tokens += tokenizer(part, add_special_tokens=False).input_ids
@@ -151,7 +207,10 @@ def test_scores_of_banned_tokens_alone_change_along_a_window_after_prompt_and_ou
     table, tokenizer = table_of(byte_level()), byte_level()
     prompt, history, window = (spelled(tokenizer, text) for text in ("a s", "na", "rk"))
     pipeline = LogitsPipeline(
-        SamplingParams(filter_words=MADE_UP), prompt, len(tokenizer), word_filter=WordFilter(table, prompt)
+        SamplingParams(filter_words=MADE_UP),
+        prompt,
+        len(tokenizer),
+        word_filter=WordFilter(table, prompt),
     )
     scores = torch.randn(3, len(tokenizer))
     found = pipeline.scores(scores, history, window)
@@ -159,7 +218,9 @@ def test_scores_of_banned_tokens_alone_change_along_a_window_after_prompt_and_ou
         expected = scores[place].clone()
         expected[WordFilter(table, prompt).banned(history + window[:place])] = -torch.inf
         assert torch.equal(found[place], expected)
-    assert set(spelled(tokenizer, "kK")) <= set((found[1] == -torch.inf).nonzero().flatten().tolist())
+    assert set(spelled(tokenizer, "kK")) <= set(
+        (found[1] == -torch.inf).nonzero().flatten().tolist()
+    )
 
 
 def test_the_shipped_list_is_said_by_its_name_and_any_other_by_its_own():
@@ -167,6 +228,9 @@ def test_the_shipped_list_is_said_by_its_name_and_any_other_by_its_own():
     assert SamplingParams(filter_words=classroom_words()).to_dict()["filter_words"] == "classroom"
     assert SamplingParams(filter_words=MADE_UP).to_dict()["filter_words"] == "custom"
     assert SamplingParams().to_dict()["filter_words"] is None
-    refused = "^filter_words must be None, 'classroom' or a WordList, got 'custom': of a list of one's own, settings keep the"
+    refused = (
+        "^filter_words must be None, 'classroom' or a WordList, got 'custom': of a list of one's"
+        " own, settings keep the"
+    )
     with pytest.raises(ValueError, match=refused):
         SamplingParams(filter_words="custom")

@@ -1,4 +1,5 @@
-"""`prove --endpoint` on servers of other engines: llama-cpp-python's, with and without drafts, and transformers'."""
+"""`prove --endpoint` on servers of other engines: llama-cpp-python's, with and without drafts,
+and transformers'."""
 
 import json
 import os
@@ -46,8 +47,12 @@ def serving(*command: str) -> Iterator[str]:
     }
     process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port)], **options)
     try:
-        assert any("Uvicorn running on" in line for line in process.stdout), f"{command} ended with {process.wait()}"
-        threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would stop the server
+        assert any("Uvicorn running on" in line for line in process.stdout), (
+            f"{command} ended with {process.wait()}"
+        )
+        threading.Thread(
+            target=process.stdout.read, daemon=True
+        ).start()  # a full pipe would stop the server
         yield url
     finally:
         process.terminate()
@@ -79,11 +84,18 @@ def prove(tmp_path, capsys):
 @pytest.fixture(scope="module")
 def gguf(tmp_path_factory):
     file = tmp_path_factory.mktemp("gguf") / "draft.gguf"
-    export(AutoModelForCausalLM.from_pretrained(DRAFT, dtype="float32"), AutoTokenizer.from_pretrained(DRAFT), file)
+    export(
+        AutoModelForCausalLM.from_pretrained(DRAFT, dtype="float32"),
+        AutoTokenizer.from_pretrained(DRAFT),
+        file,
+    )
     return str(file)
 
 
-@pytest.mark.parametrize("drafts", [(), ("--draft_model", "prompt-lookup-decoding", "--draft_model_num_pred_tokens", "4")])
+@pytest.mark.parametrize(
+    "drafts",
+    [(), ("--draft_model", "prompt-lookup-decoding", "--draft_model_num_pred_tokens", "4")],
+)
 def test_llama_cpp_s_server_is_lossless_with_drafts_and_without(gguf, drafts, prove):
     with serving(*LLAMA_CPP, "--model", gguf, *drafts) as url:
         status, found = prove(url, "draft", 180)
@@ -94,7 +106,8 @@ def test_llama_cpp_s_server_is_lossless_with_drafts_and_without(gguf, drafts, pr
 
 
 def test_transformers_server_samples_only_where_it_is_asked_to(prove):
-    """It takes a temperature, but decodes greedily unless the generation configuration says `do_sample`."""
+    """It takes a temperature, but decodes greedily unless the generation configuration says
+    `do_sample`."""
     with serving(sys.executable, *TRANSFORMERS) as url:
         status, found = prove(url, DRAFT, 60, "--reference", DRAFT)
         assert status == 1

@@ -14,7 +14,8 @@ pytest.register_assert_rewrite("tests.serving.contract")
 
 @pytest.fixture(scope="session")
 def saved_pair(tmp_path_factory) -> Path:
-    """A tiny pair in folders, as replicas load it; its sequences may go on for as long as a test wants."""
+    """A tiny pair in folders, as replicas load it; its sequences may go on for as long as a test
+    wants."""
     folder = tmp_path_factory.mktemp("pair")
     target, draft = (tiny_llama(1, seed=0, positions=2 * 10**6) for _ in range(2))
     save_model(target, folder / "target")
@@ -31,7 +32,9 @@ def saved_decoder(saved_pair) -> SpeculativeDecoder:
 @pytest.fixture(scope="session")
 def patient_decoder(saved_pair) -> SpeculativeDecoder:
     """The same again, without threads that a forked process would miss."""
-    return SpeculativeDecoder(load_pair(saved_pair / "target", saved_pair / "draft", executor="torch"))
+    return SpeculativeDecoder(
+        load_pair(saved_pair / "target", saved_pair / "draft", executor="torch")
+    )
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """What every engine does, whichever way it decodes: to the page all are the same.
 
-Each engine's tests take these over and say by fixtures what is tested: `engine`; `alone_decoder`, which decodes alone what the
-engine decodes among others; and `all_free`, which waits for an engine's rows and returns whether every one is free.
-Runs of `LONG` go on for hours, so that none of them ends by itself meanwhile.
+Each engine's tests take these over and say by fixtures what is tested: `engine`;
+`alone_decoder`, which decodes alone what the engine decodes among others; and `all_free`, which
+waits for an engine's rows and returns whether every one is free. Runs of `LONG` go on for hours,
+so that none of them ends by itself meanwhile.
 """
 
 import threading
@@ -33,8 +34,11 @@ def rest_of(come: SimpleQueue[list[Event] | Exception | None]) -> Iterator[list[
         yield said
 
 
-def delivered(engine: Engine, request: Request, cancel: threading.Event, enough: int = 10**9) -> Trace:
-    """What is delivered of a run, which is cancelled after so many events; raises what comes in place of the end."""
+def delivered(
+    engine: Engine, request: Request, cancel: threading.Event, enough: int = 10**9
+) -> Trace:
+    """What is delivered of a run, which is cancelled after so many events; raises what comes in
+    place of the end."""
     come: SimpleQueue[list[Event] | Exception | None] = SimpleQueue()
     engine.start(request, cancel, come.put)
     trace = Trace()
@@ -50,7 +54,9 @@ class EngineContract:
         requests = [
             Request(
                 [1 + number, 2, 3],
-                SamplingParams(max_tokens=4 + number, seed=number, temperature=(0.0, 1.0, 0.6)[number % 3]),
+                SamplingParams(
+                    max_tokens=4 + number, seed=number, temperature=(0.0, 1.0, 0.6)[number % 3]
+                ),
                 num_draft_tokens=number % 4,
                 verify_strategy=("speculative_sampling", "block_verification")[number % 2],
                 detail=("full", "probs", "none")[number % 3],
@@ -91,14 +97,24 @@ class EngineContract:
             (Request([1], verify_strategy="hope"), "verify_strategy must be one of"),
             (Request([1], drafter="oracle"), "drafter must be one of"),
             (Request([1], SamplingParams(n=99)), "n and best_of may be"),
-            (Request("a" * (10**6 + 1)), "prompt has 1000001 characters"),  # and not read, which would take long
+            (
+                Request("a" * (10**6 + 1)),
+                "prompt has 1000001 characters",
+            ),  # and not read, which would take long
         ):
             with pytest.raises(ValueError, match=said):
                 joined(engine, request)
 
-    def test_a_cancelled_run_ends_and_observers_hear_once_of_it_and_before_its_end(self, engine, all_free):
+    def test_a_cancelled_run_ends_and_observers_hear_once_of_it_and_before_its_end(
+        self, engine, all_free
+    ):
         told: list[RunRecord] = []
-        trace = delivered(ObservedEngine(engine, [told.append]), Request([1, 2], LONG), threading.Event(), enough=20)
+        trace = delivered(
+            ObservedEngine(engine, [told.append]),
+            Request([1, 2], LONG),
+            threading.Event(),
+            enough=20,
+        )
         assert trace.events[-1].finish_reason == FinishReason.CANCELLED
         assert [record.outcome for record in told] == [FinishReason.CANCELLED]
         assert told[0].summary.metrics.num_generated_tokens == len(trace.token_ids) > 0
@@ -109,7 +125,9 @@ class EngineContract:
 
     @pytest.mark.parametrize("read", [False, True])
     @pytest.mark.parametrize("way", ["closed", "dropped"])
-    def test_a_reader_who_goes_away_frees_the_place_and_observers_hear_of_it(self, engine, all_free, read, way):
+    def test_a_reader_who_goes_away_frees_the_place_and_observers_hear_of_it(
+        self, engine, all_free, read, way
+    ):
         told: SimpleQueue[RunRecord] = SimpleQueue()
         stream = ObservedEngine(engine, [told.put]).submit(Request([1, 2], LONG))
         if read:

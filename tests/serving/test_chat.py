@@ -1,4 +1,5 @@
-"""A prompt in the tokenizer's chat template: it is what is decoded, and a template that is missing or broken is one line."""
+"""A prompt in the tokenizer's chat template: it is what is decoded, and a template that is
+missing or broken is one line."""
 
 import threading
 
@@ -16,13 +17,17 @@ PARAMS = SamplingParams(max_tokens=4, seed=1, n=2)
 @pytest.fixture
 def tokenizer():
     made = words()
-    made.chat_template = "w90 {{ messages[0].content }} {% if add_generation_prompt %}w91{% endif %}"
+    made.chat_template = (
+        "w90 {{ messages[0].content }} {% if add_generation_prompt %}w91{% endif %}"
+    )
     return made
 
 
 @pytest.fixture(params=[LocalEngine, SoloEngine])
 def engine(request, tiny_pair, tokenizer):
-    made = request.param(SpeculativeDecoder(ModelPair(tiny_pair.target, tiny_pair.draft, tokenizer)))
+    made = request.param(
+        SpeculativeDecoder(ModelPair(tiny_pair.target, tiny_pair.draft, tokenizer))
+    )
     yield made
     made.close()
 
@@ -33,14 +38,18 @@ def test_the_wrapped_prompt_is_decoded_and_the_given_one_is_reported(engine, tin
     assert [event.prompt for event in started] == ["w3 w4", "w3 w4"]
     assert [event.prompt_token_ids for event in started] == [[90, 3, 4, 91]] * 2
     alone = tiny_decoder.generate([90, 3, 4, 91], PARAMS)
-    assert sorted(trace.row(row).token_ids for row in range(2)) == sorted(output.token_ids for output in alone.outputs)
+    assert sorted(trace.row(row).token_ids for row in range(2)) == sorted(
+        output.token_ids for output in alone.outputs
+    )
 
 
 NO_TEMPLATE = "chat=True needs a chat template, and this pair's tokenizer has none$"
 FAILS = "chat=True: the tokenizer's chat template fails: "
 
 
-def test_what_no_template_can_take_and_a_template_that_is_missing_or_fails_is_one_line(engine, tiny_engine, tokenizer):
+def test_what_no_template_can_take_and_a_template_that_is_missing_or_fails_is_one_line(
+    engine, tiny_engine, tokenizer
+):
     usable = tokenizer.chat_template
     for prompt, template, said in (
         ("", usable, "prompt is empty$"),
@@ -49,8 +58,16 @@ def test_what_no_template_can_take_and_a_template_that_is_missing_or_fails_is_on
         ("w3", None, NO_TEMPLATE),
         ("w3", "", NO_TEMPLATE),
         ("w3", "{% for %}", f"{FAILS}TemplateSyntaxError: Expected an expression"),
-        ("w3", "{{ messages[0].content.nope.more }}", f"{FAILS}UndefinedError: .* has no attribute 'nope'"),
-        ("w3", "{{ raise_exception('no user\n\nmay speak') }}", f"{FAILS}TemplateError: no user may speak$"),
+        (
+            "w3",
+            "{{ messages[0].content.nope.more }}",
+            f"{FAILS}UndefinedError: .* has no attribute 'nope'",
+        ),
+        (
+            "w3",
+            "{{ raise_exception('no user\n\nmay speak') }}",
+            f"{FAILS}TemplateError: no user may speak$",
+        ),
         ("w3", "{{ messages[0].content + 3 }}", f"{FAILS}TypeError: "),
         ("w3", {"tool_use": "w1"}, f"{FAILS}ValueError: .* no default specified"),
     ):
@@ -70,4 +87,7 @@ def test_the_page_asks_for_chat_only_where_the_pair_has_a_template(engine, tiny_
         ("plain", [3], True, [3]),
     ):
         started, *_ = catalog.stream(pair, Request(prompt, PARAMS, chat=chat), threading.Event())
-        assert (started.prompt, started.prompt_token_ids) == (prompt if isinstance(prompt, str) else None, told)
+        assert (started.prompt, started.prompt_token_ids) == (
+            prompt if isinstance(prompt, str) else None,
+            told,
+        )

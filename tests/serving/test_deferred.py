@@ -1,4 +1,5 @@
-"""The engine whose pair is loaded later: it holds requests until then, and is what it loads from then on."""
+"""The engine whose pair is loaded later: it holds requests until then, and is what it loads from
+then on."""
 
 import threading
 from queue import SimpleQueue
@@ -34,7 +35,9 @@ class TestDeferredEngine(EngineContract):
     pass
 
 
-def test_what_is_requested_before_begins_when_the_pair_is_loaded_which_on_demand_the_first_request_does_once(tiny_decoder):
+def test_what_is_requested_before_begins_when_the_pair_is_loaded_which_on_demand_the_first_request_does_once(
+    tiny_decoder,
+):
     engine = deferred(lambda: LocalEngine(tiny_decoder))
     assert (engine.about, engine.loading, engine.load().ready) == (ABOUT, True, False)
     assert engine.load().reason == "Awaited is loading. Its runs start as soon as it is ready."
@@ -43,8 +46,14 @@ def test_what_is_requested_before_begins_when_the_pair_is_loaded_which_on_demand
     engine.load_pair()
     assert engine.about.models != ABOUT.models
     assert engine.load().ready
-    read, delivered = ([event.token_id for events in some for event in events] for some in (lists, rest_of(come)))
-    assert read == delivered == [event.token_id for event in tiny_decoder.generate([1, 2, 3], REQUEST.params).trace]
+    read, delivered = (
+        [event.token_id for events in some for event in events] for some in (lists, rest_of(come))
+    )
+    assert (
+        read
+        == delivered
+        == [event.token_id for event in tiny_decoder.generate([1, 2, 3], REQUEST.params).trace]
+    )
     engine.close()
 
     made: list[LocalEngine] = []
@@ -54,15 +63,26 @@ def test_what_is_requested_before_begins_when_the_pair_is_loaded_which_on_demand
         return made[-1]
 
     engine = DeferredEngine("Awaited", ABOUT, make, 4, on_demand=True)
-    assert (engine.loading, engine.loaded, engine.load().ready, engine.load().capacity) == (False, False, True, 4)
+    assert (engine.loading, engine.loaded, engine.load().ready, engine.load().capacity) == (
+        False,
+        False,
+        True,
+        4,
+    )
     runs = [engine.submit(REQUEST) for _ in range(2)]
     assert all(any(run) for run in runs)
     assert (engine.loaded, len(made)) == (True, 1)
     engine.close()
 
 
-def test_a_held_run_that_is_cancelled_ends_before_the_pair_is_loaded_and_no_more_are_held_than_may_wait(tiny_decoder):
-    engine, cancel, come = deferred(lambda: LocalEngine(tiny_decoder)), threading.Event(), SimpleQueue()
+def test_a_held_run_that_is_cancelled_ends_before_the_pair_is_loaded_and_no_more_are_held_than_may_wait(
+    tiny_decoder,
+):
+    engine, cancel, come = (
+        deferred(lambda: LocalEngine(tiny_decoder)),
+        threading.Event(),
+        SimpleQueue(),
+    )
     engine.start(REQUEST, cancel, come.put)
     cancel.set()
     assert come.get(timeout=PATIENCE) is None

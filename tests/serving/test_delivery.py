@@ -80,7 +80,9 @@ def test_a_reader_that_fails_ends_its_own_run_only(engine):
 
     engine.start(Request([1, 2], LONG), threading.Event(), fails)
     calls.get(timeout=PATIENCE)
-    everybody = Request([3], SamplingParams(n=16, max_tokens=2, seed=1))  # begins when every place is free
+    everybody = Request(
+        [3], SamplingParams(n=16, max_tokens=2, seed=1)
+    )  # begins when every place is free
     assert joined(engine, everybody).events[-1].finish_reason == FinishReason.LENGTH
 
 
@@ -111,11 +113,16 @@ def test_the_page_s_runs_take_no_thread_each(engine):
     before = threading.active_count()
     runs = [Run() for _ in range(12)]
     for run in runs:
-        run.start(lambda cancel, deliver: catalog.start("pair", Request([1, 2], LONG), cancel, deliver))
+        run.start(
+            lambda cancel, deliver: catalog.start("pair", Request([1, 2], LONG), cancel, deliver)
+        )
 
     async def watch() -> int:
         begun = [threading.Event() for _ in runs]
-        readers = [asyncio.create_task(read_all(run, event)) for run, event in zip(runs, begun, strict=True)]
+        readers = [
+            asyncio.create_task(read_all(run, event))
+            for run, event in zip(runs, begun, strict=True)
+        ]
         while not all(event.is_set() for event in begun):
             await asyncio.sleep(0)
         threads = threading.active_count()
@@ -134,14 +141,19 @@ def bad(history, logits):
 
 
 def test_a_run_that_cannot_be_or_fails_says_why_after_its_last_event(engine):
-    catalog, fails = Catalog({"pair": ServedPair(engine)}, max_tokens=10**6), SamplingParams(logits_processors=[bad])
+    catalog, fails = (
+        Catalog({"pair": ServedPair(engine)}, max_tokens=10**6),
+        SamplingParams(logits_processors=[bad]),
+    )
     for request, error, said, last in (
         (Request([1], SamplingParams(max_tokens=10**7)), ValueError, "max_tokens may be", []),
         (Request([], LONG), ValueError, "prompt is empty", []),
         (Request([1], fails), Trouble, "a wheel came off", [FinishReason.ERROR]),
     ):
         run = Run()
-        run.start(lambda cancel, deliver, request=request: catalog.start("", request, cancel, deliver))
+        run.start(
+            lambda cancel, deliver, request=request: catalog.start("", request, cancel, deliver)
+        )
         assert run.done.wait(PATIENCE)
         assert (type(run.error), said in str(run.error)) == (error, True)
         assert [event.finish_reason for event in run.events[-1:]] == last
@@ -150,5 +162,7 @@ def test_a_run_that_cannot_be_or_fails_says_why_after_its_last_event(engine):
 def test_events_travel_light_and_unchanged_to_another_process(patient_decoder):
     events = list(patient_decoder.stream([1, 2, 3], SamplingParams(max_tokens=30, seed=1)))
     data = pickle.dumps(events)
-    assert [event.to_dict() for event in pickle.loads(data)] == [event.to_dict() for event in events]
+    assert [event.to_dict() for event in pickle.loads(data)] == [
+        event.to_dict() for event in events
+    ]
     assert len(data) < 0.5 * len(Trace(events).to_jsonl())

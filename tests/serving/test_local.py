@@ -47,7 +47,10 @@ def test_a_failure_ends_only_the_run_that_fails(engine, patient_decoder):
     errors = {"a wheel came off": RuntimeError("a wheel came off"), "shorter prompt": MemoryError()}
     fails = {said: partial(failing, error) for said, error in errors.items()}
     fails["banned every token"] = lambda history, logits: logits - float("inf")
-    bad = [Request([7, 2], SamplingParams(max_tokens=40, seed=7, logits_processors=[fail])) for fail in fails.values()]
+    bad = [
+        Request([7, 2], SamplingParams(max_tokens=40, seed=7, logits_processors=[fail]))
+        for fail in fails.values()
+    ]
     with ThreadPoolExecutor(6) as pool:
         traces = list(pool.map(lambda request: joined(engine, request), [*good, *bad]))
     for said, trace in zip(fails, traces[3:], strict=True):
@@ -78,11 +81,16 @@ def test_a_pair_that_fails_in_batches_only_still_serves(tiny_pair):
             return batch
 
     engine = LocalEngine(Narrow(tiny_pair), max_rows=4)
-    requests = [Request([number, 2], SamplingParams(max_tokens=12, seed=number)) for number in range(4)]
+    requests = [
+        Request([number, 2], SamplingParams(max_tokens=12, seed=number)) for number in range(4)
+    ]
     streams = [engine.submit(request) for request in requests]
     for request, stream in zip(requests, streams, strict=True):
         trace = Trace(event for events in stream for event in events)
-        assert trace.token_ids == SpeculativeDecoder(tiny_pair).generate(request.prompt, request.params).token_ids
+        assert (
+            trace.token_ids
+            == SpeculativeDecoder(tiny_pair).generate(request.prompt, request.params).token_ids
+        )
     assert failures
     engine.close()
 
@@ -106,12 +114,16 @@ def breaking(tiny_pair, monkeypatch):
 
 def test_a_step_that_fails_half_way_is_made_again_and_changes_nothing(tiny_pair, breaking):
     engine = LocalEngine(breaking, max_rows=4)
-    request = Request([3, 2], SamplingParams(n=3, max_tokens=20, seed=5, logprobs=1), num_draft_tokens="auto")
+    request = Request(
+        [3, 2], SamplingParams(n=3, max_tokens=20, seed=5, logprobs=1), num_draft_tokens="auto"
+    )
     trace = joined(engine, request)
     alone = SpeculativeDecoder(tiny_pair).generate([3, 2], request.params, num_draft_tokens="auto")
     engine.close()
     assert breaking.commits > breaking.last
-    assert sorted(trace.row(row).token_ids for row in range(3)) == sorted(output.token_ids for output in alone.outputs)
+    assert sorted(trace.row(row).token_ids for row in range(3)) == sorted(
+        output.token_ids for output in alone.outputs
+    )
 
 
 def test_an_engine_that_can_decode_nothing_any_more_says_so_and_keeps_nobody_waiting(breaking):
@@ -162,7 +174,9 @@ def test_memory_is_freed_between_runs_that_follow_one_another_closely(engine, mo
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_what_is_loaded_is_no_work_for_the_collector_and_later_garbage_is_found_however_much_that_is() -> None:
+def test_what_is_loaded_is_no_work_for_the_collector_and_later_garbage_is_found_however_much_that_is() -> (
+    None
+):
     code = """
 import gc, runpy, sys, types, weakref
 sys.modules["torch"] = sys.modules["numpy"] = types.SimpleNamespace(Tensor=None)  # they take seconds, and are not used here
@@ -183,5 +197,7 @@ del run
 later = [[] for _ in range(120_000)]
 print(few, gone() is None)
 """
-    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
     assert (told.stdout, "leaked" in told.stderr) == ("True True\n", False)

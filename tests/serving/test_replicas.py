@@ -1,4 +1,5 @@
-"""The engine whose replicas are Ray Serve's. Everything that needs Ray stands in this file, so that it is started once."""
+"""The engine whose replicas are Ray Serve's. Everything that needs Ray stands in this file, so
+that it is started once."""
 
 import os
 import signal
@@ -26,7 +27,9 @@ from tests.serving.contract import LONG, PATIENCE, EngineContract
 from ui.host.catalog import join_catalog
 from ui.host.configuration import Configuration
 
-os.environ.setdefault("SERVE_SLOW_STARTUP_WARNING_S", "300")  # else a replica that a busy machine starts slowly seems stuck
+os.environ.setdefault(
+    "SERVE_SLOW_STARTUP_WARNING_S", "300"
+)  # else a replica that a busy machine starts slowly seems stuck
 APP = "tiny"
 T = TypeVar("T")
 
@@ -52,7 +55,8 @@ def cluster(ray_args) -> Iterator[None]:
 
 
 def start(applications: dict[str, DecoderArgs], tries: int = 4) -> None:
-    """Ray gives its own processes half a minute to begin, which cannot be changed; a busy machine may need more."""
+    """Ray gives its own processes half a minute to begin, which cannot be changed; a busy
+    machine may need more."""
     try:
         ray_cluster.start(applications, num_cpus=2, object_store_memory=100 * 2**20)
     except ray_cluster.ClusterError as error:
@@ -77,7 +81,14 @@ def alone_decoder(saved_decoder):
 def all_free():
     def free(engine: RayEngine) -> bool:
         """Asks the replicas themselves, again as soon as they have answered."""
-        return wait_for(lambda: not any(load.running + load.waiting for load in (engine.load(), *states(engine).values())))
+        return wait_for(
+            lambda: (
+                not any(
+                    load.running + load.waiting
+                    for load in (engine.load(), *states(engine).values())
+                )
+            )
+        )
 
     return free
 
@@ -95,11 +106,16 @@ class TestRayEngine(EngineContract):
 
 
 def long_request(number: int, tokens: int) -> Request:
-    return Request([1 + number, 2, 3], SamplingParams(max_tokens=tokens, seed=number), detail="none")
+    return Request(
+        [1 + number, 2, 3], SamplingParams(max_tokens=tokens, seed=number), detail="none"
+    )
 
 
 def read(
-    engine: RayEngine, request: Request, begun: SimpleQueue[None] | None = None, cancel: threading.Event | None = None
+    engine: RayEngine,
+    request: Request,
+    begun: SimpleQueue[None] | None = None,
+    cancel: threading.Event | None = None,
 ) -> Trace | None:
     """A run's trace, None for one that was lost; `begun` gets something with its first events."""
     trace = Trace()
@@ -115,7 +131,9 @@ def read(
 
 def alone(decoder: SpeculativeDecoder, requests: list[Request]) -> list[list[int]]:
     """What each would give by itself, and gives in a batch."""
-    found = decoder.generate([r.prompt for r in requests], [r.params for r in requests], detail="none")
+    found = decoder.generate(
+        [r.prompt for r in requests], [r.params for r in requests], detail="none"
+    )
     return [result.token_ids for result in found]
 
 
@@ -131,13 +149,19 @@ def test_nothing_is_lost_when_a_replica_dies(engine, saved_decoder):
         futures = [pool.submit(read, engine, request, begun) for request in requests]
         for _ in range(8):
             begun.get(timeout=PATIENCE)
-        process = wait_for(lambda: next((process for process, load in states(engine).items() if load.waiting), None))
+        process = wait_for(
+            lambda: next(
+                (process for process, load in states(engine).items() if load.waiting), None
+            )
+        )
         os.kill(process, signal.SIGKILL)
         traces = [future.result() for future in futures]
     assert engine.retried > 0
     assert None not in traces
     failed = 0
-    for request, trace, expected in zip(requests, traces, alone(saved_decoder, requests), strict=True):
+    for request, trace, expected in zip(
+        requests, traces, alone(saved_decoder, requests), strict=True
+    ):
         last = trace.events[-1]
         if last.finish_reason == FinishReason.ERROR:
             failed += 1
@@ -153,7 +177,10 @@ def test_nothing_is_lost_when_a_replica_dies(engine, saved_decoder):
 def test_a_request_waits_for_a_full_cluster_and_can_be_cancelled_meanwhile(engine):
     cancel, begun = threading.Event(), SimpleQueue[None]()
     with ThreadPoolExecutor(14) as pool:
-        runs = [pool.submit(read, engine, long_request(number, LONG.max_tokens), begun, cancel) for number in range(14)]
+        runs = [
+            pool.submit(read, engine, long_request(number, LONG.max_tokens), begun, cancel)
+            for number in range(14)
+        ]
         for _ in range(4):
             begun.get(timeout=PATIENCE)
         load = wait_for(lambda: (load := engine.load()).running + load.waiting == 14 and load)
@@ -166,7 +193,9 @@ def test_a_request_waits_for_a_full_cluster_and_can_be_cancelled_meanwhile(engin
 
 
 def test_an_update_refuses_no_request(engine, ray_args, saved_decoder):
-    requests = [long_request(number, 300) for number in range(2)]  # more would slow the new replicas down
+    requests = [
+        long_request(number, 300) for number in range(2)
+    ]  # more would slow the new replicas down
     expected = alone(saved_decoder, requests)
     before = set(states(engine))
     updated = threading.Event()
@@ -180,7 +209,9 @@ def test_an_update_refuses_no_request(engine, ray_args, saved_decoder):
 
     def replaced() -> bool:
         read(engine, requests[0])
-        with suppress(DeploymentUnavailableError):  # no replica for a moment; requests wait meanwhile
+        with suppress(
+            DeploymentUnavailableError
+        ):  # no replica for a moment; requests wait meanwhile
             now = set(states(engine))
             return len(now) == 2 and not now & before
         return False
@@ -201,7 +232,11 @@ def test_bad_input_and_too_many_runs_are_refused_in_one_line(cluster):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         closed = f"127.0.0.1:{free.getsockname()[1]}"
-    for address, said in ((closed, "nothing answers"), ("ray://here:10001", "host:port"), ("nonsense", "host:port")):
+    for address, said in (
+        (closed, "nothing answers"),
+        ("ray://here:10001", "host:port"),
+        ("nonsense", "host:port"),
+    ):
         with pytest.raises(ray_cluster.ClusterError, match=said):
             ray_cluster.connect(address)
     assert said in refusal("app", ["--engine", "ray", "--ray-address", address])
@@ -217,9 +252,15 @@ def test_bad_input_and_too_many_runs_are_refused_in_one_line(cluster):
 
 def test_the_page_offers_the_cluster_and_says_who_must_wait(engine):
     catalog = join_catalog(Configuration(queue_size=9), {APP: engine})
-    assert (catalog.concurrency, catalog.load().replicas) == (engine.about.capacity + 9, engine.load().replicas)
+    assert (catalog.concurrency, catalog.load().replicas) == (
+        engine.about.capacity + 9,
+        engine.load().replicas,
+    )
     assert catalog.queue(APP) == ""
-    streams = [engine.submit(long_request(number, LONG.max_tokens)) for number in range(engine.load().capacity)]
+    streams = [
+        engine.submit(long_request(number, LONG.max_tokens))
+        for number in range(engine.load().capacity)
+    ]
     assert "decoder slots are busy" in catalog.queue(APP)
     for stream in streams:
         stream.close()

@@ -16,10 +16,21 @@ SHORT = SamplingParams(max_tokens=12, seed=3, ignore_eos=True)
 class Reading:
     """A run and what came of it. Set `unread` for a reader who does not read on."""
 
-    def __init__(self, engine: LocalEngine, address: str, session: str = "", params: SamplingParams = LONG) -> None:
+    def __init__(
+        self, engine: LocalEngine, address: str, session: str = "", params: SamplingParams = LONG
+    ) -> None:
         self.events, self.end = [], None
-        self.changed, self.cancel, self.unread = threading.Condition(), threading.Event(), threading.Event()
-        engine.start(Request([1, 2], params), self.cancel, self.take, Reader(address, session, self.unread.is_set))
+        self.changed, self.cancel, self.unread = (
+            threading.Condition(),
+            threading.Event(),
+            threading.Event(),
+        )
+        engine.start(
+            Request([1, 2], params),
+            self.cancel,
+            self.take,
+            Reader(address, session, self.unread.is_set),
+        )
 
     def take(self, said) -> None:
         with self.changed:
@@ -51,7 +62,9 @@ def several(engine: LocalEngine, count: int, session: str = "", places: int = 4)
     return first + [Reading(engine, "1.1.1.1", session) for _ in range(count - places)]
 
 
-@pytest.mark.parametrize(("session", "address", "other"), [("", "2.2.2.2", ""), ("first", "1.1.1.1", "second")])
+@pytest.mark.parametrize(
+    ("session", "address", "other"), [("", "2.2.2.2", ""), ("first", "1.1.1.1", "second")]
+)
 def test_another_visitor_does_not_wait_for_one_with_many_runs_nor_another_session_of_its_address(
     engine, patient_decoder, session, address, other
 ):
@@ -65,7 +78,9 @@ def test_another_visitor_does_not_wait_for_one_with_many_runs_nor_another_sessio
 
 def test_more_visitors_than_places_all_go_on(patient_decoder):
     engine = LocalEngine(patient_decoder, max_rows=2)
-    runs = [Reading(engine, f"1.1.1.{number}") for number in range(4)]  # two of them in spare places
+    runs = [
+        Reading(engine, f"1.1.1.{number}") for number in range(4)
+    ]  # two of them in spare places
     assert all(run.gains(4) for run in runs)
     engine.close()
 

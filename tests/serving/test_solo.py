@@ -62,12 +62,17 @@ class TestSoloEngine(EngineContract):
 
 
 class TestForked:
-    """What another process can change: events travel, and a cancel flag or a reader that went away has to reach it."""
+    """What another process can change: events travel, and a cancel flag or a reader that went
+    away has to reach it."""
 
     wrap = staticmethod(in_a_fork)
     test_events_travel = EngineContract.test_a_run_that_is_delivered_is_the_run_that_is_read_and_rows_distinguish_its_sequences
-    test_a_cancelled_run_ends = EngineContract.test_a_cancelled_run_ends_and_observers_hear_once_of_it_and_before_its_end
-    test_a_closed_engine_ends_its_runs = EngineContract.test_a_closed_engine_ends_its_runs_and_takes_no_more
+    test_a_cancelled_run_ends = (
+        EngineContract.test_a_cancelled_run_ends_and_observers_hear_once_of_it_and_before_its_end
+    )
+    test_a_closed_engine_ends_its_runs = (
+        EngineContract.test_a_closed_engine_ends_its_runs_and_takes_no_more
+    )
 
 
 def test_a_run_that_the_host_keeps_waiting_can_be_stopped(tiny_decoder):
@@ -111,12 +116,19 @@ def cut_short(after: int, error: Exception | None):
     return wrap
 
 
-def test_a_host_that_takes_no_run_is_unavailable_and_requests_are_checked_without_its_device(tiny_pair):
+def test_a_host_that_takes_no_run_is_unavailable_and_requests_are_checked_without_its_device(
+    tiny_pair,
+):
     decoder = SpeculativeDecoder(tiny_pair)
     decoder.admission.device = torch.device("cuda")
     engine = SoloEngine(decoder, wrap=cut_short(0, Unavailable("no GPU is free")))
     with pytest.raises(Unavailable, match="no GPU is free"):
-        joined(engine, Request([1, 2], SamplingParams(seed=1, frequency_penalty=1.0, logit_bias={3: 1.0}, n=2)))
+        joined(
+            engine,
+            Request(
+                [1, 2], SamplingParams(seed=1, frequency_penalty=1.0, logit_bias={3: 1.0}, n=2)
+            ),
+        )
     assert engine.load().running == 0
 
 
@@ -136,7 +148,11 @@ QUOTA = "Quota exceeded: come back tomorrow"
         ([failing], None, "a wheel came off"),
         ([], cut_short(4, None), "Run it again"),
         ([], cut_short(4, Unavailable(QUOTA)), f"^{QUOTA}$"),
-        ([], cut_short(4, RuntimeError("a wheel came off")), "Decoding failed: RuntimeError: a wheel came off"),
+        (
+            [],
+            cut_short(4, RuntimeError("a wheel came off")),
+            "Decoding failed: RuntimeError: a wheel came off",
+        ),
     ],
     ids=["over", "failed", "cut off", "no quota", "the host fails"],
 )

@@ -1,4 +1,5 @@
-"""Rows of a batch, for tests that step it themselves, their windows, and runs that must be equal."""
+"""Rows of a batch, for tests that step it themselves, their windows, and runs that must be
+equal."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -11,7 +12,9 @@ from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.sequence import CancelFlag, SequenceState
 
-COMMON = WordList(["the", "and", "he", "she", "was", "little", "said", "king", "of", "in the", "a"], name="common")
+COMMON = WordList(
+    ["the", "and", "he", "she", "was", "little", "said", "king", "of", "in the", "a"], name="common"
+)
 
 
 def admitted(
@@ -37,7 +40,9 @@ def finish(batch: Batch, rows: Sequence[SequenceState]) -> None:
 def windows(events: Iterable[Any], prompt: Sequence[int]) -> Iterator[tuple[list[int], list[Any]]]:
     """All tokens before each window of a run, and the window's proposed events."""
     text = list(prompt)
-    for _, step in groupby((event for event in events if event.step is not None), key=lambda event: event.step):
+    for _, step in groupby(
+        (event for event in events if event.step is not None), key=lambda event: event.step
+    ):
         happened = list(step)
         if proposed := [event for event in happened if event.kind == EventKind.PROPOSED]:
             yield list(text), proposed
@@ -45,7 +50,10 @@ def windows(events: Iterable[Any], prompt: Sequence[int]) -> Iterator[tuple[list
 
 
 def same_alone(
-    decoder: SpeculativeDecoder, prompts: list, params: SamplingParams | list[SamplingParams], **options: object
+    decoder: SpeculativeDecoder,
+    prompts: list,
+    params: SamplingParams | list[SamplingParams],
+    **options: object,
 ) -> list[GenerationResult]:
     """The results of a batch, whose rows are what they are alone, whatever is observed of them."""
     together = decoder.generate(prompts, params, **options)  # type: ignore[arg-type]
@@ -57,7 +65,11 @@ def same_alone(
 
 
 def same_as_plain(
-    decoder: SpeculativeDecoder, prompt: object, params: SamplingParams, drafts: bool = True, **options: object
+    decoder: SpeculativeDecoder,
+    prompt: object,
+    params: SamplingParams,
+    drafts: bool = True,
+    **options: object,
 ) -> GenerationResult:
     """A run with drafts whose tokens are those of plain decoding."""
     found = decoder.generate(prompt, params, **options)  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-""" "auto" relative to fixed windows, in the costs that it decides by; and windows that end after an unsure draft."""
+""" "auto" relative to fixed windows, in the costs that it decides by; and windows that end after
+an unsure draft."""
 
 import random
 from dataclasses import dataclass
@@ -9,7 +10,13 @@ import pytest
 from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder
 from naive_speculate.costs import CostTable, LearnedCosts
 from naive_speculate.speculate.request import Request
-from naive_speculate.speculate.window import MAX_AUTO_WINDOW, AutoWindow, CopyOrAskWindow, FixedWindow, Window
+from naive_speculate.speculate.window import (
+    MAX_AUTO_WINDOW,
+    AutoWindow,
+    CopyOrAskWindow,
+    FixedWindow,
+    Window,
+)
 from tests.speculate.rows import admitted
 from tests.speculate.toys import ToyModel, check_lossless
 
@@ -24,7 +31,8 @@ TABLES = {
 
 @dataclass(frozen=True)
 class Text:
-    """A kind of text: how often the draft gives its token each probability, and how many of these are kept."""
+    """A kind of text: how often the draft gives its token each probability, and how many of
+    these are kept."""
 
     confidences: tuple[float, ...]
     shares: tuple[float, ...]
@@ -34,11 +42,27 @@ class Text:
 
 CONFIDENCES = (0.05, 0.15, 0.3, 0.4, 0.6, 0.8, 0.9, 0.98)
 TEXTS = {  # as measured with an earlier bundled pair
-    "greedy": Text(CONFIDENCES, (3, 9, 16, 7, 8, 6, 5, 46), (0.3, 0.35, 0.6, 0.85, 0.63, 0.95, 0.95, 0.94), True),
-    "T = 0.8": Text(CONFIDENCES, (12, 3, 3, 3, 3, 3, 4, 69), (0.65, 0.8, 0.78, 0.7, 0.66, 0.73, 0.81, 0.97)),
-    "T = 1.3": Text(CONFIDENCES, (75, 7, 6, 4, 3, 2, 1, 3), (0.66, 0.79, 0.73, 0.64, 0.6, 0.65, 0.8, 0.91)),
-    "a list": Text(CONFIDENCES, (15, 23, 12, 20, 10, 5, 0, 15), (0.34, 0.7, 0.83, 0.49, 0.27, 0.93, 0.9, 0.99), True),
-    "an odd prompt": Text(CONFIDENCES, (48, 8, 10, 8, 7, 6, 4, 9), (0.62, 0.69, 0.75, 0.63, 0.64, 0.75, 0.82, 0.96)),
+    "greedy": Text(
+        CONFIDENCES,
+        (3, 9, 16, 7, 8, 6, 5, 46),
+        (0.3, 0.35, 0.6, 0.85, 0.63, 0.95, 0.95, 0.94),
+        True,
+    ),
+    "T = 0.8": Text(
+        CONFIDENCES, (12, 3, 3, 3, 3, 3, 4, 69), (0.65, 0.8, 0.78, 0.7, 0.66, 0.73, 0.81, 0.97)
+    ),
+    "T = 1.3": Text(
+        CONFIDENCES, (75, 7, 6, 4, 3, 2, 1, 3), (0.66, 0.79, 0.73, 0.64, 0.6, 0.65, 0.8, 0.91)
+    ),
+    "a list": Text(
+        CONFIDENCES,
+        (15, 23, 12, 20, 10, 5, 0, 15),
+        (0.34, 0.7, 0.83, 0.49, 0.27, 0.93, 0.9, 0.99),
+        True,
+    ),
+    "an odd prompt": Text(
+        CONFIDENCES, (48, 8, 10, 8, 7, 6, 4, 9), (0.62, 0.69, 0.75, 0.63, 0.64, 0.75, 0.82, 0.96)
+    ),
 }
 COPIES = {  # after two, four, and ten matching tokens or more
     "copied text": Text((0.5, 0.75, 0.9), (1, 1, 3), (0.8, 0.9, 0.98), True),
@@ -48,9 +72,15 @@ COPIES = {  # after two, four, and ten matching tokens or more
 
 
 def tokens_per_cost(
-    window: Window, text: Text, costs: CostTable, dice: random.Random, tokens: int = 96, learned: LearnedCosts | None = None
+    window: Window,
+    text: Text,
+    costs: CostTable,
+    dice: random.Random,
+    tokens: int = 96,
+    learned: LearnedCosts | None = None,
 ) -> float:
-    """One run's. Costs are learned in other units, as seconds are, and one step in ten is disturbed."""
+    """One run's. Costs are learned in other units, as seconds are, and one step in ten is
+    disturbed."""
     made, spent = 0, 0.0
     kinds, shares = range(len(text.kept)), list(accumulate(text.shares))
     while made < tokens:
@@ -72,19 +102,27 @@ def tokens_per_cost(
 
 
 def mean_rate(make, text: Text, costs: CostTable) -> float:
-    return 12 / sum(1 / tokens_per_cost(make(), text, costs, random.Random(seed)) for seed in range(12))
+    return 12 / sum(
+        1 / tokens_per_cost(make(), text, costs, random.Random(seed)) for seed in range(12)
+    )
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_auto_comes_near_the_best_fixed_window_or_passes_it(table):
     costs = TABLES[table]
     for name, text in (COPIES if table == "lookup" else TEXTS).items():
-        best = max(mean_rate(lambda k=k, text=text: FixedWindow(k), text, costs) for k in (1, 2, 3, 4, 6, 8))
+        best = max(
+            mean_rate(lambda k=k, text=text: FixedWindow(k), text, costs)
+            for k in (1, 2, 3, 4, 6, 8)
+        )
         found = mean_rate(lambda text=text: AutoWindow(costs, greedy=text.greedy), text, costs)
         assert found > 0.97 * best, name
 
 
-@pytest.mark.parametrize(("machine", "table"), [("a CPU", "a GPU"), ("a GPU", "a CPU"), ("a costly draft", "a cheap draft")])
+@pytest.mark.parametrize(
+    ("machine", "table"),
+    [("a CPU", "a GPU"), ("a GPU", "a CPU"), ("a costly draft", "a cheap draft")],
+)
 def test_auto_learns_the_costs_of_a_machine_that_the_table_was_not_measured_on(machine, table):
     costs, text, learned = TABLES[machine], TEXTS["a list"], LearnedCosts(TABLES[table])
     best = max(mean_rate(lambda k=k: FixedWindow(k), text, costs) for k in range(1, 9))
@@ -98,10 +136,14 @@ def test_auto_learns_the_costs_of_a_machine_that_the_table_was_not_measured_on(m
     assert LearnedCosts(costs).table() == costs
 
 
-@pytest.mark.parametrize(("window", "strategy"), [(3, "speculative_sampling"), ("auto", "block_verification")])
+@pytest.mark.parametrize(
+    ("window", "strategy"), [(3, "speculative_sampling"), ("auto", "block_verification")]
+)
 def test_a_window_that_ends_after_a_doubtful_draft_is_lossless(strategy, window):
     pair = ModelPair(ToyModel(3, 1), ToyModel(3, 2), measured_costs=CostTable(0.01, (1.0, 1.01)))
-    check_lossless(pair, SamplingParams(max_tokens=3), window, draft_confidence=0.6, verify_strategy=strategy)
+    check_lossless(
+        pair, SamplingParams(max_tokens=3), window, draft_confidence=0.6, verify_strategy=strategy
+    )
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
@@ -110,7 +152,9 @@ def test_draft_confidence_ends_a_window_after_the_first_token_below_it(tiny_deco
     wide = tiny_decoder.generate([1, 2], params, num_draft_tokens=4, detail="probs")
     drawn = sorted(e.draft_prob for e in wide.trace if e.kind == EventKind.PROPOSED)
     least = drawn[len(drawn) // 2]
-    found = tiny_decoder.generate([1, 2], params, num_draft_tokens=4, draft_confidence=least, detail="probs")
+    found = tiny_decoder.generate(
+        [1, 2], params, num_draft_tokens=4, draft_confidence=least, detail="probs"
+    )
     windows: dict[int, list[float]] = {}
     for event in found.trace:
         if event.kind == EventKind.PROPOSED:
@@ -121,27 +165,39 @@ def test_draft_confidence_ends_a_window_after_the_first_token_below_it(tiny_deco
     assert found.trace.events[0].settings["draft_confidence"] == least
 
 
-def test_greedy_auto_gives_the_same_with_and_without_probabilities_in_its_events(tiny_decoder, monkeypatch):
+def test_greedy_auto_gives_the_same_with_and_without_probabilities_in_its_events(
+    tiny_decoder, monkeypatch
+):
     monkeypatch.setattr(LearnedCosts, "learn", lambda *_: None)  # seconds differ from run to run
     params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
-    some, none = (tiny_decoder.generate([1, 2], params, num_draft_tokens="auto", detail=detail) for detail in ("probs", "none"))
+    some, none = (
+        tiny_decoder.generate([1, 2], params, num_draft_tokens="auto", detail=detail)
+        for detail in ("probs", "none")
+    )
     assert some.token_ids == none.token_ids
-    sizes = [[e.num_draft for e in result.trace if e.kind == EventKind.STEP] for result in (some, none)]
+    sizes = [
+        [e.num_draft for e in result.trace if e.kind == EventKind.STEP] for result in (some, none)
+    ]
     assert sizes[0] == sizes[1]
 
 
 def test_verification_costs_go_on_as_they_grew_after_the_first_draft():
     costs = CostTable(0.1, (1.0, 1.1, 1.3))
     assert [costs.verify_cost(k) for k in (0, 2, 4)] == pytest.approx([1.0, 1.3, 1.7])
-    assert CostTable(0.1, (1.0, 1.2, 1.3, 1.3)).verify_cost(5) == pytest.approx(1.4)  # no cost is flat but by chance
+    assert CostTable(0.1, (1.0, 1.2, 1.3, 1.3)).verify_cost(5) == pytest.approx(
+        1.4
+    )  # no cost is flat but by chance
     assert CostTable(0.1, (1.0, 1.1)).verify_cost(3) == pytest.approx(1.3)
-    assert CostTable(0.1, (1.0, 2.0, 1.1, 1.2)).verify_cost(16) == 1.2  # a longer one never costs less
+    assert (
+        CostTable(0.1, (1.0, 2.0, 1.1, 1.2)).verify_cost(16) == 1.2
+    )  # a longer one never costs less
     assert CostTable(0.1).verify_cost(5) == 1.0
     assert costs.to_dict() == {"draft": 0.1, "verify": [1.0, 1.1, 1.3]}
 
 
 def test_copies_and_a_head_s_drafts_have_windows_that_learn_apart():
-    """Drafts of a head that are always rejected stop the head, and not the copies, which cost no draft forward."""
+    """Drafts of a head that are always rejected stop the head, and not the copies, which cost no
+    draft forward."""
     costs = CostTable(0.1, (1.0, 1.1, 1.2, 1.3))
     window = CopyOrAskWindow(AutoWindow(costs, copies=True), AutoWindow(costs))
     for _ in range(30):
@@ -156,7 +212,8 @@ def test_copies_and_a_head_s_drafts_have_windows_that_learn_apart():
     assert window.should_continue(1.0)
 
 
-# Many rows at once: windows shrink to what pays, texts stay the same, and prompts are read in portions
+# Many rows at once: windows shrink to what pays, texts stay the same, and prompts are read in
+# portions
 
 
 TABLE = CostTable(0.05, (1.0, 1.07, 1.14, 1.24, 1.3, 1.36))
@@ -169,22 +226,29 @@ def test_before_anything_is_learned_more_rows_draft_less():
     assert sizes[0] > 0 == sizes[-1]
 
 
-@pytest.mark.parametrize(("share", "growth", "expected"), [(0.9, 0.01, 5), (0.9, 1.0, 0), (0.05, 0.3, 0)])
+@pytest.mark.parametrize(
+    ("share", "growth", "expected"), [(0.9, 0.01, 5), (0.9, 1.0, 0), (0.05, 0.3, 0)]
+)
 def test_a_batch_drafts_what_its_own_steps_show_to_pay(share, growth, expected):
-    """Accepted drafts and flat costs make the window long; costs that grow with it, or refused drafts, make it empty."""
+    """Accepted drafts and flat costs make the window long; costs that grow with it, or refused
+    drafts, make it empty."""
     learned = LearnedCosts(CostTable(0.01, TABLE.verify))
     sizes = []
     for _ in range(200):
         count = learned.window(ROWS, 5)
         sizes.append(count)
         learned.count(ROWS)
-        learned.learn(ROWS, count, 0.01 * count, 1 + growth * count, round(share * count * 100), count * 100)
+        learned.learn(
+            ROWS, count, 0.01 * count, 1 + growth * count, round(share * count * 100), count * 100
+        )
     assert sizes[-20:].count(expected) >= 18
     probes = {size for size in sizes[-64:] if size != expected}
     assert probes == {0, 2} - {expected}  # both costs stay known
 
 
-def decoded(decoder: SpeculativeDecoder, requests: list[Request]) -> list[tuple[list[int], list[int]]]:
+def decoded(
+    decoder: SpeculativeDecoder, requests: list[Request]
+) -> list[tuple[list[int], list[int]]]:
     """The tokens of each request, stepped together, and how many drafts its steps had."""
     batch, runs = decoder.new_batch(), [decoder.prepare(request) for request in requests]
     drafts: dict[object, list[int]] = {run.rows[0]: [] for run in runs}
@@ -198,16 +262,23 @@ def decoded(decoder: SpeculativeDecoder, requests: list[Request]) -> list[tuple[
 
 
 def test_in_a_crowd_greedy_windows_shrink_and_texts_stay(tiny_pair, monkeypatch):
-    monkeypatch.setattr(LearnedCosts, "window", lambda self, rows, most: 0 if rows > 4 else min(most, 1))
+    monkeypatch.setattr(
+        LearnedCosts, "window", lambda self, rows, most: 0 if rows > 4 else min(most, 1)
+    )
     decoder = SpeculativeDecoder(tiny_pair)
     params = SamplingParams(temperature=0, seed=1, max_tokens=8, ignore_eos=True)
     windows = [4, 4, 4, "auto", "auto", "auto"]
-    requests = [Request([3 + n, 5], params, num_draft_tokens=k, shrink_in_batch=True) for n, k in enumerate(windows)]
+    requests = [
+        Request([3 + n, 5], params, num_draft_tokens=k, shrink_in_batch=True)
+        for n, k in enumerate(windows)
+    ]
     alone = [decoded(decoder, [request])[0] for request in requests]
     together = decoded(decoder, requests)
     assert [tokens for tokens, _ in together] == [tokens for tokens, _ in alone]
     assert all(not any(drafts) for _, drafts in together)
-    assert alone == [decoded(decoder, [request])[0] for request in requests]  # alone, a seed repeats the windows too
+    assert alone == [
+        decoded(decoder, [request])[0] for request in requests
+    ]  # alone, a seed repeats the windows too
     assert all(max(drafts) == 4 for _, drafts in alone[:3])
 
 
@@ -216,10 +287,14 @@ def test_windows_on_which_a_text_depends_stay(tiny_pair, monkeypatch):
     decoder = SpeculativeDecoder(tiny_pair)
 
     def request(number: int, seed: int | None, shrinks: bool) -> Request:
-        params = SamplingParams(seed=seed, max_tokens=8 if seed or not shrinks else 2, ignore_eos=True)
+        params = SamplingParams(
+            seed=seed, max_tokens=8 if seed or not shrinks else 2, ignore_eos=True
+        )
         return Request([3 + number, 5], params, num_draft_tokens=3, shrink_in_batch=shrinks)
 
-    seeded, unseeded, fixed = decoded(decoder, [request(0, 1, True), request(1, None, True), request(2, None, False)])
+    seeded, unseeded, fixed = decoded(
+        decoder, [request(0, 1, True), request(1, None, True), request(2, None, False)]
+    )
     assert max(seeded[1]) == max(fixed[1]) == 3
     assert max(unseeded[1]) == 0
     assert seeded == decoded(decoder, [request(0, 1, True)])[0]
@@ -230,12 +305,17 @@ def test_many_prompts_are_read_in_portions_and_long_ones_last(tiny_pair, monkeyp
     decoder = SpeculativeDecoder(tiny_pair)
     prompts = [[3] * 30, *([4 + n] * 6 for n in range(4))]
     batch, first = decoder.new_batch(), {}
-    rows = [admitted(decoder, batch, prompt, SamplingParams(max_tokens=20, seed=1)) for prompt in prompts]
+    rows = [
+        admitted(decoder, batch, prompt, SamplingParams(max_tokens=20, seed=1))
+        for prompt in prompts
+    ]
     for number in range(6):
         for row in batch.step(rows):
             first.setdefault(rows.index(row), number)
     assert first[1] == first[2] == 0 < first[3] == first[4] < first[0]
-    alone = SpeculativeDecoder(tiny_pair).generate(prompts[3], SamplingParams(max_tokens=20, seed=1))
+    alone = SpeculativeDecoder(tiny_pair).generate(
+        prompts[3], SamplingParams(max_tokens=20, seed=1)
+    )
     assert alone.token_ids[: len(rows[3].output_token_ids)] == rows[3].output_token_ids
 
 

@@ -9,7 +9,12 @@ from naive_speculate.events import FinishReason
 from naive_speculate.speculate.request import GivenDraft
 from tests.speculate.rows import COMMON, admitted
 
-PROMPTS = ["Once upon a time there was a", "The hen and the fox and the hen and", "In the forest", '"Who are you?" said']
+PROMPTS = [
+    "Once upon a time there was a",
+    "The hen and the fox and the hen and",
+    "In the forest",
+    '"Who are you?" said',
+]
 
 
 def nothing_from_the_third(history, logits):
@@ -18,7 +23,10 @@ def nothing_from_the_third(history, logits):
 
 ROWS = {  # sampling parameters, and options
     "plain": ({}, {"num_draft_tokens": 0}),
-    **{strategy.value: ({}, {"verify_strategy": strategy, "num_draft_tokens": 3}) for strategy in VerifyStrategy},
+    **{
+        strategy.value: ({}, {"verify_strategy": strategy, "num_draft_tokens": 3})
+        for strategy in VerifyStrategy
+    },
     "greedy": ({"temperature": 0}, {}),
     "adaptive": ({}, {"num_draft_tokens": "auto"}),
     "confident": ({}, {"draft_confidence": 0.3, "num_draft_tokens": 8}),
@@ -29,7 +37,10 @@ ROWS = {  # sampling parameters, and options
     "given": ({"temperature": 0.8}, {"given_draft": GivenDraft(" king", 0.5)}),
     "forced": ({"guided_decoding": {"json": {"enum": ["hippopotamus", "hill"]}}}, {}),
     "filtered": ({"filter_words": COMMON}, {}),
-    "warped": ({"temperature": 0.7, "top_k": 10, "top_p": 0.8, "min_p": 0.05, "frequency_penalty": 0.5}, {}),
+    "warped": (
+        {"temperature": 0.7, "top_k": 10, "top_p": 0.8, "min_p": 0.05, "frequency_penalty": 0.5},
+        {},
+    ),
     "stopped": ({"stop": ["e", " a"], "logprobs": 1, "prompt_logprobs": 1}, {}),
     "short": ({"max_tokens": 4}, {}),
     "broken": ({"logits_processors": [nothing_from_the_third]}, {}),
@@ -42,11 +53,15 @@ def decoded(small_decoder):
 
     def stepped(names: list[str]) -> dict[str, tuple]:
         batch, rows, outcomes = small_decoder.new_batch(), {}, {name: [] for name in names}
-        for name, prompt, detail in zip(ROWS, cycle(PROMPTS), cycle(["none", *["full"] * 4, "probs"]), strict=False):
+        for name, prompt, detail in zip(
+            ROWS, cycle(PROMPTS), cycle(["none", *["full"] * 4, "probs"]), strict=False
+        ):
             if name in names:
                 params, options = ROWS[name]
                 params = SamplingParams(**{"max_tokens": 12, "seed": 3} | params)
-                rows[admitted(small_decoder, batch, prompt, params, detail=detail, **options)] = name
+                rows[admitted(small_decoder, batch, prompt, params, detail=detail, **options)] = (
+                    name
+                )
         while going_on := [row for row in rows if not row.ended]:
             for row, record in batch.step(going_on).items():
                 outcomes[rows[row]].append(record.outcome)
@@ -63,9 +78,13 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(decoded, name):
         *(alone.output_token_ids, alone.finish_reason, alone.stop_reason),
     )
     for field in ("draft_token_ids", "num_accepted", "copied_from", "others", "obstacle"):
-        assert [getattr(outcome, field) for outcome in outcomes] == [getattr(outcome, field) for outcome in expected], field
+        assert [getattr(outcome, field) for outcome in outcomes] == [
+            getattr(outcome, field) for outcome in expected
+        ], field
     for found, other in zip(outcomes, expected, strict=True):
-        assert found.typical_distances == (other.typical_distances and pytest.approx(other.typical_distances, abs=1e-4))
+        assert found.typical_distances == (
+            other.typical_distances and pytest.approx(other.typical_distances, abs=1e-4)
+        )
     if name == "broken":
         assert (len(row.output_token_ids), row.finish_reason) == (2, FinishReason.ERROR)
     elif name != "plain":
@@ -73,7 +92,15 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(decoded, name):
 
 
 def test_some_rows_copied_and_some_drafts_were_judged_by_other_strategies_too(decoded):
-    sources = {name: {outcome.copied_from is None for outcome in found[1]} for name, (found, _) in decoded.items()}
-    assert {name for name, kinds in sources.items() if False in kinds} == {"suffix", "prompt lookup"}
-    told = {name for name, (found, _) in decoded.items() if any(outcome.others for outcome in found[1])}
+    sources = {
+        name: {outcome.copied_from is None for outcome in found[1]}
+        for name, (found, _) in decoded.items()
+    }
+    assert {name for name, kinds in sources.items() if False in kinds} == {
+        "suffix",
+        "prompt lookup",
+    }
+    told = {
+        name for name, (found, _) in decoded.items() if any(outcome.others for outcome in found[1])
+    }
     assert told >= {"speculative_sampling", "block_verification"}

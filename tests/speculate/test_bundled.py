@@ -1,4 +1,5 @@
-"""The decoder on real text, with real acceptance, against transformers and the target's own probabilities."""
+"""The decoder on real text, with real acceptance, against transformers and the target's own
+probabilities."""
 
 import collections
 import math
@@ -39,38 +40,58 @@ def reference(small_pair):
 
 @pytest.fixture
 def short_caches(monkeypatch):
-    """Room for 32 tokens per row at first: batches of many short rows need no more, and a masked forward reads it all."""
+    """Room for 32 tokens per row at first: batches of many short rows need no more, and a masked
+    forward reads it all."""
     monkeypatch.setattr(RaggedKVCache.__init__, "__defaults__", (32,))
 
 
 def same_or_near_tie(reference, prompt, expected, found):
-    """Whether two greedy outputs are equal up to a position where the two best logits lie within 1e-4."""
+    """Whether two greedy outputs are equal up to a position where the two best logits lie within
+    1e-4."""
     for place, (ours, theirs) in enumerate(zip(found, expected, strict=False)):
         if ours != theirs:
             with torch.no_grad():
-                best = reference(torch.tensor([prompt + expected[:place]])).logits[0, -1].topk(2).values
+                best = (
+                    reference(torch.tensor([prompt + expected[:place]]))
+                    .logits[0, -1]
+                    .topk(2)
+                    .values
+                )
             return (best[0] - best[1]).item() < 1e-4
     return len(found) == len(expected)
 
 
-def test_greedy_equals_transformers_for_50_prompts_under_every_window(small_decoder, reference, short_caches):
+def test_greedy_equals_transformers_for_50_prompts_under_every_window(
+    small_decoder, reference, short_caches
+):
     prompts = sorted((small_decoder.admission.encode(text) for text in PROMPTS), key=len)
     assert len(prompts) == 50
     expected = []
-    for length, same in groupby(prompts, key=len):  # together without padding, which would change them
+    for length, same in groupby(
+        prompts, key=len
+    ):  # together without padding, which would change them
         query = torch.tensor(list(same))
-        output = reference.generate(query, attention_mask=torch.ones_like(query), do_sample=False, max_new_tokens=NEW_TOKENS)
+        output = reference.generate(
+            query, attention_mask=torch.ones_like(query), do_sample=False, max_new_tokens=NEW_TOKENS
+        )
         eos = reference.generation_config.eos_token_id
-        expected += [row[: row.index(eos) + 1] if eos in row else row for row in output[:, length:].tolist()]
+        expected += [
+            row[: row.index(eos) + 1] if eos in row else row for row in output[:, length:].tolist()
+        ]
     params = SamplingParams(temperature=0, max_tokens=NEW_TOKENS)
     for k in range(1, 9):  # each prompt under two windows
-        results = small_decoder.generate(prompts[k % 4 :: 4], params, num_draft_tokens=k, detail="none")
-        for prompt, theirs, ours in zip(prompts[k % 4 :: 4], expected[k % 4 :: 4], results, strict=True):
+        results = small_decoder.generate(
+            prompts[k % 4 :: 4], params, num_draft_tokens=k, detail="none"
+        )
+        for prompt, theirs, ours in zip(
+            prompts[k % 4 :: 4], expected[k % 4 :: 4], results, strict=True
+        ):
             assert same_or_near_tie(reference, prompt, theirs, ours.token_ids), f"k = {k}: {prompt}"
 
 
 def pairs_of_tokens(folder, prompt):
-    """The probability of every two tokens that may follow, each among the four most probable ones."""
+    """The probability of every two tokens that may follow, each among the four most probable
+    ones."""
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
 
     def top_four(tokens):
@@ -82,24 +103,41 @@ def pairs_of_tokens(folder, prompt):
 
 
 def test_sampled_two_token_continuations_pass_a_chi_square_test(small_decoder, small_pair):
-    """400 samples find a bias (total variation) of 0.18 with 90% power; the draft is more than twice that away."""
+    """400 samples find a bias (total variation) of 0.18 with 90% power; the draft is more than
+    twice that away."""
     prompt, count = small_decoder.admission.encode("In the"), 400
     expected, of_draft = (pairs_of_tokens(folder, prompt) for folder in small_pair)
-    distance = sum(abs(expected.get(pair, 0) - of_draft.get(pair, 0)) for pair in expected.keys() | of_draft.keys()) / 2
-    assert smallest_bias(count, sum(p * count >= LEAST_EXPECTED for p in expected.values()), 0.001) < 0.18 < distance / 2
+    distance = (
+        sum(
+            abs(expected.get(pair, 0) - of_draft.get(pair, 0))
+            for pair in expected.keys() | of_draft.keys()
+        )
+        / 2
+    )
+    assert (
+        smallest_bias(count, sum(p * count >= LEAST_EXPECTED for p in expected.values()), 0.001)
+        < 0.18
+        < distance / 2
+    )
     for strategy in ("speculative_sampling", "block_verification"):
         seen: collections.Counter[tuple[int, ...]] = collections.Counter()
         for seed in range(count // 100):  # more rows at once take gigabytes of cache
             params = SamplingParams(n=100, max_tokens=2, top_k=4, seed=seed, ignore_eos=True)
-            result = small_decoder.generate(prompt, params, num_draft_tokens=2, verify_strategy=strategy, detail="none")
+            result = small_decoder.generate(
+                prompt, params, num_draft_tokens=2, verify_strategy=strategy, detail="none"
+            )
             seen.update(tuple(output.token_ids) for output in result.outputs)
         assert seen.keys() <= expected.keys()
         found = g_test([seen[pair] for pair in expected], list(expected.values()))
         assert found.p_value > 0.001, found
 
 
-@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification", "typical_acceptance", "greedy_match"])
-def test_events_carry_the_numbers_that_decided_and_a_loaded_trace_the_same(small_decoder, tmp_path, strategy):
+@pytest.mark.parametrize(
+    "strategy", ["speculative_sampling", "block_verification", "typical_acceptance", "greedy_match"]
+)
+def test_events_carry_the_numbers_that_decided_and_a_loaded_trace_the_same(
+    small_decoder, tmp_path, strategy
+):
     params = SamplingParams(max_tokens=24, seed=4, temperature=0.8)
     result = small_decoder.generate(TEXT, params, num_draft_tokens=4, verify_strategy=strategy)
     events = result.trace.events
@@ -111,7 +149,9 @@ def test_events_carry_the_numbers_that_decided_and_a_loaded_trace_the_same(small
             draft = proposed[event.step, event.index]
             assert (event.token_id, event.draft_prob) == (draft.token_id, draft.draft_prob)
             if strategy == "speculative_sampling":
-                assert event.accept_prob == pytest.approx(min(1.0, event.target_prob / event.draft_prob), rel=1e-5)
+                assert event.accept_prob == pytest.approx(
+                    min(1.0, event.target_prob / event.draft_prob), rel=1e-5
+                )
                 assert (event.uniform < event.accept_prob) == (event.kind == EventKind.ACCEPTED)
             elif strategy == "block_verification":
                 assert 0 <= event.accept_prob <= 1
@@ -121,11 +161,16 @@ def test_events_carry_the_numbers_that_decided_and_a_loaded_trace_the_same(small
                 assert event.uniform is None
             if strategy == "typical_acceptance":
                 assert (event.target_prob > event.threshold) == (event.kind == EventKind.ACCEPTED)
-                assert event.threshold == pytest.approx(min(0.09, 0.3 * math.exp(-event.target_entropy)), rel=1e-4)
+                assert event.threshold == pytest.approx(
+                    min(0.09, 0.3 * math.exp(-event.target_entropy)), rel=1e-4
+                )
             tops = {top.token_id: top.prob for top in event.target_top}
             assert tops.get(event.token_id, event.target_prob) == pytest.approx(event.target_prob)
         if event.kind == EventKind.RESAMPLED and strategy == "speculative_sampling":
-            assert event.token_id in {top.token_id for top in event.residual_top} or len(event.residual_top) == 8
+            assert (
+                event.token_id in {top.token_id for top in event.residual_top}
+                or len(event.residual_top) == 8
+            )
         if event.kind == EventKind.DISCARDED and strategy != "block_verification":
             assert event.accept_prob is None
     assert events[0].settings["lossy"] == (strategy in ("typical_acceptance", "greedy_match"))
@@ -134,18 +179,25 @@ def test_events_carry_the_numbers_that_decided_and_a_loaded_trace_the_same(small
     assert loaded.text == result.text == result.trace.text
     assert loaded.metrics == result.metrics
     assert loaded.finished.metrics == result.metrics.to_dict()
-    silent = small_decoder.generate(TEXT, replace(params, detokenize=False), num_draft_tokens=4, verify_strategy=strategy)
+    silent = small_decoder.generate(
+        TEXT, replace(params, detokenize=False), num_draft_tokens=4, verify_strategy=strategy
+    )
     assert (silent.text, silent.token_ids) == ("", result.token_ids)
 
 
 def test_joined_texts_are_the_text_even_inside_characters(small_decoder):
-    """Forced through tokens that split emoji: allowed are only the pieces of a text full of them."""
+    """Forced through tokens that split emoji: allowed are only the pieces of a text full of
+    them."""
     tokenizer = small_decoder.pair.tokenizer
     for text in ("👩‍🚀 naïve 日本語 🎉", "The cat sat."):
         pieces = sorted(set(tokenizer(text).input_ids))
-        params = SamplingParams(max_tokens=40, seed=1, temperature=2.0, allowed_token_ids=pieces, ignore_eos=True)
+        params = SamplingParams(
+            max_tokens=40, seed=1, temperature=2.0, allowed_token_ids=pieces, ignore_eos=True
+        )
         result = small_decoder.generate(TEXT, params)
-        assert "".join(e.text for e in result.trace if e.kind in OUTPUT_KINDS) == tokenizer.decode(result.token_ids)
+        assert "".join(e.text for e in result.trace if e.kind in OUTPUT_KINDS) == tokenizer.decode(
+            result.token_ids
+        )
 
 
 def test_events_are_held_back_while_a_stop_string_may_be_forming(small_decoder):
@@ -164,11 +216,17 @@ def test_bad_words_never_appear(small_decoder):
     free = small_decoder.generate(TEXT, SamplingParams(max_tokens=24, temperature=0)).text
     words = sorted({word.strip('.,"') for word in free.split() if len(word) > 3})[:5]
     assert len(words) > 2
-    fast = same_as_plain(small_decoder, TEXT, SamplingParams(max_tokens=24, temperature=0, bad_words=words), num_draft_tokens=5)
+    fast = same_as_plain(
+        small_decoder,
+        TEXT,
+        SamplingParams(max_tokens=24, temperature=0, bad_words=words),
+        num_draft_tokens=5,
+    )
     assert not any(f" {word} " in fast.text for word in words)
 
 
-# Stop strings: what they cut is no part of the output, nor of its log-probabilities, nor does it come before min_tokens
+# Stop strings: what they cut is no part of the output, nor of its log-probabilities, nor does it
+# come before min_tokens
 
 
 OPENING = "Once upon a time there was a s"
@@ -177,13 +235,20 @@ OPENING = "Once upon a time there was a s"
 @pytest.mark.parametrize(("include", "k"), [(False, 8), (True, 1)])
 def test_a_stop_string_cuts_text_tokens_and_log_probabilities(small_decoder, include, k):
     free = small_decoder.generate(
-        TEXT, SamplingParams(max_tokens=24, temperature=0, logprobs=0, ignore_eos=True), num_draft_tokens=0
+        TEXT,
+        SamplingParams(max_tokens=24, temperature=0, logprobs=0, ignore_eos=True),
+        num_draft_tokens=0,
     )
     cut_several = 0
     for begin in range(3, 70, 28):
         stop = free.text[begin : begin + 14]
         params = SamplingParams(
-            max_tokens=24, temperature=0, stop=stop, logprobs=2, include_stop_str_in_output=include, ignore_eos=True
+            max_tokens=24,
+            temperature=0,
+            stop=stop,
+            logprobs=2,
+            include_stop_str_in_output=include,
+            ignore_eos=True,
         )
         result = small_decoder.generate(TEXT, params, num_draft_tokens=k)
         kept = len(result.token_ids)
@@ -192,8 +257,14 @@ def test_a_stop_string_cuts_text_tokens_and_log_probabilities(small_decoder, inc
         assert result.text == free.text[: free.text.find(stop) + (len(stop) if include else 0)]
         assert result.token_ids == free.token_ids[:kept]
         assert len(result.logprobs) == kept
-        expected = [entry[token].logprob for entry, token in zip(free.logprobs, free.token_ids[:kept], strict=False)]
-        found = [entry[token].logprob for entry, token in zip(result.logprobs, result.token_ids, strict=True)]
+        expected = [
+            entry[token].logprob
+            for entry, token in zip(free.logprobs, free.token_ids[:kept], strict=False)
+        ]
+        found = [
+            entry[token].logprob
+            for entry, token in zip(result.logprobs, result.token_ids, strict=True)
+        ]
         assert found == pytest.approx(expected, abs=1e-3)
         assert result.cumulative_logprob == pytest.approx(sum(expected), abs=1e-3)
     assert include or cut_several > 1
@@ -201,7 +272,8 @@ def test_a_stop_string_cuts_text_tokens_and_log_probabilities(small_decoder, inc
 
 @pytest.fixture(scope="module")
 def unstopped(small_decoder) -> Callable[..., tuple[SamplingParams, GenerationResult]]:
-    """Parameters without stop strings and what they give with windows of `k`, decoded once for all stop strings."""
+    """Parameters without stop strings and what they give with windows of `k`, decoded once for
+    all stop strings."""
 
     @cache
     def decoded(k: int, **options: float) -> tuple[SamplingParams, GenerationResult]:
@@ -212,9 +284,15 @@ def unstopped(small_decoder) -> Callable[..., tuple[SamplingParams, GenerationRe
 
 
 def where_it_ends(pieces: list[str], stops: list[str], min_tokens: int) -> int | None:
-    """Where the text is cut: at the first stop string that a token after the first `min_tokens` completes."""
+    """Where the text is cut: at the first stop string that a token after the first `min_tokens`
+    completes."""
     text, searched = "".join(pieces), len("".join(pieces[:min_tokens]))
-    ends = [(end, end - len(stop)) for end in range(searched + 1, len(text) + 1) for stop in stops if text[:end].endswith(stop)]
+    ends = [
+        (end, end - len(stop))
+        for end in range(searched + 1, len(text) + 1)
+        for stop in stops
+        if text[:end].endswith(stop)
+    ]
     return min(ends)[1] if ends else None
 
 
@@ -227,14 +305,27 @@ STOPS = {
 """Stop strings by what is written without any."""
 
 
-@pytest.mark.parametrize(("stops_of", "k"), zip(STOPS.values(), cycle([4, 0, 4]), strict=False), ids=STOPS)
-def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_completes_it(small_decoder, unstopped, stops_of, k):
+@pytest.mark.parametrize(
+    ("stops_of", "k"), zip(STOPS.values(), cycle([4, 0, 4]), strict=False), ids=STOPS
+)
+def test_with_min_tokens_a_stop_string_ends_the_text_where_a_later_token_completes_it(
+    small_decoder, unstopped, stops_of, k
+):
     ended = 0
-    for min_tokens, options in ((0, {"seed": 1}), (1, {"temperature": 0}), (4, {"seed": 1}), (9, {"temperature": 0})):
+    for min_tokens, options in (
+        (0, {"seed": 1}),
+        (1, {"temperature": 0}),
+        (4, {"seed": 1}),
+        (9, {"temperature": 0}),
+    ):
         params, free = unstopped(k, min_tokens=min_tokens, **options)
-        pieces = [event.text for event in free.trace if event.kind in ("accepted", "resampled", "bonus")]
+        pieces = [
+            event.text for event in free.trace if event.kind in ("accepted", "resampled", "bonus")
+        ]
         stops = stops_of(free.text)
-        result = small_decoder.generate(OPENING, replace(params, stop=stops), num_draft_tokens=k, detail="none")
+        result = small_decoder.generate(
+            OPENING, replace(params, stop=stops), num_draft_tokens=k, detail="none"
+        )
         at = where_it_ends(pieces, stops, min_tokens)
         assert result.text == (free.text if at is None else free.text[:at])
         assert (result.finish_reason == "stop") == (at is not None)

@@ -1,19 +1,35 @@
-"""Drafters that copy: lossless, in batches, with cancelled, failed and repeated steps; and the positions copied from."""
+"""Drafters that copy: lossless, in batches, with cancelled, failed and repeated steps; and the
+positions copied from."""
 
 from dataclasses import replace
 from itertools import product
 
 import pytest
 
-from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
+from naive_speculate import (
+    EventKind,
+    ModelPair,
+    SamplingParams,
+    SpeculativeDecoder,
+    Trace,
+    VerifyStrategy,
+)
 from naive_speculate.infer import TransformersLanguageModel
 from tests.speculate.rows import admitted
 from tests.speculate.toys import ToyModel, check_lossless
 from tests.tiny import tiny_llama
 
 COPYING = ["suffix", "prompt_lookup"]
-PROMPTS = [[5, 6, 7, 8, 5, 6], [9, 9, 9], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 1], [50] + [60, 61, 62] * 6]
-SETS = {"as it is": {}, "many": {"temperature": 0.8, "top_k": 3, "frequency_penalty": 0.5, "min_tokens": 1}}
+PROMPTS = [
+    [5, 6, 7, 8, 5, 6],
+    [9, 9, 9],
+    [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 1],
+    [50] + [60, 61, 62] * 6,
+]
+SETS = {
+    "as it is": {},
+    "many": {"temperature": 0.8, "top_k": 3, "frequency_penalty": 0.5, "min_tokens": 1},
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +55,16 @@ def greedy(max_tokens: int) -> SamplingParams:
 )
 def test_every_path_through_the_decoder_gives_the_targets_distribution(drafter, strategy, name, k):
     """Of typical acceptance, a distribution."""
-    pair, params = ModelPair(ToyModel(3, 6, zeros=False)), SamplingParams(max_tokens=4, **SETS[name])
+    pair, params = (
+        ModelPair(ToyModel(3, 6, zeros=False)),
+        SamplingParams(max_tokens=4, **SETS[name]),
+    )
     if strategy == VerifyStrategy.GREEDY_MATCH:
         params = replace(params, temperature=0)
     within = 1.0 if strategy == VerifyStrategy.TYPICAL_ACCEPTANCE else 1e-12
-    check_lossless(pair, params, k, [1, 2, 1, 2], drafter=drafter, verify_strategy=strategy, within=within)
+    check_lossless(
+        pair, params, k, [1, 2, 1, 2], drafter=drafter, verify_strategy=strategy, within=within
+    )
 
 
 def sources(trace: Trace) -> list[int | None]:
@@ -78,7 +99,9 @@ def test_proposed_events_say_where_the_token_was_copied_from(decoder, drafter, d
 
 
 @pytest.mark.parametrize("drafter", COPYING)
-def test_after_a_step_that_failed_drafting_goes_on_from_what_is_committed(decoder, drafter, monkeypatch):
+def test_after_a_step_that_failed_drafting_goes_on_from_what_is_committed(
+    decoder, drafter, monkeypatch
+):
     undisturbed = decoder.generate(PROMPTS[3], greedy(20), drafter=drafter)
     batch = decoder.new_batch()
     row = admitted(decoder, batch, PROMPTS[3], greedy(20), drafter=drafter)
@@ -103,7 +126,9 @@ def test_earlier_outputs_are_drafted_from_where_they_are_wanted(decoder):
     expected = decoder.generate(prompt, params, drafter="suffix")
     first, second = (keeping.generate(prompt, params, drafter="suffix") for _ in range(2))
     assert first.token_ids == second.token_ids == expected.token_ids
-    assert sources(first.trace) == sources(expected.trace)  # from an empty trie a seed repeats a run
+    assert sources(first.trace) == sources(
+        expected.trace
+    )  # from an empty trie a seed repeats a run
     assert second.metrics.num_spec_steps < first.metrics.num_spec_steps
     assert None in sources(second.trace)  # from an earlier output, which is not in this text
     for _, number in product(range(2), range(5)):

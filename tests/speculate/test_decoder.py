@@ -7,7 +7,14 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, Trace, VerifyStrategy
+from naive_speculate import (
+    EventKind,
+    ModelPair,
+    SamplingParams,
+    SpeculativeDecoder,
+    Trace,
+    VerifyStrategy,
+)
 from naive_speculate.events import FinishReason
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.speculate.batch import Batch, PartialStepError
@@ -21,7 +28,9 @@ STRATEGIES = list(VerifyStrategy)
 PROMPTS = [[5, 6, 7], [1], list(range(17)), [9, 8, 7, 6, 5, 4, 3, 2, 1], list(range(40, 70))]
 
 
-@pytest.fixture(scope="module", params=[None, TransformersLanguageModel], ids=["torch", "transformers"])
+@pytest.fixture(
+    scope="module", params=[None, TransformersLanguageModel], ids=["torch", "transformers"]
+)
 def decoder(request) -> SpeculativeDecoder:
     """The tiny decoder, and one that computes with transformers' own forward."""
     return SpeculativeDecoder(noisy_pair(request.param))
@@ -40,7 +49,11 @@ def greedy_outputs(source) -> list[list[int]]:
     for prompt in PROMPTS[:3]:
         query = torch.tensor([prompt])
         output = source.generate(
-            query, attention_mask=torch.ones_like(query), do_sample=False, max_new_tokens=16, pad_token_id=0
+            query,
+            attention_mask=torch.ones_like(query),
+            do_sample=False,
+            max_new_tokens=16,
+            pad_token_id=0,
         )
         outputs.append(output[0, len(prompt) :].tolist())
     return outputs
@@ -50,16 +63,25 @@ def greedy_outputs(source) -> list[list[int]]:
     ("k", "strategy"),
     [(0, STRATEGIES[0]), *zip((1, 3, "auto", "auto", 8, 8, 8), STRATEGIES * 2, strict=False)],
 )
-def test_greedy_output_is_the_targets_whatever_drafts_and_strategy(tiny_decoder, greedy_outputs, k, strategy):
+def test_greedy_output_is_the_targets_whatever_drafts_and_strategy(
+    tiny_decoder, greedy_outputs, k, strategy
+):
     """Greedy match ignores the temperature."""
-    params = SamplingParams(temperature=5.0 if strategy == VerifyStrategy.GREEDY_MATCH else 0, max_tokens=16)
-    found = tiny_decoder.generate(PROMPTS[:3], params, num_draft_tokens=k, verify_strategy=strategy, detail="none")
+    params = SamplingParams(
+        temperature=5.0 if strategy == VerifyStrategy.GREEDY_MATCH else 0, max_tokens=16
+    )
+    found = tiny_decoder.generate(
+        PROMPTS[:3], params, num_draft_tokens=k, verify_strategy=strategy, detail="none"
+    )
     assert [result.token_ids for result in found] == greedy_outputs
 
 
 def test_sequences_join_and_leave_between_steps(decoder):
     params = [SamplingParams(max_tokens=n, seed=n) for n in (12, 4, 8)]
-    alone = [decoder.generate(p, q, detail="none").token_ids for p, q in zip(PROMPTS, params, strict=False)]
+    alone = [
+        decoder.generate(p, q, detail="none").token_ids
+        for p, q in zip(PROMPTS, params, strict=False)
+    ]
     batch, rows, waiting = decoder.new_batch(), [], list(zip(PROMPTS, params, strict=False))
     while waiting or not all(row.ended for row in rows):
         if waiting:
@@ -74,7 +96,14 @@ def test_after_a_step_no_cache_holds_an_uncommitted_token(decoder):
     """A row of each strategy."""
     batch, accepted = decoder.new_batch(), set()
     rows = [
-        admitted(decoder, batch, prompt, SamplingParams(max_tokens=12, seed=2), num_draft_tokens=3, verify_strategy=strategy)
+        admitted(
+            decoder,
+            batch,
+            prompt,
+            SamplingParams(max_tokens=12, seed=2),
+            num_draft_tokens=3,
+            verify_strategy=strategy,
+        )
         for prompt, strategy in zip(PROMPTS, STRATEGIES, strict=False)
     ]
     while not all(row.ended for row in rows):
@@ -85,7 +114,9 @@ def test_after_a_step_no_cache_holds_an_uncommitted_token(decoder):
                 assert slot.num_tokens < len(row.token_ids)
                 fresh = model.new_cache(1)
                 model.forward(torch.tensor([row.token_ids[: slot.num_tokens]]), fresh)
-                for layer, expected in zip(slot.cache.rows([slot.row]).get_kv_states(), fresh.get_kv_states(), strict=True):
+                for layer, expected in zip(
+                    slot.cache.rows([slot.row]).get_kv_states(), fresh.get_kv_states(), strict=True
+                ):
                     torch.testing.assert_close(layer.keys, expected.keys, atol=1e-4, rtol=1e-4)
     assert {0, 3} <= accepted
 
@@ -107,7 +138,9 @@ class Plain:
 def test_a_plain_language_model_gives_the_same_as_a_batched_one(tiny_decoder):
     plain = SpeculativeDecoder(noisy_pair(Plain))
     params = [SamplingParams(max_tokens=9, seed=3), SamplingParams(max_tokens=6, temperature=0)]
-    pairs = (decoder.generate(PROMPTS[:2], params, detail="none") for decoder in (plain, tiny_decoder))
+    pairs = (
+        decoder.generate(PROMPTS[:2], params, detail="none") for decoder in (plain, tiny_decoder)
+    )
     for ours, theirs in zip(*pairs, strict=True):
         assert ours.token_ids == theirs.token_ids
     several = SamplingParams(n=3, seed=1, max_tokens=4)
@@ -122,14 +155,19 @@ def test_a_drawn_seed_is_reported_and_repeats_the_run_and_a_top_k_of_0_keeps_all
     seed = first.trace.started.seed
     both = [SamplingParams(max_tokens=20, seed=seed, top_k=top_k) for top_k in (-1, 0)]
     outputs = [tiny_decoder.generate(PROMPTS[0], params, num_draft_tokens=k) for params in both]
-    other = tiny_decoder.generate(PROMPTS[0], SamplingParams(max_tokens=20, seed=seed ^ 1), num_draft_tokens=k)
+    other = tiny_decoder.generate(
+        PROMPTS[0], SamplingParams(max_tokens=20, seed=seed ^ 1), num_draft_tokens=k
+    )
     assert outputs[0].token_ids == outputs[1].token_ids != other.token_ids
     assert k == "auto" or outputs[0].token_ids == first.token_ids
 
 
 def test_the_auto_windows_costs_stand_in_the_started_event(tiny_decoder):
     without_draft = SpeculativeDecoder(ModelPair(tiny_decoder.pair.target))
-    paid, free = (one.generate(PROMPTS[0], num_draft_tokens="auto").trace.started for one in (tiny_decoder, without_draft))
+    paid, free = (
+        one.generate(PROMPTS[0], num_draft_tokens="auto").trace.started
+        for one in (tiny_decoder, without_draft)
+    )
     assert free.cost_table["draft"] == 0 < paid.cost_table["draft"]
     assert paid.cost_table["verify"][0] == 1.0
     assert tiny_decoder.generate(PROMPTS[0]).trace.started.cost_table is None
@@ -144,7 +182,9 @@ def test_a_request_that_names_no_drafter_gets_the_pair_s_own(tiny_decoder, alone
     assert (name != "model") == alone
     assert DRAFTERS[name].obstacle(decoder.pair) is None
     for drafter in (None, "model", "prompt_lookup"):  # plain decoding needs none
-        plain = decoder.generate(prompt, SamplingParams(max_tokens=12, seed=3), num_draft_tokens=0, drafter=drafter)
+        plain = decoder.generate(
+            prompt, SamplingParams(max_tokens=12, seed=3), num_draft_tokens=0, drafter=drafter
+        )
         assert (len(plain.token_ids), plain.metrics.num_draft_tokens) == (12, 0)
     if alone:
         with pytest.raises(ValueError, match="no draft model; use 'prompt_lookup'"):
@@ -173,10 +213,14 @@ def test_logprobs_agree_with_a_plain_forward(tiny_decoder, source, logprobs, pro
 
 @pytest.mark.parametrize(("max_tokens", "k"), [(50, 4), (None, 0), (None, "auto")])
 def test_a_run_ends_with_length_at_the_models_last_position(max_tokens, k):
-    pair = ModelPair(*(TransformersLanguageModel(tiny_llama(n, seed=3, positions=20)) for n in (2, 1)))
+    pair = ModelPair(
+        *(TransformersLanguageModel(tiny_llama(n, seed=3, positions=20)) for n in (2, 1))
+    )
     decoder, prompts = SpeculativeDecoder(pair), [list(range(size)) for size in (5, 19, 20)]
     params = SamplingParams(max_tokens=max_tokens, seed=1)
-    for prompt, result in zip(prompts, same_alone(decoder, prompts, params, num_draft_tokens=k), strict=True):
+    for prompt, result in zip(
+        prompts, same_alone(decoder, prompts, params, num_draft_tokens=k), strict=True
+    ):
         assert (len(prompt) + len(result.token_ids), result.finish_reason) == (20, "length")
         assert result.trace.started.settings["max_tokens"] == max_tokens
     with pytest.raises(ValueError, match=r"prompt has 27 tokens, 7 more than the 20"):
@@ -184,7 +228,9 @@ def test_a_run_ends_with_length_at_the_models_last_position(max_tokens, k):
 
 
 def test_a_draft_with_fewer_positions_stops_drafting_but_not_decoding():
-    target, draft = (TransformersLanguageModel(tiny_llama(1, seed=3, positions=p)) for p in (60, 16))
+    target, draft = (
+        TransformersLanguageModel(tiny_llama(1, seed=3, positions=p)) for p in (60, 16)
+    )
     decoder = SpeculativeDecoder(ModelPair(target, draft))
     params = SamplingParams(max_tokens=40, temperature=0)
     assert len(same_as_plain(decoder, PROMPTS[0], params).token_ids) == 40
@@ -193,7 +239,9 @@ def test_a_draft_with_fewer_positions_stops_drafting_but_not_decoding():
 def test_cancelling_ends_the_run_with_its_tokens_so_far(tiny_decoder):
     cancel = threading.Event()
     seen = []
-    for event in tiny_decoder.stream(PROMPTS[0], SamplingParams(max_tokens=150, seed=1), cancel=cancel):
+    for event in tiny_decoder.stream(
+        PROMPTS[0], SamplingParams(max_tokens=150, seed=1), cancel=cancel
+    ):
         seen.append(event)
         if event.kind == EventKind.STEP and event.step == 2:
             cancel.set()
@@ -210,7 +258,9 @@ def test_a_failing_step_ends_the_trace_with_error_and_is_raised(tiny_decoder):
 
     seen = []
     with pytest.raises(RuntimeError, match="no more"):
-        seen.extend(tiny_decoder.stream(PROMPTS[0], SamplingParams(logits_processors=[fail], seed=1)))
+        seen.extend(
+            tiny_decoder.stream(PROMPTS[0], SamplingParams(logits_processors=[fail], seed=1))
+        )
     assert seen[-1].kind == EventKind.FINISHED
     assert seen[-1].finish_reason == "error"
     assert "no more" in seen[-1].message
@@ -228,30 +278,71 @@ def test_bad_input_is_refused_by_name_before_any_model_runs(tiny_decoder):
         ({"prompt": [1, "x"]}, "prompt must be text, token ids, or a list of either"),
         ({"prompt": 3}, "prompt must be text, token ids"),
         ({"prompt": "words"}, "prompt must be a list of token ids: this pair has no tokenizer"),
-        ({"prompt": [1], "num_draft_tokens": -1}, "num_draft_tokens must be 'auto' or from 0 to 64, got -1"),
+        (
+            {"prompt": [1], "num_draft_tokens": -1},
+            "num_draft_tokens must be 'auto' or from 0 to 64, got -1",
+        ),
         ({"prompt": [1], "num_draft_tokens": 10**6}, "num_draft_tokens must be .* got 1000000"),
         ({"prompt": [1], "num_draft_tokens": 1.5}, "num_draft_tokens must be .* got 1.5"),
-        ({"prompt": [1], "verify_strategy": "luck"}, "verify_strategy must be one of greedy_match, .* got 'luck'"),
-        ({"prompt": [1], "drafter": "oracle"}, "drafter must be one of model, head, block, mtp, .*, got 'oracle'"),
-        *(({"prompt": [1], "drafter": name}, "drafter must be one of") for name in ("", 3, ["model"])),
-        ({"prompt": [1], "draft_sampling": "best"}, "draft_sampling must be 'sampled' or 'argmax', got 'best'"),
-        ({"prompt": [1], "draft_sampling": torch.ones(2)}, "draft_sampling must be 'sampled' or 'argmax'"),
+        (
+            {"prompt": [1], "verify_strategy": "luck"},
+            "verify_strategy must be one of greedy_match, .* got 'luck'",
+        ),
+        (
+            {"prompt": [1], "drafter": "oracle"},
+            "drafter must be one of model, head, block, mtp, .*, got 'oracle'",
+        ),
         *(
-            ({"prompt": [1], "draft_confidence": value}, "draft_confidence must be None or from 0 to 1, got")
+            ({"prompt": [1], "drafter": name}, "drafter must be one of")
+            for name in ("", 3, ["model"])
+        ),
+        (
+            {"prompt": [1], "draft_sampling": "best"},
+            "draft_sampling must be 'sampled' or 'argmax', got 'best'",
+        ),
+        (
+            {"prompt": [1], "draft_sampling": torch.ones(2)},
+            "draft_sampling must be 'sampled' or 'argmax'",
+        ),
+        *(
+            (
+                {"prompt": [1], "draft_confidence": value},
+                "draft_confidence must be None or from 0 to 1, got",
+            )
             for value in UNSURE
         ),
         ({"prompt": [1], "detail": "some"}, "detail must be 'full', 'probs' or 'none', got 'some'"),
-        ({"prompt": [[1], [2]], "params": [SamplingParams()]}, "params has 1 entries for 2 prompts"),
+        (
+            {"prompt": [[1], [2]], "params": [SamplingParams()]},
+            "params has 1 entries for 2 prompts",
+        ),
         ({"prompt": [1], "params": {"n": 1}}, "params must be SamplingParams"),
-        ({"prompt": [1], "params": SamplingParams(allowed_token_ids=[200])}, "allowed_token_ids holds token 200"),
-        ({"prompt": [1], "params": SamplingParams(logit_bias={98: 1.0})}, "logit_bias holds token 98"),
-        ({"prompt": [1], "params": SamplingParams(bad_words=["x"])}, r"bad_words=\['x'\] needs a tokenizer"),
-        ({"prompt": [1], "params": SamplingParams(filter_words="classroom")}, "filter_words='classroom' needs a tokenizer"),
+        (
+            {"prompt": [1], "params": SamplingParams(allowed_token_ids=[200])},
+            "allowed_token_ids holds token 200",
+        ),
+        (
+            {"prompt": [1], "params": SamplingParams(logit_bias={98: 1.0})},
+            "logit_bias holds token 98",
+        ),
+        (
+            {"prompt": [1], "params": SamplingParams(bad_words=["x"])},
+            r"bad_words=\['x'\] needs a tokenizer",
+        ),
+        (
+            {"prompt": [1], "params": SamplingParams(filter_words="classroom")},
+            "filter_words='classroom' needs a tokenizer",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             pytest.fail(f"{arguments} gives {tiny_decoder.generate(**arguments)}")
-    with pytest.raises(ValueError, match=r"max_tokens is None, but this model has no limit of its own \(max_positions\)"):
-        SpeculativeDecoder(ModelPair(ToyModel(5, 1))).generate([1, 2], SamplingParams(max_tokens=None))
+    with pytest.raises(
+        ValueError,
+        match=r"max_tokens is None, but this model has no limit of its own \(max_positions\)",
+    ):
+        SpeculativeDecoder(ModelPair(ToyModel(5, 1))).generate(
+            [1, 2], SamplingParams(max_tokens=None)
+        )
     with pytest.raises(ValueError, match="n must be 1 to stream, got n=2"):
         tiny_decoder.stream([1], SamplingParams(n=2))
 
@@ -289,10 +380,15 @@ def test_sequences_of_one_prompt_are_ranked_and_can_be_written_as_json(tiny_deco
     scores = [output.cumulative_logprob for output in result.outputs]
     assert scores == sorted(scores, reverse=True)
     told = json.loads(json.dumps(result.to_dict()))
-    assert [output["token_ids"] for output in told["outputs"]] == [output.token_ids for output in result.outputs]
+    assert [output["token_ids"] for output in told["outputs"]] == [
+        output.token_ids for output in result.outputs
+    ]
     assert told["outputs"][0] == told | {"outputs": []}
     assert told["outputs"][1] == json.loads(json.dumps(result.outputs[1].to_dict()))
-    assert tiny_decoder.generate([3, 4], SamplingParams(max_tokens=4, seed=2)).to_dict()["outputs"] == []
+    assert (
+        tiny_decoder.generate([3, 4], SamplingParams(max_tokens=4, seed=2)).to_dict()["outputs"]
+        == []
+    )
 
 
 PROMPT = "Once upon a time there was a hen"
@@ -300,13 +396,19 @@ PROMPT = "Once upon a time there was a hen"
 
 @pytest.fixture(scope="module")
 def plain(small_decoder: SpeculativeDecoder):
-    return small_decoder.generate(PROMPT, SamplingParams(max_tokens=24, temperature=0, ignore_eos=True))
+    return small_decoder.generate(
+        PROMPT, SamplingParams(max_tokens=24, temperature=0, ignore_eos=True)
+    )
 
 
 @pytest.mark.parametrize("k", [0, 1, 8])
 def test_the_stop_string_or_token_that_ended_a_run_is_named(small_decoder, plain, k):
     """A stop token in a window ends the output after it."""
-    stop, token, ends = plain.text[20:24], plain.token_ids[10], small_decoder.admission.eos_token_ids
+    stop, token, ends = (
+        plain.text[20:24],
+        plain.token_ids[10],
+        small_decoder.admission.eos_token_ids,
+    )
     own = {"logit_bias": {ends[0]: 100}, "stop_token_ids": list(ends)}
     for more, reason, why in (
         ({"stop": ["never written", stop]}, "stop", stop),
@@ -320,7 +422,9 @@ def test_the_stop_string_or_token_that_ended_a_run_is_named(small_decoder, plain
         trace = small_decoder.generate(PROMPT, settings, num_draft_tokens=k).trace
         finished = Trace.from_jsonl(trace.to_jsonl()).finished
         assert (finished.finish_reason, finished.stop_reason) == (reason, why)
-        assert why != token or trace.token_ids == plain.token_ids[: plain.token_ids.index(token) + 1]
+        assert (
+            why != token or trace.token_ids == plain.token_ids[: plain.token_ids.index(token) + 1]
+        )
 
 
 class LateFailure(Batch):
@@ -333,7 +437,9 @@ class LateFailure(Batch):
 
 def test_rows_that_were_committed_are_reported_with_the_failure():
     decoder = SpeculativeDecoder(ModelPair(ToyModel(5, 1), ToyModel(5, 2)))
-    run = decoder.prepare(Request([1, 2], SamplingParams(n=2, max_tokens=9, seed=1, ignore_eos=True)))
+    run = decoder.prepare(
+        Request([1, 2], SamplingParams(n=2, max_tokens=9, seed=1, ignore_eos=True))
+    )
     batch = LateFailure(decoder.pair, decoder.new_batch().vocabulary)
     batch.admit(run.rows)
     with pytest.raises(PartialStepError, match="committed for 2 rows") as failed:
@@ -349,7 +455,9 @@ def test_a_long_prompt_is_taken_in_with_others_and_can_be_stopped(tiny_pair, mon
     prompt = [3 + number % 20 for number in range(60)]
     decoder = SpeculativeDecoder(tiny_pair)
     batch, cancel = decoder.new_batch(), threading.Event()
-    short = admitted(decoder, batch, [1, 2], SamplingParams(max_tokens=400, seed=1, ignore_eos=True))
+    short = admitted(
+        decoder, batch, [1, 2], SamplingParams(max_tokens=400, seed=1, ignore_eos=True)
+    )
     batch.step([short])
     long = admitted(decoder, batch, prompt, SamplingParams(max_tokens=9, seed=2))
     given_up = admitted(decoder, batch, prompt, SamplingParams(max_tokens=9, seed=2), cancel)
@@ -361,12 +469,19 @@ def test_a_long_prompt_is_taken_in_with_others_and_can_be_stopped(tiny_pair, mon
             cancel.set()
         if number == 6:
             assert given_up.finish_reason == FinishReason.CANCELLED
-    assert long.token_ids[60:] == SpeculativeDecoder(tiny_pair).generate(prompt, long.params).token_ids
+    assert (
+        long.token_ids[60:] == SpeculativeDecoder(tiny_pair).generate(prompt, long.params).token_ids
+    )
 
 
-def test_a_row_that_stops_while_another_s_prompt_is_taken_in_changes_nothing_for_it(tiny_pair, monkeypatch):
+def test_a_row_that_stops_while_another_s_prompt_is_taken_in_changes_nothing_for_it(
+    tiny_pair, monkeypatch
+):
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", 4)
-    prompt, params = [3 + number % 20 for number in range(60)], SamplingParams(max_tokens=9, temperature=0)
+    prompt, params = (
+        [3 + number % 20 for number in range(60)],
+        SamplingParams(max_tokens=9, temperature=0),
+    )
     decoder, cancel = SpeculativeDecoder(tiny_pair), threading.Event()
     alone = decoder.generate(prompt, params).token_ids
     batch = decoder.new_batch()

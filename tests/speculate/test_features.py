@@ -17,7 +17,8 @@ PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [3, 4]]
 
 
 class Recorder(BatchDrafter):
-    """Drafts the target's own tokens, the last of a window changed, and keeps the features of all places that were kept."""
+    """Drafts the target's own tokens, the last of a window changed, and keeps the features of
+    all places that were kept."""
 
     made: list["Recorder"]
     future: dict[tuple[int, ...], list[int]]
@@ -44,13 +45,17 @@ class Recorder(BatchDrafter):
         assert features.shape[0] == len(rows)
         assert features.shape[2] == HIDDEN * len(self.layers)
         for row, record, states in zip(rows, records, features, strict=True):
-            kept = record.outcome.num_accepted + 1  # the token before the window and the drafts that stand
+            kept = (
+                record.outcome.num_accepted + 1
+            )  # the token before the window and the drafts that stand
             self.features.setdefault(tuple(row.prompt_token_ids), []).append(states[:kept])
 
 
 @pytest.fixture(scope="module", params=WAYS)
 def pair(request):
-    return ModelPair(made(tiny_llama(4, seed=0), request.param), TransformersLanguageModel(tiny_llama(1, seed=1)))
+    return ModelPair(
+        made(tiny_llama(4, seed=0), request.param), TransformersLanguageModel(tiny_llama(1, seed=1))
+    )
 
 
 @pytest.fixture
@@ -67,19 +72,30 @@ def register(monkeypatch):
 
 
 def futures(decoder, params):
-    results = [decoder.generate(prompt, one, num_draft_tokens=0) for prompt, one in zip(PROMPTS, params, strict=True)]
-    return {tuple(prompt): result.token_ids + [0] * 8 for prompt, result in zip(PROMPTS, results, strict=True)}
+    results = [
+        decoder.generate(prompt, one, num_draft_tokens=0)
+        for prompt, one in zip(PROMPTS, params, strict=True)
+    ]
+    return {
+        tuple(prompt): result.token_ids + [0] * 8
+        for prompt, result in zip(PROMPTS, results, strict=True)
+    }
 
 
 def check(recorder, prompt, token_ids):
-    """What it was given for a row is what the target thinks over its text, from the prompt's last token to the last but one."""
+    """What it was given for a row is what the target thinks over its text, from the prompt's
+    last token to the last but one."""
     found = torch.cat(recorder.features[tuple(prompt)])
-    expected = own_features(tiny_llama(4, seed=0), torch.tensor([prompt + token_ids]), recorder.layers)[0, len(prompt) - 1 : -1]
+    expected = own_features(
+        tiny_llama(4, seed=0), torch.tensor([prompt + token_ids]), recorder.layers
+    )[0, len(prompt) - 1 : -1]
     torch.testing.assert_close(found[: len(expected)], expected, atol=2e-4, rtol=2e-4)
     assert len(found) == len(expected)
 
 
-def test_each_drafter_of_a_batch_sees_the_hidden_states_of_its_own_rows_committed_text_in_its_own_layers(pair, register):
+def test_each_drafter_of_a_batch_sees_the_hidden_states_of_its_own_rows_committed_text_in_its_own_layers(
+    pair, register
+):
     decoder = SpeculativeDecoder(pair)
     params = SamplingParams(max_tokens=10, temperature=0)
     future = futures(decoder, [replace(params, max_tokens=15), params])
@@ -88,7 +104,14 @@ def test_each_drafter_of_a_batch_sees_the_hidden_states_of_its_own_rows_committe
     batch = decoder.new_batch()
     rows = [
         admitted(decoder, batch, PROMPTS[0], params, drafter="none", num_draft_tokens=3),
-        admitted(decoder, batch, PROMPTS[0], replace(params, max_tokens=15), drafter="first", num_draft_tokens=4),
+        admitted(
+            decoder,
+            batch,
+            PROMPTS[0],
+            replace(params, max_tokens=15),
+            drafter="first",
+            num_draft_tokens=4,
+        ),
         admitted(decoder, batch, PROMPTS[1], params, drafter="model", num_draft_tokens=2),
         admitted(decoder, batch, PROMPTS[1], params, drafter="second", num_draft_tokens=2),
         admitted(decoder, batch, PROMPTS[1], params, num_draft_tokens=0),
@@ -113,13 +136,21 @@ def test_a_drafter_without_layers_costs_no_hidden_states(tiny_pair, register, mo
 
     monkeypatch.setattr(type(pair.target), "forward", watched)
     register("layered", (1,))
-    SpeculativeDecoder(pair).generate(PROMPTS, SamplingParams(max_tokens=6, seed=1), num_draft_tokens=2)
+    SpeculativeDecoder(pair).generate(
+        PROMPTS, SamplingParams(max_tokens=6, seed=1), num_draft_tokens=2
+    )
     assert asked
     assert not any(asked)
 
 
 def test_a_forward_put_before_the_targets_own_is_called(pair, monkeypatch):
     forward, calls = pair.target.forward, []
-    monkeypatch.setattr(pair.target, "forward", lambda *args, **options: (calls.append(1), forward(*args, **options))[1])
-    SpeculativeDecoder(pair).generate([1, 2, 3], SamplingParams(max_tokens=5, seed=1, ignore_eos=True), num_draft_tokens=0)
+    monkeypatch.setattr(
+        pair.target,
+        "forward",
+        lambda *args, **options: (calls.append(1), forward(*args, **options))[1],
+    )
+    SpeculativeDecoder(pair).generate(
+        [1, 2, 3], SamplingParams(max_tokens=5, seed=1, ignore_eos=True), num_draft_tokens=0
+    )
     assert len(calls) >= 5

@@ -1,4 +1,5 @@
-"""Text that a grammar forces is drafted without a drafter, and marked: lossless, and the same in a batch and alone."""
+"""Text that a grammar forces is drafted without a drafter, and marked: lossless, and the same in
+a batch and alone."""
 
 from collections import Counter
 
@@ -18,7 +19,9 @@ SCHEMA = {
     "required": ["first_name", "age_in_years"],
 }
 JSON = {"json": SCHEMA, "disable_any_whitespace": True}
-GUIDE = {"regex": "(abc|cab)(ab|c)"}  # after its first letter, "bc" or "ab" must follow, as one token or as two
+GUIDE = {
+    "regex": "(abc|cab)(ab|c)"
+}  # after its first letter, "bc" or "ab" must follow, as one token or as two
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,8 @@ def toys():
 
 
 @pytest.mark.parametrize(
-    ("drafter", "params"), [("model", {"temperature": 1.4, "top_k": 3, "presence_penalty": 0.5}), ("suffix", {})]
+    ("drafter", "params"),
+    [("model", {"temperature": 1.4, "top_k": 3, "presence_penalty": 0.5}), ("suffix", {})],
 )
 def test_the_output_distribution_is_that_of_plain_decoding(toys, drafter, params):
     params = SamplingParams(max_tokens=4, guided_decoding=GUIDE, **params)
@@ -45,13 +49,24 @@ def test_forced_tokens_are_marked_and_need_no_drafter(toys, monkeypatch):
 
     monkeypatch.setitem(DRAFTERS, "nothing", Nothing)
     params = SamplingParams(max_tokens=9, seed=3, guided_decoding={"regex": "cb(ab|c)"})
-    events = list(SpeculativeDecoder(toys).stream([1, 2], params, drafter="nothing", num_draft_tokens=4))
-    drafts = [(event.token, event.forced, event.draft_prob) for event in events if event.kind == EventKind.PROPOSED]
-    assert drafts[:2] == [("c", "token", 1.0), ("b", "text", 1.0)]  # only "c" begins with "c", "bc" too begins with "b"
+    events = list(
+        SpeculativeDecoder(toys).stream([1, 2], params, drafter="nothing", num_draft_tokens=4)
+    )
+    drafts = [
+        (event.token, event.forced, event.draft_prob)
+        for event in events
+        if event.kind == EventKind.PROPOSED
+    ]
+    assert drafts[:2] == [
+        ("c", "token", 1.0),
+        ("b", "text", 1.0),
+    ]  # only "c" begins with "c", "bc" too begins with "b"
     assert [] not in asked
     ends = [event for event in events if event.kind in OUTPUT_KINDS and event.token == "<e>"]
     assert [event.forced for event in ends] == ["token"]
-    assert all(event.argmax_accept is None for event in events if event.forced)  # no model drafted them
+    assert all(
+        event.argmax_accept is None for event in events if event.forced
+    )  # no model drafted them
 
 
 def test_json_keys_take_fewer_steps_and_greedy_output_is_the_same(small_decoder, tmp_path):
@@ -68,7 +83,17 @@ def test_json_keys_take_fewer_steps_and_greedy_output_is_the_same(small_decoder,
 
 def test_the_forced_text_of_a_history_ends_with_a_whole_character(toys, small_decoder):
     mask = GrammarCompiler(toys.tokenizer, 6, [0]).compile(GuidedDecodingParams(**GUIDE))
-    expected = {(): "", (1,): "bc", (1, 2): "c", (4,): "c", (3,): "ab", (3, 4): "", (2,): "", (1, 5, 3): "", (1, 5, 3, 0): ""}
+    expected = {
+        (): "",
+        (1,): "bc",
+        (1, 2): "c",
+        (4,): "c",
+        (3,): "ab",
+        (3, 4): "",
+        (2,): "",
+        (1, 5, 3): "",
+        (1, 5, 3, 0): "",
+    }
     for history, text in expected.items():
         assert mask.forced_text(list(history)) == text
     tokenizer = small_decoder.pair.tokenizer
@@ -88,7 +113,11 @@ def test_text_that_no_tokens_spell_is_left_to_the_drafter():
 
 def test_a_rejected_copy_is_not_forced_where_the_grammar_allows_only_another_token(toys):
     params = SamplingParams(max_tokens=6, seed=3, guided_decoding={"regex": "(a|b)c(a|b)c"})
-    events = list(SpeculativeDecoder(toys).stream([1, 2, 1, 2, 1], params, drafter="suffix", num_draft_tokens=3))
+    events = list(
+        SpeculativeDecoder(toys).stream(
+            [1, 2, 1, 2, 1], params, drafter="suffix", num_draft_tokens=3
+        )
+    )
     rejected = [event for event in events if event.kind == EventKind.REJECTED]
     assert rejected
     assert {event.forced for event in rejected} == {None}

@@ -1,4 +1,5 @@
-"""Models, drafters and verifiers of others: what they may do wrong or differently concerns their own rows only."""
+"""Models, drafters and verifiers of others: what they may do wrong or differently concerns their
+own rows only."""
 
 from typing import Any
 
@@ -56,7 +57,9 @@ class Failing(BatchDrafter):
     at = ""
 
     def propose(self, rows, limits):
-        return Proposal.certain(rows, [[row.token_ids[-1]] for row in rows], self.vocab_size, self.device)
+        return Proposal.certain(
+            rows, [[row.token_ids[-1]] for row in rows], self.vocab_size, self.device
+        )
 
     def commit(self, rows, records, features):
         if self.at == "commit" and rows[0].num_steps == 3:
@@ -76,10 +79,14 @@ def read(engine, *requests):
     return [Trace(event for events in stream for event in events) for stream in streams]
 
 
-def test_a_verifier_that_keeps_more_than_there_is_ends_its_own_run_and_no_other(tiny_pair, monkeypatch):
+def test_a_verifier_that_keeps_more_than_there_is_ends_its_own_run_and_no_other(
+    tiny_pair, monkeypatch
+):
     monkeypatch.setitem(VERIFIERS, "too many", TooMany())
     engine = LocalEngine(SpeculativeDecoder(tiny_pair), max_rows=4)
-    bad, good = read(engine, Request([3, 2], LONG, verify_strategy="too many"), Request([5, 2], LONG))
+    bad, good = read(
+        engine, Request([3, 2], LONG, verify_strategy="too many"), Request([5, 2], LONG)
+    )
     assert bad.finished.finish_reason == FinishReason.ERROR
     assert "verifier TooMany accepted" in bad.finished.message
     assert good.token_ids == SpeculativeDecoder(tiny_pair).generate([5, 2], LONG).token_ids
@@ -91,8 +98,15 @@ def test_a_verifier_that_keeps_more_than_there_is_ends_its_own_run_and_no_other(
 def test_a_drafter_that_fails_ends_its_own_run_and_no_other(tiny_pair, monkeypatch, at):
     monkeypatch.setitem(DRAFTERS, "failing", type("Failing", (Failing,), {"at": at}))
     engine = LocalEngine(SpeculativeDecoder(tiny_pair), max_rows=4)
-    fails_too = SamplingParams(max_tokens=18, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x])
-    bad, good, other = read(engine, Request([3, 2], LONG, drafter="failing"), Request([5, 2], LONG), Request([7, 2], fails_too))
+    fails_too = SamplingParams(
+        max_tokens=18, seed=2, logits_processors=[lambda past, x: x[:-1] if len(past) == 9 else x]
+    )
+    bad, good, other = read(
+        engine,
+        Request([3, 2], LONG, drafter="failing"),
+        Request([5, 2], LONG),
+        Request([7, 2], fails_too),
+    )
     assert other.finished.finish_reason == FinishReason.ERROR
     if at == "release":
         assert bad.finished.finish_reason == FinishReason.LENGTH
@@ -112,7 +126,9 @@ class Decided(Verifier):
 
     def judge(self, target_probs, draft_probs, draft_token_ids, uniforms, lengths):
         best = target_probs[:, 0].argmax(dim=-1)
-        return Verdict(torch.zeros_like(lengths), None, best, target_probs.new_zeros(draft_token_ids.shape))
+        return Verdict(
+            torch.zeros_like(lengths), None, best, target_probs.new_zeros(draft_token_ids.shape)
+        )
 
 
 def test_a_verifier_that_draws_nothing_says_the_same_with_one_that_does(tiny_pair, monkeypatch):
@@ -130,7 +146,13 @@ def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
     decoder, runs = SpeculativeDecoder(tiny_pair), []
     batch = decoder.new_batch()
     rows = [
-        admitted(decoder, batch, [number + 1, 2], LONG, drafter="prompt_lookup" if number == 1 else "model")
+        admitted(
+            decoder,
+            batch,
+            [number + 1, 2],
+            LONG,
+            drafter="prompt_lookup" if number == 1 else "model",
+        )
         for number in range(6)
     ]
     alone = [decoder.generate([number + 1, 2], LONG).token_ids for number in (0, 2, 3, 4, 5)]
@@ -138,11 +160,16 @@ def test_the_draft_model_s_rows_stay_side_by_side_when_others_leave(tiny_pair):
     batch.release([rows.pop(1)])
     pool = batch.drafters["model"].pool
     compute = pool.compute
-    pool.compute = lambda view, *args, **options: (runs.append(view), compute(view, *args, **options))[1]
+    pool.compute = lambda view, *args, **options: (
+        runs.append(view),
+        compute(view, *args, **options),
+    )[1]
     while not all(row.ended for row in rows):
         batch.step(row for row in rows if not row.ended)
         batch.release(row for row in rows if row.ended)
-    together = [view.contiguous for view in runs if len(view.indices) == len(rows)]  # at its end a row has nothing to draft
+    together = [
+        view.contiguous for view in runs if len(view.indices) == len(rows)
+    ]  # at its end a row has nothing to draft
     assert len(together) > 2
     assert all(together)
     assert [row.output_token_ids for row in rows] == alone
@@ -156,12 +183,18 @@ class InBools(GreedyVerifier):
         return verdict._replace(accept_probs=verdict.accept_probs > 0)
 
 
-def test_what_a_verifier_says_in_bools_is_described_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_verifier_says_in_bools_is_described_as_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(VERIFIERS, "greedy_match", InBools())
     pair = ModelPair(ToyModel(5, 1), ToyModel(5, 2))
     params = SamplingParams(temperature=0.0, max_tokens=12)
     result = SpeculativeDecoder(pair).generate([1, 2], params, num_draft_tokens=3, detail="probs")
-    told = [event.accept_prob for event in result.trace if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)]
+    told = [
+        event.accept_prob
+        for event in result.trace
+        if event.kind in (EventKind.ACCEPTED, EventKind.REJECTED)
+    ]
     assert told
     assert {type(value) for value in told} == {float}
 
@@ -188,7 +221,9 @@ def foreign(monkeypatch):
     """Registers a drafter "mine" whose proposals a function changes."""
 
     def register(spoil):
-        monkeypatch.setitem(DRAFTERS, "mine", type("Mine", (Foreign,), {"spoil": staticmethod(spoil)}))
+        monkeypatch.setitem(
+            DRAFTERS, "mine", type("Mine", (Foreign,), {"spoil": staticmethod(spoil)})
+        )
         return SpeculativeDecoder(ModelPair(ToyModel(VOCAB, 1)))
 
     return register
@@ -200,16 +235,34 @@ def scaled(proposal, factor):
 
 SPOILED = {
     "missing probs": (lambda p: p._replace(probs=None), "probs=None"),
-    "narrow probs": (lambda p: p._replace(probs=p.probs[..., :-1]), r"probs of shape \[1, 3, 5\], .* got \[1, 3, 4\]"),
+    "narrow probs": (
+        lambda p: p._replace(probs=p.probs[..., :-1]),
+        r"probs of shape \[1, 3, 5\], .* got \[1, 3, 4\]",
+    ),
     "whole numbers": (lambda p: p._replace(probs=p.probs.long()), "probs .* got .* torch.int64"),
     "too large a sum": (lambda p: scaled(p, 1.2), r"sum to \[1.2"),
     "logits": (lambda p: scaled(p, -1.0), "not probabilities"),
     "NaN": (lambda p: scaled(p, torch.nan), "not probabilities"),
-    "another width": (lambda p: p._replace(token_ids=p.token_ids.repeat(2, 1)), r"token_ids of shape \[1, 3\], int64"),
-    "tokens of another dtype": (lambda p: p._replace(token_ids=p.token_ids.int()), "int64, got .* torch.int32"),
-    "tokens outside": (lambda p: p._replace(token_ids=p.token_ids + 4), "token 7, outside the vocabulary of 5"),
-    "negative tokens": (lambda p: p._replace(token_ids=p.token_ids - 2), "token -1, outside the vocabulary of 5"),
-    "impossible tokens": (lambda p: p._replace(token_ids=p.token_ids.flip(1)), "a token to which its own probs give 0"),
+    "another width": (
+        lambda p: p._replace(token_ids=p.token_ids.repeat(2, 1)),
+        r"token_ids of shape \[1, 3\], int64",
+    ),
+    "tokens of another dtype": (
+        lambda p: p._replace(token_ids=p.token_ids.int()),
+        "int64, got .* torch.int32",
+    ),
+    "tokens outside": (
+        lambda p: p._replace(token_ids=p.token_ids + 4),
+        "token 7, outside the vocabulary of 5",
+    ),
+    "negative tokens": (
+        lambda p: p._replace(token_ids=p.token_ids - 2),
+        "token -1, outside the vocabulary of 5",
+    ),
+    "impossible tokens": (
+        lambda p: p._replace(token_ids=p.token_ids.flip(1)),
+        "a token to which its own probs give 0",
+    ),
     "too long": (lambda p: p._replace(lengths=[4]), r"lengths \[4\]"),
     "too many rows": (lambda p: p._replace(lengths=[1, 1]), r"lengths \[1, 1\]"),
     "a source before the text": (lambda p: p._replace(copied_from=[-1]), r"copied_from \[-1\]"),
@@ -224,12 +277,17 @@ def test_every_proposal_that_cannot_be_is_refused_and_its_drafter_named(foreign)
     later = {"not the first": (lambda p: p if next(first) else scaled(p, 0.7), "not probabilities")}
     for spoil, message in (SPOILED | later).values():
         with pytest.raises(ValueError, match=f"drafter 'mine' .*{message}"):
-            foreign(spoil).generate(PROMPT, SamplingParams(seed=1, ignore_eos=True), drafter="mine", num_draft_tokens=3)
+            foreign(spoil).generate(
+                PROMPT, SamplingParams(seed=1, ignore_eos=True), drafter="mine", num_draft_tokens=3
+            )
 
 
 def test_greedy_decoding_needs_no_probs(foreign):
     decoder = foreign(lambda proposal: proposal._replace(probs=None))
-    for detail, options in (("full", {"params": SamplingParams(temperature=0)}), ("none", {"verify_strategy": "greedy_match"})):
+    for detail, options in (
+        ("full", {"params": SamplingParams(temperature=0)}),
+        ("none", {"verify_strategy": "greedy_match"}),
+    ):
         found = decoder.generate(PROMPT, drafter="mine", detail=detail, **options)
         assert found.metrics.num_draft_tokens > 0
         assert found.token_ids == decoder.generate(PROMPT, num_draft_tokens=0, **options).token_ids
@@ -238,4 +296,10 @@ def test_greedy_decoding_needs_no_probs(foreign):
 @pytest.mark.parametrize("strategy", LOSSLESS)
 def test_a_foreign_drafter_is_lossless(foreign, strategy):
     pair = foreign(lambda proposal: proposal).pair
-    check_lossless(pair, SamplingParams(max_tokens=3, top_k=2), drafter="mine", verify_strategy=strategy, within=1e-6)
+    check_lossless(
+        pair,
+        SamplingParams(max_tokens=3, top_k=2),
+        drafter="mine",
+        verify_strategy=strategy,
+        within=1e-6,
+    )

@@ -1,4 +1,5 @@
-"""Drafting with a head, a block drafter, or copies and a head: lossless, and drawn from what its definition says of a text."""
+"""Drafting with a head, a block drafter, or copies and a head: lossless, and drawn from what its
+definition says of a text."""
 
 import json
 import threading
@@ -9,7 +10,14 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from naive_speculate import EventKind, ModelPair, SamplingParams, SpeculativeDecoder, VerifyStrategy, load_pair
+from naive_speculate import (
+    EventKind,
+    ModelPair,
+    SamplingParams,
+    SpeculativeDecoder,
+    VerifyStrategy,
+    load_pair,
+)
 from naive_speculate.__main__ import main
 from naive_speculate.events import OUTPUT_KINDS, FinishReason
 from naive_speculate.infer import TransformersLanguageModel
@@ -38,7 +46,11 @@ from tests.speculate.toys import ToyModel, check_lossless
 from tests.tiny import save_model, tiny_llama
 
 BOTH = "suffix+head"
-EXECUTED = [*(("head", way) for way in WAYS), *(("block", way) for way in WAYS[:3]), (BOTH, "transformers")]
+EXECUTED = [
+    *(("head", way) for way in WAYS),
+    *(("block", way) for way in WAYS[:3]),
+    (BOTH, "transformers"),
+]
 REPEATING = [50] + [60, 61, 62] * 6
 PROMPTS = ([5, 17, 80, 3], [9] * 11 + [4, 33], REPEATING, [61], [2, 90, 14, 14, 2, 90])
 DEPTH, LAYERS, BLOCK_LAYERS = 2, (0, 1, 2), (1, 2, 2)
@@ -64,7 +76,13 @@ def decoder_of(folders):
     @cache
     def found(drafter, way="torch"):
         target = made(source(), way)
-        head = load_head(folders[drafter], target, target.device, torch.float32, "onnx" if way == "onnx" else "torch")
+        head = load_head(
+            folders[drafter],
+            target,
+            target.device,
+            torch.float32,
+            "onnx" if way == "onnx" else "torch",
+        )
         if way == "graphs":
             head._forward.graphs = Graphs(head._shape, head._forward.rotary, compute_again)
         return SpeculativeDecoder(ModelPair(target, head=head))
@@ -85,12 +103,21 @@ def source():
 
 
 def check(events, prompt, drafter="head", count=2, near=5e-3):
-    """Every window was drawn from what the definition gives for the committed tokens; there were some windows. `near`: how much
-    a draft's probability may differ, relatively."""
+    """Every window was drawn from what the definition gives for the committed tokens; there were
+    some windows. `near`: how much a draft's probability may differ, relatively."""
     text = [*prompt, *(event.token_id for event in events if event.kind in OUTPUT_KINDS)]
-    every = own_features(source(), torch.tensor([text]), BLOCK_LAYERS if drafter == "block" else LAYERS)[0]
-    embedding, output = source().model.embed_tokens.weight.detach(), source().lm_head.weight.detach()
-    own = [(tokens, new) for tokens, window in windows(events, prompt) if (new := [e for e in window if e.copied_from is None])]
+    every = own_features(
+        source(), torch.tensor([text]), BLOCK_LAYERS if drafter == "block" else LAYERS
+    )[0]
+    embedding, output = (
+        source().model.embed_tokens.weight.detach(),
+        source().lm_head.weight.detach(),
+    )
+    own = [
+        (tokens, new)
+        for tokens, window in windows(events, prompt)
+        if (new := [e for e in window if e.copied_from is None])
+    ]
     for tokens, proposed in own:
         features, drafts = every[: len(tokens) - 1], [event.token_id for event in proposed]
         if drafter == "block":
@@ -98,7 +125,9 @@ def check(events, prompt, drafter="head", count=2, near=5e-3):
         else:
             logits = eager_window(TENSORS, CONFIG, embedding, tokens, features, drafts)
         expected = logits.softmax(-1)[torch.arange(len(drafts)), drafts]
-        assert [event.draft_prob for event in proposed] == pytest.approx(expected.tolist(), rel=near, abs=1e-5)
+        assert [event.draft_prob for event in proposed] == pytest.approx(
+            expected.tolist(), rel=near, abs=1e-5
+        )
     assert len(own) >= count
 
 
@@ -107,14 +136,21 @@ def params(**more):
 
 
 PLAIN = SamplingParams(max_tokens=3)
-# One token more, so that there is a second window, and two tokens at a time, so that paths stay few.
+# One token more, so that there is a second window, and two tokens at a time, so that paths stay
+# few.
 WARPED = params(max_tokens=4, temperature=1.6, top_k=2, top_p=0.95, presence_penalty=0.7)
 SHORT = params(max_tokens=3, temperature=1.6, top_k=2, presence_penalty=0.7)
 GREEDY = params(max_tokens=8, temperature=0)
 
 
 @pytest.mark.parametrize(
-    ("drafter", "kind", "prompt", "settings", "strategy"),  # every kind of drafter under both strategies
+    (
+        "drafter",
+        "kind",
+        "prompt",
+        "settings",
+        "strategy",
+    ),  # every kind of drafter under both strategies
     [
         ("head", {}, [1, 2, 1], PLAIN, SAMPLED),
         ("head", {}, [2], WARPED, BLOCK),
@@ -128,33 +164,59 @@ GREEDY = params(max_tokens=8, temperature=0)
         ("block", {"block": True}, [1, 2], GREEDY, VerifyStrategy.TYPICAL_ACCEPTANCE),
     ],
 )
-def test_the_output_distribution_is_the_target_s(monkeypatch, drafter, kind, prompt, settings, strategy):
-    """The head has two of three tokens; after a prompt of one token, the first step has nothing to draft from. Greedy decoding
-    has one output."""
+def test_the_output_distribution_is_the_target_s(
+    monkeypatch, drafter, kind, prompt, settings, strategy
+):
+    """The head has two of three tokens; after a prompt of one token, the first step has nothing
+    to draft from. Greedy decoding has one output."""
     calls = []
     for each, method in ((SuffixDrafter, "proposal"), (HeadDrafter, "propose")):
         before = getattr(each, method)
-        monkeypatch.setattr(each, method, lambda *args, before=before, each=each: (calls.append(each), before(*args))[1])
-    found = check_lossless(pair_with_head(3, 3, **kind), settings, 2, prompt, drafter=drafter, verify_strategy=strategy)
+        monkeypatch.setattr(
+            each,
+            method,
+            lambda *args, before=before, each=each: (calls.append(each), before(*args))[1],
+        )
+    found = check_lossless(
+        pair_with_head(3, 3, **kind), settings, 2, prompt, drafter=drafter, verify_strategy=strategy
+    )
     assert (len(found) == 1) == settings.greedy
     assert drafter != BOTH or set(calls) == {SuffixDrafter, HeadDrafter}
 
 
 @pytest.mark.parametrize(("drafter", "way"), EXECUTED)
-def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(decoder_of, drafter, way):
+def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(
+    decoder_of, drafter, way
+):
     """Two rows sample, and two are greedy, whose output is that of plain decoding."""
-    settings = [params(seed=number, temperature=(1, 0)[number % 2], max_tokens=7 + number) for number in range(4)]
+    settings = [
+        params(seed=number, temperature=(1, 0)[number % 2], max_tokens=7 + number)
+        for number in range(4)
+    ]
     k = "auto" if way in ("transformers", "graphs") else {"head": 3, "block": 8}[drafter]
     decoder, options = decoder_of(drafter, way), {"drafter": drafter, "num_draft_tokens": k}
     together = decoder.generate(list(PROMPTS[:4]), settings, detail="probs", **options)
     assert sum(result.metrics.num_accepted_draft_tokens for result in together) > 0
-    assert {place is None for found in together for place in copied(found)} == ({True, False} if drafter == BOTH else {True})
-    windows = [event.num_draft for result in together for event in result.trace if event.kind == EventKind.STEP]
-    assert k != 8 or max(windows) == BLOCK_SIZE - 1, "the windows of a block drafter end with the block"
+    assert {place is None for found in together for place in copied(found)} == (
+        {True, False} if drafter == BOTH else {True}
+    )
+    windows = [
+        event.num_draft
+        for result in together
+        for event in result.trace
+        if event.kind == EventKind.STEP
+    ]
+    assert k != 8 or max(windows) == BLOCK_SIZE - 1, (
+        "the windows of a block drafter end with the block"
+    )
     for prompt, own, result in zip(PROMPTS, settings, together, strict=False):
-        near = 0.25 if own.greedy and way == "onnx" else 5e-3  # greedy rows that are left alone draft in 8 bits
+        near = (
+            0.25 if own.greedy and way == "onnx" else 5e-3
+        )  # greedy rows that are left alone draft in 8 bits
         check(result.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2, near=near)
-        alone = decoder.generate(prompt, own, **({"num_draft_tokens": 0} if own.greedy else options))
+        alone = decoder.generate(
+            prompt, own, **({"num_draft_tokens": 0} if own.greedy else options)
+        )
         assert result.token_ids == alone.token_ids
         assert own.greedy or copied(result) == copied(alone)
 
@@ -171,15 +233,23 @@ def test_a_batch_s_rows_are_what_they_are_alone_and_drawn_from_the_definition(de
         ([1], 3, "2x1", {False}),
     ],
 )
-def test_drafts_are_in_8_bits_unless_a_seed_must_repeat_them(decoder_of, monkeypatch, temperatures, seed, k, rounded):
+def test_drafts_are_in_8_bits_unless_a_seed_must_repeat_them(
+    decoder_of, monkeypatch, temperatures, seed, k, rounded
+):
     decoder, used = decoder_of("head", "onnx"), set()
     head = decoder.pair.head
     for each in (head, head.rounded):
         before = each._forward.forward
         own = each is not head
-        monkeypatch.setattr(each._forward, "forward", lambda *args, before=before, own=own: (used.add(own), before(*args))[1])
+        monkeypatch.setattr(
+            each._forward,
+            "forward",
+            lambda *args, before=before, own=own: (used.add(own), before(*args))[1],
+        )
     # the greedy ones leave first
-    settings = [params(temperature=each, seed=seed, max_tokens=16 if each else 4) for each in temperatures]
+    settings = [
+        params(temperature=each, seed=seed, max_tokens=16 if each else 4) for each in temperatures
+    ]
     drafts = {"tree": k} if k == "2x1" else {"num_draft_tokens": k}
     decoder.generate([PROMPTS[1]] * len(settings), settings, drafter="head", **drafts)
     assert used == rounded
@@ -204,7 +274,9 @@ def test_siblings_share_a_prompt_taken_in_by_chunks_and_go_their_own_ways(
 ):
     monkeypatch.setattr("naive_speculate.infer.slots.PREFILL_CHUNK", size)
     several = params(n=2, prompt_logprobs=logprobs, max_tokens=10)
-    result = decoder_of(drafter, way).generate(prompt, several, drafter=drafter, num_draft_tokens=3, detail="probs")
+    result = decoder_of(drafter, way).generate(
+        prompt, several, drafter=drafter, num_draft_tokens=3, detail="probs"
+    )
     assert len({tuple(output.token_ids) for output in result.outputs}) == 2
     for output in result.outputs:
         check(output.trace.events, prompt, drafter, count=0 if drafter == BOTH else 2)
@@ -214,7 +286,9 @@ def test_a_head_s_windows_are_captured_once_for_all_runs_that_follow(decoder_of,
     decoder, captured = decoder_of("head", "graphs"), []
     monkeypatch.setattr(decoder.pair.head._forward.graphs, "_spare", [])
     monkeypatch.setattr(
-        decoder.pair.head._forward.graphs, "_capture", lambda compute: captured.append(1) or compute_again(compute)
+        decoder.pair.head._forward.graphs,
+        "_capture",
+        lambda compute: captured.append(1) or compute_again(compute),
     )
     counts = []
     for _ in range(3):
@@ -225,9 +299,12 @@ def test_a_head_s_windows_are_captured_once_for_all_runs_that_follow(decoder_of,
 
 
 def test_a_sibling_that_is_left_waiting_drafts_on(one):
-    """Its source has stepped alone, so that the state to begin from is gone: its first step is a plain one."""
+    """Its source has stepped alone, so that the state to begin from is gone: its first step is a
+    plain one."""
     batch = one.new_batch()
-    run = one.prepare(Request(PROMPTS[1], params(n=2), drafter="head", num_draft_tokens=3, detail="probs"))
+    run = one.prepare(
+        Request(PROMPTS[1], params(n=2), drafter="head", num_draft_tokens=3, detail="probs")
+    )
     batch.admit(run.rows)
     events = []
     for _ in range(3):
@@ -238,7 +315,9 @@ def test_a_sibling_that_is_left_waiting_drafts_on(one):
         check([event for event in events if event.row == row.row], PROMPTS[1])
 
 
-def test_rows_join_and_leave_between_steps_and_the_head_s_cache_holds_no_token_that_is_not_committed(one):
+def test_rows_join_and_leave_between_steps_and_the_head_s_cache_holds_no_token_that_is_not_committed(
+    one,
+):
     batch, cancel = one.new_batch(), threading.Event()
     options = {"drafter": "head", "num_draft_tokens": 4}
     first = admitted(one, batch, PROMPTS[0], params(max_tokens=24), **options)
@@ -262,11 +341,21 @@ def test_rows_join_and_leave_between_steps_and_the_head_s_cache_holds_no_token_t
 
 
 @pytest.mark.parametrize(
-    ("drafter", "fails"), [("head", "score"), ("head", "propose"), ("head", "commit"), ("block", "score"), (BOTH, "score")]
+    ("drafter", "fails"),
+    [
+        ("head", "score"),
+        ("head", "propose"),
+        ("head", "commit"),
+        ("block", "score"),
+        (BOTH, "score"),
+    ],
 )
 def test_a_step_that_failed_is_made_again_as_if_it_had_not(decoder_of, monkeypatch, drafter, fails):
     """Whether memory gave out in the target, in the head, or after some rows were committed."""
-    decoder, options = decoder_of(drafter), {"drafter": drafter, "num_draft_tokens": 3, "detail": "probs"}
+    decoder, options = (
+        decoder_of(drafter),
+        {"drafter": drafter, "num_draft_tokens": 3, "detail": "probs"},
+    )
     batch, prompts = decoder.new_batch(), (PROMPTS[1], REPEATING)
     runs = [decoder.prepare(Request(prompt, params(), **options)) for prompt in prompts]
     rows, events = [row for run in runs for row in run.rows], [[], []]
@@ -295,7 +384,9 @@ def test_a_step_that_failed_is_made_again_as_if_it_had_not(decoder_of, monkeypat
             seen += run.events(records)
     for run, seen, prompt in zip(runs, events, prompts, strict=True):
         assert run.over
-        assert run.rows[0].output_token_ids == decoder.generate(prompt, params(), **options).token_ids
+        assert (
+            run.rows[0].output_token_ids == decoder.generate(prompt, params(), **options).token_ids
+        )
         check(seen, prompt, drafter, count=0 if drafter == BOTH else 2)
 
 
@@ -309,16 +400,26 @@ def patched(patch, batch, fails, row):
     elif fails == "propose":
         forward = head.forward
         patch.setattr(
-            head, "forward", lambda *args, **more: fail() if len(calls) == 2 else (calls.append(1), forward(*args, **more))[1]
+            head,
+            "forward",
+            lambda *args, **more: (
+                fail() if len(calls) == 2 else (calls.append(1), forward(*args, **more))[1]
+            ),
         )
     else:
-        patch.setattr(type(row), "commit", lambda self, outcome: fail() if self is row else commit(self, outcome))
+        patch.setattr(
+            type(row),
+            "commit",
+            lambda self, outcome: fail() if self is row else commit(self, outcome),
+        )
 
 
 @pytest.mark.parametrize("num_draft_tokens", [4, "auto"])
 def test_windows_end_where_the_sequence_does(one, num_draft_tokens):
     prompt = [3 + number % 90 for number in range(one.pair.target.max_positions - 6)]
-    result = one.generate(prompt, params(max_tokens=30), drafter="head", num_draft_tokens=num_draft_tokens)
+    result = one.generate(
+        prompt, params(max_tokens=30), drafter="head", num_draft_tokens=num_draft_tokens
+    )
     assert len(result.token_ids) == 6
 
 
@@ -331,7 +432,11 @@ def test_what_a_pair_lacks_is_said_in_one_line(one, decoder_of):
         (block, "head", "but this pair has no draft head$"),
         (one.pair, "block", "but this pair has no block drafter$"),
         (targets[1], "head", "but ToyModel returns no hidden states, which a head reads"),
-        (ModelPair(ToyModel(97, 1), head=block.head), "block", "but ToyModel returns no hidden states, which a head reads$"),
+        (
+            ModelPair(ToyModel(97, 1), head=block.head),
+            "block",
+            "but ToyModel returns no hidden states, which a head reads$",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             SpeculativeDecoder(pair).generate([1, 2], drafter=drafter)
@@ -352,7 +457,9 @@ def test_a_head_for_another_target_is_refused_in_words(one, decoder_of, changes,
     for decoder in (one, decoder_of("block")) if "num_hidden_layers" in changes else (one,):
         with pytest.raises(ValueError, match=f"^head '.*' {message}$"):
             ModelPair(other, head=decoder.pair.head)
-    with pytest.raises(ValueError, match=r"^head must be a DraftHead, which load_pair loads, got 3"):
+    with pytest.raises(
+        ValueError, match=r"^head must be a DraftHead, which load_pair loads, got 3"
+    ):
         ModelPair(other, head=3)
 
 
@@ -371,7 +478,10 @@ def test_prompts_come_to_every_drafter_that_wants_to_see_them(one, monkeypatch):
         layers = (1, 0)
 
         def observe(self, rows, starts, features):
-            seen.extend((row.row, start, states) for row, start, states in zip(rows, starts, features, strict=True))
+            seen.extend(
+                (row.row, start, states)
+                for row, start, states in zip(rows, starts, features, strict=True)
+            )
 
     monkeypatch.setitem(DRAFTERS, "watching", Watching)
     batch = one.new_batch()
@@ -380,8 +490,12 @@ def test_prompts_come_to_every_drafter_that_wants_to_see_them(one, monkeypatch):
     finish(batch, [watched, other])
     expected = own_features(source(), torch.tensor([PROMPTS[1]]), (1, 0))[0, :-1]
     assert [start for _, start, _ in seen] == [0, 4, 8]
-    assert all(start + len(part) == following for (_, start, part), (_, following, _) in pairwise(seen))
-    torch.testing.assert_close(torch.cat([states for _, _, states in seen]), expected, atol=2e-4, rtol=2e-4)
+    assert all(
+        start + len(part) == following for (_, start, part), (_, following, _) in pairwise(seen)
+    )
+    torch.testing.assert_close(
+        torch.cat([states for _, _, states in seen]), expected, atol=2e-4, rtol=2e-4
+    )
 
 
 def test_the_command_line_drafts_with_a_block_drafter(folders, tmp_path, capsys):
@@ -391,7 +505,17 @@ def test_the_command_line_drafts_with_a_block_drafter(folders, tmp_path, capsys)
     pair = load_pair(tmp_path / "target", folder, device="cpu")
     assert pair.names == {"target": "target", "block": folder.name}
     assert pair.costs("block").verify[1] == pair.costs("suffix").verify[1] + pair._share(pair.head)
-    options = ["--target", str(tmp_path / "target"), "--head", str(folder), "--device", "cpu", "--max-tokens", "6", "--json"]
+    options = [
+        "--target",
+        str(tmp_path / "target"),
+        "--head",
+        str(folder),
+        "--device",
+        "cpu",
+        "--max-tokens",
+        "6",
+        "--json",
+    ]
     assert main(["generate", "w3 w5 w8", *options]) == 0
     started, *events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert started["settings"]["drafter"] == "block"
@@ -402,7 +526,9 @@ def test_the_command_line_drafts_with_a_block_drafter(folders, tmp_path, capsys)
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_row_copies_after_a_long_match_and_the_head_drafts_elsewhere(one, temperature):
-    result = one.generate(REPEATING, params(temperature=temperature, max_tokens=18), drafter=BOTH, detail="probs")
+    result = one.generate(
+        REPEATING, params(temperature=temperature, max_tokens=18), drafter=BOTH, detail="probs"
+    )
     text, kinds = list(REPEATING), set()
     for event in result.trace:
         if event.kind == EventKind.PROPOSED and event.index == 0:
@@ -417,11 +543,17 @@ def test_a_row_copies_after_a_long_match_and_the_head_drafts_elsewhere(one, temp
 def num_shared_end(text: list[int]) -> int:
     """The most tokens at the end of a text that occur before."""
     ends = range(1, len(text))
-    return max((n for n in ends if any(text[at : at + n] == text[-n:] for at in range(len(text) - n))), default=0)
+    return max(
+        (n for n in ends if any(text[at : at + n] == text[-n:] for at in range(len(text) - n))),
+        default=0,
+    )
 
 
-def test_the_head_is_asked_again_after_more_copies_than_a_window_of_its_own_begins_with(one, monkeypatch):
-    """A row that copies for long is prefilled in between; then the head's first window is what its definition says."""
+def test_the_head_is_asked_again_after_more_copies_than_a_window_of_its_own_begins_with(
+    one, monkeypatch
+):
+    """A row that copies for long is prefilled in between; then the head's first window is what
+    its definition says."""
     monkeypatch.setattr("naive_speculate.speculate.draft.head._MAX_QUERY", 6)
     batch, settings = one.new_batch(), params(temperature=0, max_tokens=30)
     row = admitted(one, batch, REPEATING, settings, drafter=BOTH, num_draft_tokens=4)

@@ -1,4 +1,5 @@
-"""Where no token can be chosen: the run ends with an error that says why, as plain decoding's would, and no other run ends."""
+"""Where no token can be chosen: the run ends with an error that says why, as plain decoding's
+would, and no other run ends."""
 
 from itertools import cycle, product
 
@@ -46,27 +47,50 @@ CAUSES = {
         0,
         "guided_decoding and bad_words have no token in common",
     ),
-    "processor": ({"logits_processors": [nothing_from_the_third]}, 2, "nothing_from_the_third .* banned every token"),
-    "NaN": ({"logits_processors": [nothing_but_nan]}, 0, "logits_processors: .*nothing_but_nan .* returned NaN"),
-    "infinity": ({"logits_processors": [lambda past, x: x + torch.inf]}, 0, "logits_processors: .* returned infinity"),
+    "processor": (
+        {"logits_processors": [nothing_from_the_third]},
+        2,
+        "nothing_from_the_third .* banned every token",
+    ),
+    "NaN": (
+        {"logits_processors": [nothing_but_nan]},
+        0,
+        "logits_processors: .*nothing_but_nan .* returned NaN",
+    ),
+    "infinity": (
+        {"logits_processors": [lambda past, x: x + torch.inf]},
+        0,
+        "logits_processors: .* returned infinity",
+    ),
 }
 
 
 @pytest.mark.parametrize(
     ("name", "temperature", "detail"),  # every two of them together, but for name and detail
-    [(name, t, detail) for t in (0, 1) for name, detail in zip(CAUSES, cycle(DETAILS[:: 1 - 2 * t]), strict=False)],
+    [
+        (name, t, detail)
+        for t in (0, 1)
+        for name, detail in zip(CAUSES, cycle(DETAILS[:: 1 - 2 * t]), strict=False)
+    ],
 )
-def test_a_run_without_a_token_to_choose_ends_with_an_error_that_says_why(small_decoder, name, temperature, detail):
+def test_a_run_without_a_token_to_choose_ends_with_an_error_that_says_why(
+    small_decoder, name, temperature, detail
+):
     values, count, message = CAUSES[name]
     params = SamplingParams(temperature=temperature, seed=1, **values)
     for k in (0, 4):
         result = small_decoder.generate(TEXT, params, num_draft_tokens=k, detail=detail)
         assert result.finish_reason == "error"
         assert len(result.token_ids) == count
-        with pytest.raises(AssertionError, match=f"no token can be chosen at position {count}: .*{message}"):
+        with pytest.raises(
+            AssertionError, match=f"no token can be chosen at position {count}: .*{message}"
+        ):
             raise AssertionError(result.trace.finished.message)
         loaded = Trace.from_jsonl(result.trace.to_jsonl())
-        assert (loaded.token_ids, loaded.finished.message) == (result.token_ids, result.trace.finished.message)
+        assert (loaded.token_ids, loaded.finished.message) == (
+            result.token_ids,
+            result.trace.finished.message,
+        )
 
 
 def test_bad_words_may_leave_nothing(small_decoder):
@@ -82,7 +106,11 @@ def test_bad_words_may_leave_nothing(small_decoder):
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(torch.nan, "emitted NaN"), (torch.inf, "emitted infinity"), (-torch.inf, "emitted -infinity for every")],
+    [
+        (torch.nan, "emitted NaN"),
+        (torch.inf, "emitted infinity"),
+        (-torch.inf, "emitted -infinity for every"),
+    ],
 )
 def test_a_model_that_emits_no_numbers_is_named(value, message):
     class Broken(ToyModel):
@@ -91,26 +119,38 @@ def test_a_model_that_emits_no_numbers_is_named(value, message):
 
     pair = ModelPair(Broken(5, 1), ToyModel(5, 2))
     for detail, temperature in product(DETAILS, (0, 1)):
-        result = SpeculativeDecoder(pair).generate(PROMPT, SamplingParams(temperature=temperature, seed=1), detail=detail)
+        result = SpeculativeDecoder(pair).generate(
+            PROMPT, SamplingParams(temperature=temperature, seed=1), detail=detail
+        )
         assert (result.token_ids, result.finish_reason) == ([], "error")
-        assert f"no token can be chosen at position 0: the target model {message}" in result.trace.finished.message
+        assert (
+            f"no token can be chosen at position 0: the target model {message}"
+            in result.trace.finished.message
+        )
         result.trace.to_jsonl()
 
 
-@pytest.mark.parametrize(("strategy", "k"), [("speculative_sampling", 3), ("block_verification", 2)])
+@pytest.mark.parametrize(
+    ("strategy", "k"), [("speculative_sampling", 3), ("block_verification", 2)]
+)
 def test_a_target_that_fails_now_and_then_fails_where_plain_decoding_would(strategy, k):
     """Runs that end in an error count as outputs of their own."""
     pair = ModelPair(Faulty(3, k, zeros=False), ToyModel(3, 10))
-    found = check_lossless(pair, SamplingParams(max_tokens=3), k, verify_strategy=strategy, detail="full")
+    found = check_lossless(
+        pair, SamplingParams(max_tokens=3), k, verify_strategy=strategy, detail="full"
+    )
     assert {tokens[-1] for tokens in found} >= {-1, EOS}
 
 
 @pytest.mark.parametrize(
-    ("strategy", "value", "detail"), [("speculative_sampling", torch.nan, "full"), ("block_verification", torch.inf, "probs")]
+    ("strategy", "value", "detail"),
+    [("speculative_sampling", torch.nan, "full"), ("block_verification", torch.inf, "probs")],
 )
 def test_a_draft_model_that_emits_no_numbers_changes_nothing(strategy, value, detail):
     pair = ModelPair(ToyModel(3, 1), Faulty(3, 2, value=value))
-    check_lossless(pair, SamplingParams(max_tokens=3), verify_strategy=strategy, detail=detail, within=1e-6)
+    check_lossless(
+        pair, SamplingParams(max_tokens=3), verify_strategy=strategy, detail=detail, within=1e-6
+    )
 
 
 def test_what_lies_after_the_last_token_may_be_broken():
@@ -145,11 +185,15 @@ def test_a_tiny_temperature_is_greedy_and_a_huge_one_uniform_over_what_is_allowe
     for temperature, warpers in ((1e-3, every), (1e-38, {}), (5e-324, {}), (5e-324, every)):
         params = SamplingParams(temperature=temperature, max_tokens=12, seed=3, **warpers)
         result = small_decoder.generate(
-            TEXT, params, verify_strategy="block_verification" if warpers else "speculative_sampling"
+            TEXT,
+            params,
+            verify_strategy="block_verification" if warpers else "speculative_sampling",
         )
         assert (result.token_ids, result.finish_reason) == (greedy, "length")
         assert Trace.from_jsonl(result.trace.to_jsonl()).token_ids == greedy
-    params = SamplingParams(temperature=1e300, max_tokens=8, seed=3, allowed_token_ids=[70, 71, 72, 73])
+    params = SamplingParams(
+        temperature=1e300, max_tokens=8, seed=3, allowed_token_ids=[70, 71, 72, 73]
+    )
     result = small_decoder.generate(TEXT, params)
     assert result.finish_reason == "length"
     probs = [event.target_prob for event in result.trace if event.target_prob is not None]
@@ -158,7 +202,9 @@ def test_a_tiny_temperature_is_greedy_and_a_huge_one_uniform_over_what_is_allowe
 
 def test_a_processor_may_force_a_token_with_the_largest_number(small_decoder):
     def force(history, logits):
-        return torch.full_like(logits, torch.finfo(logits.dtype).min).index_fill_(0, torch.tensor([70]), 3e38)
+        return torch.full_like(logits, torch.finfo(logits.dtype).min).index_fill_(
+            0, torch.tensor([70]), 3e38
+        )
 
     for temperature in (0, 0.5, 1):
         params = SamplingParams(temperature=temperature, max_tokens=4, logits_processors=[force])

@@ -1,6 +1,8 @@
-"""On a pretend CUDA device the decoder does what it does on the CPU, and the host waits once in a step.
+"""On a pretend CUDA device the decoder does what it does on the CPU, and the host waits once in
+a step.
 
-What stays for `pytest -m gpu`: the capture of graphs (`CudaCapture`), CUDA's own kernels and random numbers, and memory.
+What stays for `pytest -m gpu`: the capture of graphs (`CudaCapture`), CUDA's own kernels and
+random numbers, and memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +42,13 @@ Decoders = dict[str, SpeculativeDecoder]
 def decoders_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Decoders]:
     """Decoders of one pair with a head, on the CPU and on the device, by executor."""
     layers = {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]}
-    folder = save_head(tmp_path_factory.mktemp("head"), "speculators", head_config(), head_tensors(head_config()), **layers)
+    folder = save_head(
+        tmp_path_factory.mktemp("head"),
+        "speculators",
+        head_config(),
+        head_tensors(head_config()),
+        **layers,
+    )
 
     def decoder(executor: str, device: str) -> SpeculativeDecoder:
         pair = noisy_pair(lambda model: made(model.to(device), executor))
@@ -48,7 +56,11 @@ def decoders_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Dec
             if isinstance(model, TransformersLanguageModel):
                 model.probe()
         head = load_head(folder, pair.target, torch.device(device), torch.float32, "torch")
-        return SpeculativeDecoder(ModelPair(pair.target, pair.draft, head=head, measured_head_costs=CostTable(0.5, (1.0, 1.1))))
+        return SpeculativeDecoder(
+            ModelPair(
+                pair.target, pair.draft, head=head, measured_head_costs=CostTable(0.5, (1.0, 1.1))
+            )
+        )
 
     @cache
     def decoders(executor: str) -> Decoders:
@@ -65,13 +77,16 @@ def device() -> Iterator[PretendDevice]:
 
 
 def steps_of(decoder: SpeculativeDecoder, each: list[dict], **more) -> tuple[list, list[list[str]]]:
-    """What happens to rows of one batch in each step, and where the host waits; draws are the same on any device."""
+    """What happens to rows of one batch in each step, and where the host waits; draws are the
+    same on any device."""
     on_cpu = decoder.pair.target.device.type == "cpu"
     with nullcontext(SimpleNamespace(waits=[])) if on_cpu else pretend_device() as device:
         return _steps_of(decoder, device.waits, each, **more)
 
 
-def _steps_of(decoder: SpeculativeDecoder, waited: list[str], each: list[dict], **more) -> tuple[list, list[list[str]]]:
+def _steps_of(
+    decoder: SpeculativeDecoder, waited: list[str], each: list[dict], **more
+) -> tuple[list, list[list[str]]]:
     def draws(seed: int, index: int) -> SeededRandom:
         random = SeededRandom(seed, index, "cuda")  # the CPU's own draws are others
         random._device = decoder.pair.target.device
@@ -80,37 +95,59 @@ def _steps_of(decoder: SpeculativeDecoder, waited: list[str], each: list[dict], 
     batch, rows, happened, waits = decoder.new_batch(), [], [], []
     for prompt, options in zip(PROMPTS, each, strict=False):
         temperature = 0.0 if options["verify_strategy"] == "greedy_match" else 1.0
-        params = SamplingParams(max_tokens=5, seed=3, temperature=temperature, ignore_eos=True, **more.get("params", {}))
-        request = Request(prompt, params, num_draft_tokens=more.get("k", 2), drafter=more.get("drafter", "model"), **options)
+        params = SamplingParams(
+            max_tokens=5, seed=3, temperature=temperature, ignore_eos=True, **more.get("params", {})
+        )
+        request = Request(
+            prompt,
+            params,
+            num_draft_tokens=more.get("k", 2),
+            drafter=more.get("drafter", "model"),
+            **options,
+        )
         rows += decoder.prepare(request, random=draws).rows
         batch.admit(rows[-1:])
     while not all(row.ended for row in rows):
         waited.clear()
         records = batch.step([row for row in rows if not row.ended])
         waits.append(list(waited))
-        happened.append([(row.output_token_ids, record.outcome.num_accepted) for row, record in records.items()])
+        happened.append(
+            [(row.output_token_ids, record.outcome.num_accepted) for row, record in records.items()]
+        )
     return happened, waits
 
 
 @pytest.mark.parametrize(
     ("executor", "drafter"),
-    [*(("torch", name) for name in ("model", "head", "suffix", "suffix+head")), ("transformers", "head")],
+    [
+        *(("torch", name) for name in ("model", "head", "suffix", "suffix+head")),
+        ("transformers", "head"),
+    ],
 )
-def test_rows_of_every_verifier_get_the_cpu_s_tokens_with_one_wait_a_step(decoders_of, monkeypatch, executor, drafter):
+def test_rows_of_every_verifier_get_the_cpu_s_tokens_with_one_wait_a_step(
+    decoders_of, monkeypatch, executor, drafter
+):
     decoders = decoders_of(executor)
     captured = []
     capture = PretendDevice.capture
-    monkeypatch.setattr(PretendDevice, "capture", lambda self, compute: captured.append(1) or capture(self, compute))
+    monkeypatch.setattr(
+        PretendDevice, "capture", lambda self, compute: captured.append(1) or capture(self, compute)
+    )
     happened, waits = steps_of(decoders["cuda"], MIXED, drafter=drafter)
     assert happened == steps_of(decoders["cpu"], MIXED, drafter=drafter)[0]
     assert list(map(len, waits)) == [1] * len(waits), waits
-    assert bool(captured) == (executor == "torch" or drafter == "head")  # a head of any target is captured
+    assert bool(captured) == (
+        executor == "torch" or drafter == "head"
+    )  # a head of any target is captured
 
 
 @pytest.mark.parametrize(("executor", "drafter"), [("torch", "head"), ("transformers", "model")])
 def test_trees_get_the_cpu_s_tokens(decoders_of, executor, drafter):
     """The host reads every depth of a tree, so that a step waits more often."""
-    decoders, each = decoders_of(executor), [options | {"tree": "2x2"} for options in (GREEDY, MIXED[1])]
+    decoders, each = (
+        decoders_of(executor),
+        [options | {"tree": "2x2"} for options in (GREEDY, MIXED[1])],
+    )
     happened = steps_of(decoders["cuda"], each, drafter=drafter)[0]
     assert happened == steps_of(decoders["cpu"], each, drafter=drafter)[0]
 
@@ -118,7 +155,10 @@ def test_trees_get_the_cpu_s_tokens(decoders_of, executor, drafter):
 def test_an_adaptive_window_waits_once_more_for_each_token_that_it_drafts(decoders_of):
     """Whether to go on is decided on the host."""
     happened, waits = steps_of(decoders_of("torch")["cuda"], [GREEDY], drafter="head", k="auto")
-    assert list(map(len, waits)) == [2, 2, 2, 2, 1], (waits, happened)  # of one token; nothing is left to draft at the end
+    assert list(map(len, waits)) == [2, 2, 2, 2, 1], (
+        waits,
+        happened,
+    )  # of one token; nothing is left to draft at the end
 
 
 def test_a_bias_moves_to_the_device_once(decoders_of):
@@ -136,7 +176,9 @@ def test_a_forgotten_device_fails(decoders_of, monkeypatch):
 
 def test_an_added_item_is_counted_and_located(decoders_of, monkeypatch):
     step = batches.step
-    monkeypatch.setattr(batches, "step", lambda *given: (found := step(*given), found.next_token_ids[0].item())[0])
+    monkeypatch.setattr(
+        batches, "step", lambda *given: (found := step(*given), found.next_token_ids[0].item())[0]
+    )
     _, waits = steps_of(decoders_of("torch")["cuda"], [GREEDY], k=0)
     assert all(len(step) == 2 and "test_pretend_device.py" in step[0] for step in waits), waits
 

@@ -62,13 +62,19 @@ def check(result, target):
     assert result.prompt_logprobs[0] is None
     assert len(result.prompt_logprobs) == len(PROMPT)
     for place, entry in enumerate(result.prompt_logprobs[1:], start=1):
-        expected = {token: raw[place - 1, token].item() for token in {PROMPT[place], *raw[place - 1].topk(2).indices.tolist()}}
-        assert {token: found.logprob for token, found in entry.items()} == pytest.approx(expected, abs=1e-4)
+        expected = {
+            token: raw[place - 1, token].item()
+            for token in {PROMPT[place], *raw[place - 1].topk(2).indices.tolist()}
+        }
+        assert {token: found.logprob for token, found in entry.items()} == pytest.approx(
+            expected, abs=1e-4
+        )
 
 
 def test_no_forward_gives_logits_for_more_than_a_chunk(decoder, target):
     result, without = (
-        decoder.generate(PROMPT, one, num_draft_tokens=0) for one in (PARAMS, replace(PARAMS, prompt_logprobs=None))
+        decoder.generate(PROMPT, one, num_draft_tokens=0)
+        for one in (PARAMS, replace(PARAMS, prompt_logprobs=None))
     )
     assert max(target.places) == CHUNK
     check(result, target)

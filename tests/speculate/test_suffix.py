@@ -1,4 +1,5 @@
-"""The trie of suffixes, the index of n-grams and what is drafted from them: against the same, counted by hand each time."""
+"""The trie of suffixes, the index of n-grams and what is drafted from them: against the same,
+counted by hand each time."""
 
 from collections import Counter
 
@@ -10,7 +11,9 @@ from naive_speculate.speculate.draft.prompt_lookup import MAX_NGRAM, NgramIndex
 from naive_speculate.speculate.draft.suffix import MIN_PROB, SuffixDrafter, SuffixIndex
 from naive_speculate.speculate.draft.suffix_trie import MAX_DEPTH, EarlierOutputs, Node, SuffixTrie
 
-TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=40) | st.lists(st.integers(0, 7), min_size=1, max_size=60)
+TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=40) | st.lists(
+    st.integers(0, 7), min_size=1, max_size=60
+)
 DEPTHS = st.integers(2, 9)
 
 
@@ -31,8 +34,8 @@ def occurrences(stretch: list[int], text: list[int]) -> list[int]:
 
 
 def follow(text: list[int], length: int, limit: int, depth: int) -> tuple[list[int], list[float]]:
-    """The heaviest path after the last `length` tokens, by counting everywhere, and how likely it is up to each of its tokens:
-    by their shares, and less so after few matching tokens."""
+    """The heaviest path after the last `length` tokens, by counting everywhere, and how likely
+    it is up to each of its tokens: by their shares, and less so after few matching tokens."""
     path: list[int] = []
     probs: list[float] = []
     prob, whole, begin = 1.0, 1.0, text[len(text) - length :]
@@ -40,7 +43,9 @@ def follow(text: list[int], length: int, limit: int, depth: int) -> tuple[list[i
         share, matched = 1.0, length + len(path)
         places = occurrences([*begin, *path], text)
         if len(places) == 1 or length + len(path) >= depth:
-            last = occurrences([*begin, *path][:depth], text)[-1] + max(0, length + len(path) - depth)
+            last = occurrences([*begin, *path][:depth], text)[-1] + max(
+                0, length + len(path) - depth
+            )
             if last + 1 == len(text):
                 break
             path.append(text[last + 1])
@@ -78,7 +83,11 @@ def stretches(
         stretch = (*begin, token)
         if isinstance(child, Node):
             assert child.weight == max(
-                (below.count if isinstance(below, Node) else 1 for below in child.children.values()), default=0
+                (
+                    below.count if isinstance(below, Node) else 1
+                    for below in child.children.values()
+                ),
+                default=0,
             )
             found[stretch] = (child.count, child.num_followed)
             found |= stretches(trie, child, stretch)
@@ -142,7 +151,9 @@ def test_suffix_decoding_drafts_what_counting_everywhere_finds(text, limit, fact
 
 
 @given(TEXTS, st.integers(1, 40))
-def test_the_trie_counts_every_stretch_and_what_follows_it_and_a_text_may_be_taken_in_by_chunks_of_any_size(text, size):
+def test_the_trie_counts_every_stretch_and_what_follows_it_and_a_text_may_be_taken_in_by_chunks_of_any_size(
+    text, size
+):
     whole, chunked = SuffixIndex(text), SuffixIndex(text)
     whole.extend(len(text))
     for end in range(size, len(text) + size, size):
@@ -157,7 +168,10 @@ def test_earlier_outputs_are_bounded_and_the_oldest_goes_first():
         earlier.add(output)
     assert len(earlier) == 2
     assert earlier.copies([1], lambda length: 5, MIN_PROB) == []
-    assert [path.token_ids for path in earlier.copies([0, 4, 5], lambda length: 5, MIN_PROB)] == [[6], [6]]
+    assert [path.token_ids for path in earlier.copies([0, 4, 5], lambda length: 5, MIN_PROB)] == [
+        [6],
+        [6],
+    ]
     assert [path.token_ids for path in earlier.copies([7], lambda length: 5, MIN_PROB)] == [[8, 9]]
 
 
@@ -172,7 +186,9 @@ def test_a_copy_is_likelier_the_more_tokens_matched():
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, "many"])
 def test_a_number_of_earlier_outputs_that_cannot_be_is_refused(count):
-    with pytest.raises(ValueError, match="earlier_outputs must be a whole number from 1, or None, got"):
+    with pytest.raises(
+        ValueError, match="earlier_outputs must be a whole number from 1, or None, got"
+    ):
         EarlierOutputs(count)
 
 
@@ -189,7 +205,9 @@ class Counted(list):
 
 @pytest.mark.parametrize("kind", [NgramIndex, SuffixIndex])
 @pytest.mark.parametrize("text", [list(range(600)), [1] * 600, [1, 2, 3, 4, 5] * 120])
-def test_a_token_costs_no_more_steps_than_the_trie_is_deep_and_a_text_of_any_length_is_read_in_one_go(kind, text):
+def test_a_token_costs_no_more_steps_than_the_trie_is_deep_and_a_text_of_any_length_is_read_in_one_go(
+    kind, text
+):
     index = kind(row := Counted())
     for token in text:
         row.append(token)
@@ -199,7 +217,9 @@ def test_a_token_costs_no_more_steps_than_the_trie_is_deep_and_a_text_of_any_len
         else:
             assert len(index.matches) < MAX_DEPTH
     assert row.asked <= 20 * len(row)
-    if kind is SuffixIndex and len(set(text)) == len(text):  # text that repeats nothing leaves one entry a token and no node
+    if kind is SuffixIndex and len(set(text)) == len(
+        text
+    ):  # text that repeats nothing leaves one entry a token and no node
         entries = index.trie.root.children.values()
         assert (index.matches, len(entries)) == ([], len(text))
         assert not any(isinstance(child, Node) for child in entries)

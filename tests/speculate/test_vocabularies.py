@@ -1,4 +1,5 @@
-"""Pairs whose models know different numbers of tokens, and heads with few: the target's distribution stays whole."""
+"""Pairs whose models know different numbers of tokens, and heads with few: the target's
+distribution stays whole."""
 
 from dataclasses import replace
 
@@ -37,25 +38,37 @@ class Knows(ToyModel):
         (2, 3, "speculative_sampling", {"max_tokens": 3}),
     ],
 )
-def test_the_target_s_distribution_stays_whole_whatever_the_draft_has(target_size, draft_size, strategy, params):
-    """Several tokens, one and none that the draft does not know, the prompt's last among them, or all that are allowed."""
+def test_the_target_s_distribution_stays_whole_whatever_the_draft_has(
+    target_size, draft_size, strategy, params
+):
+    """Several tokens, one and none that the draft does not know, the prompt's last among them,
+    or all that are allowed."""
     target, draft = Knows(target_size, 1, zeros=False), Knows(draft_size, 2, zeros=False)
     prompt, params = [1, target_size - 1], SamplingParams(**params)
-    found = check_lossless(ModelPair(target, draft), params, prompt=prompt, verify_strategy=strategy)
-    assert {token for tokens in found for token in tokens} == set(params.allowed_token_ids or range(target_size))
+    found = check_lossless(
+        ModelPair(target, draft), params, prompt=prompt, verify_strategy=strategy
+    )
+    assert {token for tokens in found for token in tokens} == set(
+        params.allowed_token_ids or range(target_size)
+    )
 
 
 def test_a_batch_with_a_draft_of_fewer_tokens_gives_what_its_rows_give_alone(tiny_pair):
-    """Real caches on both sides, prompts with tokens that the draft does not know, and a copied prefill."""
+    """Real caches on both sides, prompts with tokens that the draft does not know, and a copied
+    prefill."""
     draft = tiny_llama(1, seed=5)
     draft.resize_token_embeddings(60)
     decoder = SpeculativeDecoder(ModelPair(tiny_pair.target, made(draft, "torch")))
     prompts = [[96, 70, 3], [5, 61], list(range(70, 97))]
-    params = [SamplingParams(max_tokens=8, seed=3, temperature=temperature) for temperature in (0, 1, 1)]
+    params = [
+        SamplingParams(max_tokens=8, seed=3, temperature=temperature) for temperature in (0, 1, 1)
+    ]
     rows = same_alone(decoder, prompts, params)
     assert all(row.metrics.num_draft_tokens for row in rows)
     assert max(max(row.token_ids) for row in rows) >= 60
-    assert rows[0].token_ids == decoder.generate(prompts[0], params[0], num_draft_tokens=0).token_ids
+    assert (
+        rows[0].token_ids == decoder.generate(prompts[0], params[0], num_draft_tokens=0).token_ids
+    )
     assert len(decoder.generate(prompts[2], SamplingParams(max_tokens=4, seed=3, n=2)).outputs) == 2
 
 
@@ -94,7 +107,12 @@ def one_more():
 
 def test_a_tokenizer_with_more_tokens_than_logits_decodes(one_more):
     model, ids = tiny_llama(2, seed=0), torch.tensor([[5, 17, 33]])
-    options = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": 12, "pad_token_id": 0}
+    options = {
+        "attention_mask": torch.ones_like(ids),
+        "do_sample": False,
+        "max_new_tokens": 12,
+        "pad_token_id": 0,
+    }
     expected = model.generate(ids, **options)[0, 3:].tolist()
     params = SamplingParams(temperature=0, max_tokens=12)
     assert one_more.admission.vocab_size == 97
@@ -111,11 +129,16 @@ def test_what_is_built_from_the_tokenizer_fits_the_logits(one_more):
         {"guided_decoding": GuidedDecodingParams(regex="(w2|w3)+")},
         {"min_tokens": 8, "repetition_penalty": 1.3, "logprobs": -1, "prompt_logprobs": 2},
     ):
-        found = same_as_plain(one_more, "w5 w17 w33", SamplingParams(temperature=0, max_tokens=8, **options))
+        found = same_as_plain(
+            one_more, "w5 w17 w33", SamplingParams(temperature=0, max_tokens=8, **options)
+        )
         assert found.finish_reason != "error", options
 
 
-REFUSED = r"holds (token 97, but the vocabulary ends at 96|97 \('<image_soft_token>'\), expected token ids from 0 to 96)$"
+REFUSED = (
+    r"holds (token 97, but the vocabulary ends at 96|97 \('<image_soft_token>'\), expected token"
+    r" ids from 0 to 96)$"
+)
 
 
 def test_only_naming_a_token_without_logits_is_refused(one_more):
@@ -141,7 +164,9 @@ def test_tokenizers_with_more_tokens_than_logits_are_translated():
         model.resize_token_embeddings(len(byte_level()) - 3)
     pair = ModelPair(*map(wrap, models), tokenizers[0], draft_tokenizer=tokenizers[1])
     decoder, params = SpeculativeDecoder(pair), SamplingParams(temperature=0, max_tokens=16)
-    known = [token for token in tokenizers[0]("The little fox").input_ids if token < pair.vocab_size]
+    known = [
+        token for token in tokenizers[0]("The little fox").input_ids if token < pair.vocab_size
+    ]
     same_as_plain(decoder, known, params)
 
 
@@ -162,14 +187,18 @@ def decoder_of(folder, target, known, tokenizer=None, draft=None):
     tensors = head_tensors(config, known=len(known))
     tensors["d2t"] = torch.tensor(known) - torch.arange(len(known))
     tensors["t2d"] = torch.zeros(VOCAB, dtype=torch.bool).index_fill_(0, torch.tensor(known), True)
-    head = load_head(save_head(folder, "eagle", config, tensors), target, target.device, torch.float32)
+    head = load_head(
+        save_head(folder, "eagle", config, tensors), target, target.device, torch.float32
+    )
     return SpeculativeDecoder(ModelPair(target, draft, tokenizer, head=head))
 
 
 def sampled_where_greedy_is_plain(decoder, **more):
     params = SamplingParams(max_tokens=8, temperature=0, seed=2, ignore_eos=True, **more)
     same_as_plain(decoder, TOKENS, params, drafter="head", num_draft_tokens=4)
-    return decoder.generate(TOKENS, replace(params, temperature=1.0), drafter="head", num_draft_tokens=4)
+    return decoder.generate(
+        TOKENS, replace(params, temperature=1.0), drafter="head", num_draft_tokens=4
+    )
 
 
 def test_what_a_head_lacks_comes_from_the_target(tmp_path, target):

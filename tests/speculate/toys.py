@@ -1,10 +1,25 @@
 """Toy language models and exact enumeration, which are public: `naive_speculate.testing`."""
 
 from naive_speculate import ModelPair, SamplingParams, VerifyStrategy
-from naive_speculate.testing import EOS, ToyModel, enumerate_outputs, exact_outputs, largest_difference
+from naive_speculate.testing import (
+    EOS,
+    ToyModel,
+    enumerate_outputs,
+    exact_outputs,
+    largest_difference,
+)
 from naive_speculate.testing.enumeration import Outputs
 
-__all__ = ["EOS", "LOSSLESS", "ToyModel", "check_lossless", "enumerate_outputs", "exact_outputs", "largest_difference", "toys"]
+__all__ = [
+    "EOS",
+    "LOSSLESS",
+    "ToyModel",
+    "check_lossless",
+    "enumerate_outputs",
+    "exact_outputs",
+    "largest_difference",
+    "toys",
+]
 
 LOSSLESS = [VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATION]
 
@@ -28,7 +43,12 @@ def check_lossless(
 ) -> Outputs:
     """The exact output distribution, which is that of plain decoding by the same decoder."""
     if LAST[:3] != [pair, params, prompt]:
-        LAST[:] = pair, params, prompt, enumerate_outputs(pair, prompt, params, num_draft_tokens=0, detail="probs")
+        LAST[:] = (
+            pair,
+            params,
+            prompt,
+            enumerate_outputs(pair, prompt, params, num_draft_tokens=0, detail="probs"),
+        )
     options = {"num_draft_tokens": num_draft_tokens, "detail": "probs"} | options
     found = enumerate_outputs(pair, prompt, params, **options)  # type: ignore[arg-type]
     assert abs(sum(found.values()) - 1) < 1e-6

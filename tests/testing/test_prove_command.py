@@ -45,11 +45,21 @@ def folder(tmp_path, monkeypatch) -> Path:
     [
         ("mine:made", 0, ["lossless, to 1e-12, over "]),
         ("greedy_match", 1, ["at temperature 0 only"]),
-        ("mine:Wrong", 1, ["not lossless: at the first token the target's distribution is [", "step 1: ", " drafted (q = "]),
+        (
+            "mine:Wrong",
+            1,
+            [
+                "not lossless: at the first token the target's distribution is [",
+                "step 1: ",
+                " drafted (q = ",
+            ],
+        ),
     ],
 )
 def test_the_result_is_reported_in_words_and_numbers(folder, name, status, parts):
-    assert not {"", str(folder)} & set(sys.path), "the folder is not on the path, as for a command that a shell finds"
+    assert not {"", str(folder)} & set(sys.path), (
+        "the folder is not on the path, as for a command that a shell finds"
+    )
     done = run_program("naive_speculate.__main__", ["prove", name], folder=folder)
     assert (done.returncode, done.stderr) == (status, "")
     assert all(part in done.stdout for part in parts)
@@ -62,7 +72,10 @@ def test_the_result_is_reported_in_words_and_numbers(folder, name, status, parts
         (["nothing_here:Name"], "there is no module 'nothing_here'"),
         (["mine:NUMBER"], "'mine:NUMBER' must be a verifier"),
         (["mine:Nothing"], "module 'mine' has no 'Nothing'"),
-        (["broken:Name"], "module 'broken' cannot be imported: No module named 'nowhere_to_be_found'"),
+        (
+            ["broken:Name"],
+            "module 'broken' cannot be imported: No module named 'nowhere_to_be_found'",
+        ),
         (["leaves:Name"], "module 'leaves' cannot be imported: SystemExit"),
         ([":Name"], "cannot be imported"),
         (["nonsense"], "prove takes MODULE:NAME or one of greedy_match"),

@@ -1,4 +1,5 @@
-"""`prove_lossless` says of what is lossless that it is, and of verifiers and drafters with one thing wrong, what."""
+"""`prove_lossless` says of what is lossless that it is, and of verifiers and drafters with one
+thing wrong, what."""
 
 import math
 from itertools import takewhile
@@ -8,7 +9,14 @@ import pytest
 import torch
 
 from naive_speculate import ModelPair, SamplingParams
-from naive_speculate.speculate.draft import DRAFTERS, BatchDrafter, BlockDrafter, HeadDrafter, ModelDrafter, Proposal
+from naive_speculate.speculate.draft import (
+    DRAFTERS,
+    BatchDrafter,
+    BlockDrafter,
+    HeadDrafter,
+    ModelDrafter,
+    Proposal,
+)
 from naive_speculate.speculate.rules import Verdict, count_leading, inside, pick
 from naive_speculate.speculate.samplers import RejectionSampler, TypicalAcceptanceSampler
 from naive_speculate.speculate.verify import VERIFIERS, BlockVerifier, Verifier
@@ -22,7 +30,9 @@ def variant(name: str, base: type, **rules: Any) -> dict[str, Any]:
 
 def residual(p, q):
     rest = (p - q).clamp_min(0)
-    return torch.where(rest.sum(-1, keepdim=True) > 0, rest / rest.sum(-1, keepdim=True).clamp_min(1e-300), p)
+    return torch.where(
+        rest.sum(-1, keepdim=True) > 0, rest / rest.sum(-1, keepdim=True).clamp_min(1e-300), p
+    )
 
 
 class OwnRejection(Verifier):
@@ -83,8 +93,12 @@ class OwnBlock(Verifier):
         k = draft_token_ids.shape[1]
         p = [torch.ones((), dtype=target_probs.dtype)]
         for index, token in enumerate(draft_token_ids[0].tolist()):
-            p.append((p[-1] * target_probs[0, index, token] / draft_probs[0, index, token]).clamp_max(1))
-        h = [self.h(p[n], target_probs[0, n], draft_probs[0, n]) for n in range(1, k)] + p[k:] * (k > 0)
+            p.append(
+                (p[-1] * target_probs[0, index, token] / draft_probs[0, index, token]).clamp_max(1)
+            )
+        h = [self.h(p[n], target_probs[0, n], draft_probs[0, n]) for n in range(1, k)] + p[k:] * (
+            k > 0
+        )
         accepted = max((n for n in range(1, k + 1) if uniforms[0, n - 1] < h[n - 1]), default=0)
         next_probs = target_probs[0, accepted]
         if accepted < k:
@@ -120,12 +134,18 @@ class Constant(BatchDrafter):
         return [self.drawn(row, q) for _ in range(limit)]
 
     def propose(self, rows, limits):
-        weights = torch.tensor([self.weights[token % 3] for token in range(self.vocab_size)], dtype=self.dtype)
+        weights = torch.tensor(
+            [self.weights[token % 3] for token in range(self.vocab_size)], dtype=self.dtype
+        )
         q = weights / weights.sum()
         drafts = [self.draft(row, limit, q) for row, limit in zip(rows, limits, strict=True)]
         width = max(map(len, drafts))
-        token_ids = torch.tensor([draft + [0] * (width - len(draft)) for draft in drafts], dtype=torch.int64)
-        return Proposal(token_ids, self.stated(q).expand(len(rows), width, -1), [len(draft) for draft in drafts])
+        token_ids = torch.tensor(
+            [draft + [0] * (width - len(draft)) for draft in drafts], dtype=torch.int64
+        )
+        return Proposal(
+            token_ids, self.stated(q).expand(len(rows), width, -1), [len(draft) for draft in drafts]
+        )
 
 
 class EndsAfterDoubtful(Constant):
@@ -139,31 +159,46 @@ class EndsAfterDoubtful(Constant):
 
 
 class StatesCertainty(ModelDrafter):
-    """Draws with a model, and states that it was certain: fewer are accepted, but the output is the target's all the same."""
+    """Draws with a model, and states that it was certain: fewer are accepted, but the output is
+    the target's all the same."""
 
     def propose(self, rows, limits):
         proposal = super().propose(rows, limits)
-        return proposal._replace(probs=torch.nn.functional.one_hot(proposal.token_ids, self.vocab_size).double())
+        return proposal._replace(
+            probs=torch.nn.functional.one_hot(proposal.token_ids, self.vocab_size).double()
+        )
 
 
 CPU = torch.device("cpu")
 TWO = ModelPair(ToyModel(2, 5, zeros=False), ToyModel(2, 6, zeros=False))
 """The fewest paths that have every kind of verdict."""
 THREE = ModelPair(ToyModel(3, 3, zeros=False), ToyModel(3, 4, zeros=False))
-TOYS = {"verifier": "speculative_sampling", "pair": None, "params": SamplingParams(max_tokens=2), "num_draft_tokens": 1}
+TOYS = {
+    "verifier": "speculative_sampling",
+    "pair": None,
+    "params": SamplingParams(max_tokens=2),
+    "num_draft_tokens": 1,
+}
 """Those of the proof itself, where none are given."""
 LOSSLESS = {
     "model": {"drafter": "model"},
     "block_verification": {"verifier": "block_verification"},
     "an instance of a verifier of one's own": {"verifier": OwnRejection()},
-    "acceptance probabilities above 1": variant("UnclampedRejection", OwnRejection, accept=lambda _, p, q: p / q),
+    "acceptance probabilities above 1": variant(
+        "UnclampedRejection", OwnRejection, accept=lambda _, p, q: p / q
+    ),
     "block verification of one's own": {"verifier": OwnBlock},
     "a drafter of one's own": {"drafter": Constant},
-    "an instance of a drafter": {"drafter": Constant(ModelPair(ToyModel(3, 1)), 3, CPU), "pair": THREE},
+    "an instance of a drafter": {
+        "drafter": Constant(ModelPair(ToyModel(3, 1)), 3, CPU),
+        "pair": THREE,
+    },
     "a window that ends behind a doubtful token": {"drafter": EndsAfterDoubtful, "pair": THREE},
     "what was drawn, stated as certain": {"drafter": StatesCertainty},
     "both": {"verifier": OwnBlock, "drafter": Constant},
-    "draws from float32, compared as closely as they can be": variant("Coarse", Constant, dtype=torch.float32),
+    "draws from float32, compared as closely as they can be": variant(
+        "Coarse", Constant, dtype=torch.float32
+    ),
     "toys with a head": {"drafter": HeadDrafter} | TOYS,
     "toys with a block drafter": {"drafter": BlockDrafter} | TOYS,
     "toys of models": TOYS,
@@ -182,23 +217,42 @@ def test_what_is_lossless_is_found_so(name):
     assert before == (VERIFIERS, DRAFTERS)
 
 
-NO_RESIDUAL = variant("NoResidual", OwnRejection, left=lambda _, p, q: p)  # draws from the target after a rejection
+NO_RESIDUAL = variant(
+    "NoResidual", OwnRejection, left=lambda _, p, q: p
+)  # draws from the target after a rejection
 DIFFERS = {
     "typical acceptance": {"verifier": "typical_acceptance"},
     "an instance of it": {"verifier": TypicalAcceptanceSampler(0.2, 0.5)},
-    "the residual from the wrong side": variant("WrongSide", OwnRejection, left=lambda _, p, q: residual(q, p)),
+    "the residual from the wrong side": variant(
+        "WrongSide", OwnRejection, left=lambda _, p, q: residual(q, p)
+    ),
     "no residual": NO_RESIDUAL,
-    "a tenth more accepted, and stated": variant("Lenient", OwnRejection, accept=lambda _, p, q: (1.1 * p / q).clamp_max(1)),
-    "block residual without the running product": variant("Unscaled", OwnBlock, scale=lambda _, p: torch.ones_like(p)),
-    "block with h the running product": variant("RunningProduct", OwnBlock, h=lambda _, p, target, draft: p) | {"pair": TWO},
+    "a tenth more accepted, and stated": variant(
+        "Lenient", OwnRejection, accept=lambda _, p, q: (1.1 * p / q).clamp_max(1)
+    ),
+    "block residual without the running product": variant(
+        "Unscaled", OwnBlock, scale=lambda _, p: torch.ones_like(p)
+    ),
+    "block with h the running product": variant(
+        "RunningProduct", OwnBlock, h=lambda _, p, target, draft: p
+    )
+    | {"pair": TWO},
     "block without the running product in h": {"pair": TWO}
-    | variant("ExcessUnscaled", OwnBlock, excess=lambda _, p, target, draft: (target - draft).clamp_min(0).sum()),
+    | variant(
+        "ExcessUnscaled",
+        OwnBlock,
+        excess=lambda _, p, target, draft: (target - draft).clamp_min(0).sum(),
+    ),
     "block with 1 for 1 − p in the denominator": {"pair": TWO}
     | variant("Denominator", OwnBlock, below=lambda _, p, excess: excess + 1),
     "a doubtful draft that is dropped, with all that follow": variant(
-        "DropsDoubtful", Constant, draft=lambda *of: [*takewhile(lambda token: of[-1][token] >= 0.25, Constant.draft(*of))]
+        "DropsDoubtful",
+        Constant,
+        draft=lambda *of: [*takewhile(lambda token: of[-1][token] >= 0.25, Constant.draft(*of))],
     ),
-    "another q than it draws from": variant("StatesAnother", Constant, stated=lambda _, q: torch.full_like(q, 1 / len(q))),
+    "another q than it draws from": variant(
+        "StatesAnother", Constant, stated=lambda _, q: torch.full_like(q, 1 / len(q))
+    ),
 }
 
 
@@ -218,50 +272,80 @@ def test_the_first_distribution_that_differs_is_shown_with_its_path(name):
 
 
 def test_the_distribution_that_differs_is_the_right_one():
-    """A residual that is the target itself: at the first token, token x comes with min(p, q) + p · Σ max(0, q − p)."""
+    """A residual that is the target itself: at the first token, token x comes with min(p, q) + p
+    · Σ max(0, q − p)."""
     target, draft = ToyModel(3, 1, zeros=False), ToyModel(3, 2, zeros=False)
     options = {"params": SamplingParams(max_tokens=2), "num_draft_tokens": 1, "drafter": "model"}
     shown = prove_lossless(**NO_RESIDUAL, pair=ModelPair(target, draft), **options).counterexample
     p, q = (torch.softmax(model.logits((1, 2)), -1) for model in (target, draft))
     assert shown.token_ids == ()
     assert shown.expected == pytest.approx(p.tolist())
-    assert shown.found == pytest.approx((torch.minimum(p, q) + p * (q - p).clamp_min(0).sum()).tolist())
+    assert shown.found == pytest.approx(
+        (torch.minimum(p, q) + p * (q - p).clamp_min(0).sum()).tolist()
+    )
 
 
 REASONS = {
     "greedy matching": ({"verifier": "greedy_match"}, "at temperature 0 only"),
-    "a draw that must not count": ({"verifier": PeeksAhead}, "draws on the same side .* decide differently"),
-    "block verification up to the first failure": ({"verifier": BlockUpToFirst}, "comes a draw from .* comes a draw"),
+    "a draw that must not count": (
+        {"verifier": PeeksAhead},
+        "draws on the same side .* decide differently",
+    ),
+    "block verification up to the first failure": (
+        {"verifier": BlockUpToFirst},
+        "comes a draw from .* comes a draw",
+    ),
     "0 / 0 in the residual": (
         variant("Nan", OwnRejection, left=lambda _, p, q: (p - q).clamp_min(0) * torch.nan),
         r"next_probs are no distribution: \[nan, nan, nan\]",
     ),
-    "NaN in accept_probs": (variant("NanAccept", OwnRejection, accept=lambda _, p, q: p * torch.nan), "accept_probs hold NaN"),
+    "NaN in accept_probs": (
+        variant("NanAccept", OwnRejection, accept=lambda _, p, q: p * torch.nan),
+        "accept_probs hold NaN",
+    ),
     "a residual that is not normalised": (
         variant("Unnormalised", OwnRejection, left=lambda _, p, q: (p - q).clamp_min(0)),
         "next_probs are no distribution: .* sum to 0",
     ),
     "more drafts than there are": (
-        variant("KeepsTooMany", OwnRejection, judge=lambda _, *of: OwnRejection().judge(*of)._replace(num_accepted=of[-1] + 1)),
+        variant(
+            "KeepsTooMany",
+            OwnRejection,
+            judge=lambda _, *of: OwnRejection().judge(*of)._replace(num_accepted=of[-1] + 1),
+        ),
         "verifier KeepsTooMany accepted 2 draft tokens in a window of 1",
     ),
     "another source": (
-        variant("Elsewhere", Constant, drawn=lambda _, row, q: int(torch.multinomial(q, 1))) | {"pair": THREE},
+        variant("Elsewhere", Constant, drawn=lambda _, row, q: int(torch.multinomial(q, 1)))
+        | {"pair": THREE},
         "do not repeat the run: something draws from another source",
     ),
     "another seed": (
-        variant("OwnSeed", Constant, drawn=lambda _, row, q: int(q.multinomial(1, generator=torch.Generator().manual_seed(1)))),
+        variant(
+            "OwnSeed",
+            Constant,
+            drawn=lambda _, row, q: int(
+                q.multinomial(1, generator=torch.Generator().manual_seed(1))
+            ),
+        ),
         r"states q = .*, but drew nothing from the row's random source",
     ),
     "uniform draws": (
-        variant("UniformDraws", Constant, drawn=lambda _, row, q: int((q.cumsum(0) < row.random.uniform()).sum())),
+        variant(
+            "UniformDraws",
+            Constant,
+            drawn=lambda _, row, q: int((q.cumsum(0) < row.random.uniform()).sum()),
+        ),
         r"the drafter calls the row's uniform\(\)",
     ),
     "NaN in q": (
         variant("NanProbs", Constant, stated=lambda _, q: q * torch.nan),
         "drafter 'NanProbs' proposed probs that are not probabilities",
     ),
-    "an exception": (variant("Broken", Constant, draft=lambda *_: 1 / 0), "it fails: ZeroDivisionError: division by zero"),
+    "an exception": (
+        variant("Broken", Constant, draft=lambda *_: 1 / 0),
+        "it fails: ZeroDivisionError: division by zero",
+    ),
     "no drafts": (
         variant("Silent", Constant, draft=lambda *_: []) | {"pair": TWO},
         "nothing was drafted on any path, which proves nothing",
@@ -281,9 +365,15 @@ def test_what_cannot_be_lossless_is_reported_in_words(name):
 
 
 LIES = {
-    "draws made larger": (lambda uniforms: uniforms + 1e-9, "states accept_probs .* accepts 1 of 1 draft tokens, but .* is 0"),
+    "draws made larger": (
+        lambda uniforms: uniforms + 1e-9,
+        "states accept_probs .* accepts 1 of 1 draft tokens, but .* is 0",
+    ),
     "draws made smaller": (lambda uniforms: uniforms - 1e-9, ""),
-    "accepted where equal": (lambda uniforms: torch.nextafter(uniforms, torch.zeros_like(uniforms)), ""),
+    "accepted where equal": (
+        lambda uniforms: torch.nextafter(uniforms, torch.zeros_like(uniforms)),
+        "",
+    ),
     "rounded to float32": (lambda uniforms: uniforms.float().to(uniforms.dtype), ""),
     "squared": (lambda uniforms: uniforms**2, ""),
     "the other side": (lambda uniforms: 1 - uniforms, "states accept_probs .* but num_accepted is"),
@@ -294,7 +384,11 @@ LIES = {
 @pytest.mark.parametrize("name", LIES)
 def test_a_verifier_that_compares_with_another_number_than_it_states_is_found_out(name, base):
     change, message = LIES[name]
-    proof = prove_lossless(**variant("Liar", base, judge=lambda self, *of: base.judge(self, *of[:3], change(of[3]), of[4])))
+    proof = prove_lossless(
+        **variant(
+            "Liar", base, judge=lambda self, *of: base.judge(self, *of[:3], change(of[3]), of[4])
+        )
+    )
     assert not proof.lossless
     with pytest.raises(AssertionError, match=f"not lossless: (?s:.)*{message}"):
         raise AssertionError(str(proof))
@@ -308,10 +402,19 @@ def test_a_verifier_that_compares_with_another_number_than_it_states_is_found_ou
         ({"drafter": "mine"}, "drafter must be one of model, .* got 'mine'"),
         ({"verifier": 3}, "verifier int has no judge"),
         ({"drafter": ToyModel}, "drafter ToyModel is not derived from .*BatchDrafter"),
-        ({"verifier": type("Bare", (), {"judge": lambda self: None})}, "verifier Bare has no greedy, .*: derive it from"),
-        ({"verifier": "speculative_sampling", "params": SamplingParams(temperature=0)}, "params must sample"),
+        (
+            {"verifier": type("Bare", (), {"judge": lambda self: None})},
+            "verifier Bare has no greedy, .*: derive it from",
+        ),
+        (
+            {"verifier": "speculative_sampling", "params": SamplingParams(temperature=0)},
+            "params must sample",
+        ),
         ({"drafter": Constant(ModelPair(ToyModel(9, 1)), 9, CPU)}, "an instance for 9 tokens"),
-        ({"drafter": "model", "pair": ModelPair(ToyModel(3, 1))}, "drafter is 'model', but this pair has no draft model"),
+        (
+            {"drafter": "model", "pair": ModelPair(ToyModel(3, 1))},
+            "drafter is 'model', but this pair has no draft model",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line(given, message):
@@ -323,9 +426,13 @@ def test_bad_input_is_refused_in_one_line(given, message):
 def test_parameters_and_models_may_be_given():
     pair = ModelPair(ToyModel(4, 3, zeros=False), ToyModel(4, 4, zeros=False))
     params = SamplingParams(max_tokens=2, top_p=0.7, frequency_penalty=0.5)
-    proof = prove_lossless(verifier="block_verification", pair=pair, params=params, num_draft_tokens=1)
+    proof = prove_lossless(
+        verifier="block_verification", pair=pair, params=params, num_draft_tokens=1
+    )
     assert proof.lossless
     assert not math.isnan(proof.max_difference)
-    shown = prove_lossless(verifier="typical_acceptance", pair=pair, params=params, prompt=[3]).counterexample
+    shown = prove_lossless(
+        verifier="typical_acceptance", pair=pair, params=params, prompt=[3]
+    ).counterexample
     assert "top_p=0.7" in shown.case
     assert "prompt [3]" in shown.case

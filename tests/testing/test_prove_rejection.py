@@ -1,4 +1,5 @@
-"""`prove_lossless(rejection=f)` finds the faults of bare rejection samplers, of other engines and our own, and no others."""
+"""`prove_lossless(rejection=f)` finds the faults of bare rejection samplers, of other engines
+and our own, and no others."""
 
 import numpy as np
 import pytest
@@ -17,15 +18,18 @@ def ours(target, proposal, candidates):
 
 
 def of_transformers(target, proposal, candidates):
-    """transformers' own function, for a batch of one; the last of its tokens is the resampled or the bonus token."""
+    """transformers' own function, for a batch of one; the last of its tokens is the resampled or
+    the bonus token."""
     logits = proposal.log()[None], target.log()[None]
-    tokens, num_matches = _speculative_sampling(candidates[None], logits[0], len(candidates), logits[1])
+    tokens, num_matches = _speculative_sampling(
+        candidates[None], logits[0], len(candidates), logits[1]
+    )
     return num_matches, tokens[0, -1]
 
 
 def own(target, proposal, candidates, draw, one_noise=False, normalised=True):
-    """Right, with the inverse of the cumulative distribution; or the draw that rejects a candidate draws the next token too, or
-    the residual is left as it is."""
+    """Right, with the inverse of the cumulative distribution; or the draw that rejects a
+    candidate draws the next token too, or the residual is left as it is."""
     index, probs = len(candidates), target[-1]
     for place, token in enumerate(candidates):
         if (u := draw()) >= target[place, token] / proposal[place, token]:
@@ -66,11 +70,14 @@ def warped_again(target, proposal, candidates):
 def bonus_of_another_row(target, proposal, candidates):
     """The bonus token comes from the row of the last candidate."""
     index, token = ours(target, proposal, candidates)
-    return (index, torch.multinomial(target[-2], 1)[0]) if index == len(candidates) else (index, token)
+    return (
+        (index, torch.multinomial(target[-2], 1)[0]) if index == len(candidates) else (index, token)
+    )
 
 
 def drops_doubtful(target, proposal, candidates):
-    """Drops a candidate of a small proposal probability, with all that follows, and draws from the target there."""
+    """Drops a candidate of a small proposal probability, with all that follows, and draws from
+    the target there."""
     doubtful = [i for i, token in enumerate(candidates.tolist()) if proposal[i, token] < 0.25]
     kept = doubtful[0] if doubtful else len(candidates)
     return ours(target[: kept + 1], proposal[:kept], candidates[:kept])
@@ -97,12 +104,19 @@ def test_a_correct_sampler_passes_with_the_smallest_bias_that_would_have_been_fo
     assert proof.num_paths == sum(fit.num_samples for fit in proof.fits) > 300
     low, high = proof.fits[0].interval
     assert low <= proof.fits[0].bias <= high < 0.3
-    assert "a bias (total variation) of 0.3 or more is found with 90% power at 0.1% false alarms" in str(proof)
+    assert (
+        "a bias (total variation) of 0.3 or more is found with 90% power at 0.1% false alarms"
+        in str(proof)
+    )
 
 
-@pytest.mark.parametrize("rejection", [unnormalised, one_noise, warped_again, bonus_of_another_row, drops_doubtful])
+@pytest.mark.parametrize(
+    "rejection", [unnormalised, one_noise, warped_again, bonus_of_another_row, drops_doubtful]
+)
 def test_a_fault_is_found_with_its_size_and_where_it_shows(rejection):
-    proof = prove_lossless(rejection=rejection, smallest_bias=0.08 if rejection is warped_again else 0.15)
+    proof = prove_lossless(
+        rejection=rejection, smallest_bias=0.08 if rejection is warped_again else 0.15
+    )
     assert not proof.lossless
     shown, fit = proof.counterexample, proof.fits[-1]
     assert 0 <= fit.interval[0] <= fit.bias <= fit.interval[1]
@@ -115,9 +129,13 @@ REASONS = {
     one_noise_passed_in: "the target's distribution is",
     draws_elsewhere: "the same draws of random do not repeat the result",
     fails: "it fails: RuntimeError: no verdict today",
-    (lambda target, proposal, candidates: (len(candidates) + 1, 0)): "it returns rejected_idx 2 for 1 candidates",
+    (
+        lambda target, proposal, candidates: (len(candidates) + 1, 0)
+    ): "it returns rejected_idx 2 for 1 candidates",
     (lambda target, proposal, candidates: (0, 99)): "it returns the token 99, and there are 3",
-    (lambda target, proposal, candidates: 0): "it returns 0 instead of (rejected_idx, resampled_token)",
+    (
+        lambda target, proposal, candidates: 0
+    ): "it returns 0 instead of (rejected_idx, resampled_token)",
 }
 
 
@@ -135,7 +153,10 @@ def test_what_cannot_be_lossless_is_reported_in_words(rejection):
         ({"rejection": 3}, "rejection must be a function, got 3"),
         ({"rejection": ours, "smallest_bias": 0}, "smallest_bias must be between 0 and 1, got 0"),
         ({"rejection": ours, "error_rate": 2}, "error_rate must be between 0 and 1, got 2"),
-        ({"rejection": ours, "verifier": "greedy_match"}, "rejection is proved alone, without verifier"),
+        (
+            {"rejection": ours, "verifier": "greedy_match"},
+            "rejection is proved alone, without verifier",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_line(given, message):
@@ -150,7 +171,9 @@ def test_two_hundred_correct_samplers_raise_as_few_alarms_as_stated():
     random = np.random.default_rng(5)
     targets = [random.dirichlet(np.ones(size)) for size in (3, 9, 27, 60) for _ in range(50)]
     p_values = [g_test(random.multinomial(1500, probs), probs).p_value for probs in targets]
-    assert sum(p < 0.05 for p in p_values) <= 17  # more than that has probability 1% at a rate of 5%
+    assert (
+        sum(p < 0.05 for p in p_values) <= 17
+    )  # more than that has probability 1% at a rate of 5%
     assert sum(p < 0.001 for p in p_values) <= 1
     assert min(holm(p_values)) > 0.001
 

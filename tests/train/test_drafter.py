@@ -1,4 +1,5 @@
-"""`python -m train drafter` on tiny targets of three families, from data to an exported drafter that decodes."""
+"""`python -m train drafter` on tiny targets of three families, from data to an exported drafter
+that decodes."""
 
 import json
 import shutil
@@ -8,7 +9,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, MistralConfig, PreTrainedModel, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    MistralConfig,
+    PreTrainedModel,
+    Qwen3Config,
+)
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from tests.tokenizers_of_tests import byte_level
@@ -24,14 +32,24 @@ SHAPE: dict[str, Any] = {
     "head_dim": 16, "max_position_embeddings": 1024, "bos_token_id": None, "pad_token_id": None, "eos_token_id": 0,
     "initializer_range": 0.2,
 }  # fmt: skip
-FAMILIES = {"llama": LlamaConfig, "qwen": Qwen3Config, "gemma": Gemma3TextConfig, "mistral": MistralConfig}
-TEMPLATE = "{% for m in messages %}[user]{{ m.content }}[/user]{% endfor %}{% if add_generation_prompt %}[answer]{% endif %}"
+FAMILIES = {
+    "llama": LlamaConfig,
+    "qwen": Qwen3Config,
+    "gemma": Gemma3TextConfig,
+    "mistral": MistralConfig,
+}
+TEMPLATE = (
+    "{% for m in messages %}[user]{{ m.content }}[/user]{% endfor %}{% if add_generation_prompt"
+    " %}[answer]{% endif %}"
+)
 
 
 def target(family: str) -> PreTrainedModel:
     torch.manual_seed(1)
     windows = {"sliding_window": 16} if family in ("gemma", "mistral") else {}
-    return AutoModelForCausalLM.from_config(FAMILIES[family](**SHAPE, vocab_size=len(byte_level()), **windows))
+    return AutoModelForCausalLM.from_config(
+        FAMILIES[family](**SHAPE, vocab_size=len(byte_level()), **windows)
+    )
 
 
 def saved(family: str, folder: Path, template: str | None = TEMPLATE) -> Path:
@@ -51,27 +69,54 @@ def short_report(monkeypatch):
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
-    """A target, and a work folder whose data serves all drafters; the first test that trains collects it."""
+    """A target, and a work folder whose data serves all drafters; the first test that trains
+    collects it."""
     folder = tmp_path_factory.mktemp("llama")
     return saved("llama", folder / "target"), folder / "work"
 
 
 def command(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
-    sizes = ["--answer-tokens", "6000", "--vocabulary", "300", "--batch-tokens", "1024", "--layers", "1", "2", "4"]
-    return ["drafter", "--target", str(folder), "--work", str(work), "--out", str(out), *sizes, *more]
+    sizes = [
+        "--answer-tokens",
+        "6000",
+        "--vocabulary",
+        "300",
+        "--batch-tokens",
+        "1024",
+        "--layers",
+        "1",
+        "2",
+        "4",
+    ]
+    return [
+        "drafter",
+        "--target",
+        str(folder),
+        "--work",
+        str(work),
+        "--out",
+        str(out),
+        *sizes,
+        *more,
+    ]
 
 
 def accepted(folder: Path, **drafter: Path) -> float:
-    """Accepted draft tokens per step at temperature 1 over a few prompts; greedy texts must be those of plain decoding."""
+    """Accepted draft tokens per step at temperature 1 over a few prompts; greedy texts must be
+    those of plain decoding."""
     decoder = SpeculativeDecoder(load_pair(folder, **drafter))
     name = decoder.pair.default_drafter
     prompts = ["The little fox", "def f(x):", "The old king opened", "Who are you?"]
     greedy = SamplingParams(temperature=0, max_tokens=30)
-    fast, plain = (decoder.generate(prompts, greedy, num_draft_tokens=k, drafter=name) for k in (3, 0))
+    fast, plain = (
+        decoder.generate(prompts, greedy, num_draft_tokens=k, drafter=name) for k in (3, 0)
+    )
     assert [r.token_ids for r in fast] == [r.token_ids for r in plain]
     sampled = SamplingParams(temperature=1, max_tokens=100, seed=1, ignore_eos=True)
     found = decoder.generate(prompts, sampled, num_draft_tokens=3, drafter=name)
-    return sum(r.metrics.num_accepted_draft_tokens for r in found) / sum(r.metrics.num_spec_steps for r in found)
+    return sum(r.metrics.num_accepted_draft_tokens for r in found) / sum(
+        r.metrics.num_spec_steps for r in found
+    )
 
 
 def gained(folder: Path, work: Path, out: Path, *kind: str, trained: int = 250) -> float:
@@ -86,11 +131,17 @@ def gained(folder: Path, work: Path, out: Path, *kind: str, trained: int = 250) 
 
 @pytest.mark.parametrize("family", ["qwen", "gemma"])
 def test_a_trained_head_drafts_better_than_an_untrained_one(family, tmp_path):
-    assert gained(saved(family, tmp_path / "target"), tmp_path / "work", tmp_path, "--kind", "head") > 0.1
+    assert (
+        gained(saved(family, tmp_path / "target"), tmp_path / "work", tmp_path, "--kind", "head")
+        > 0.1
+    )
 
 
-def test_so_it_does_for_a_llama_from_what_the_target_computes_and_it_has_the_public_layout(llama, tmp_path):
-    """Tokens that the target wrote greedily, their hidden states and distributions are those of a forward in transformers."""
+def test_so_it_does_for_a_llama_from_what_the_target_computes_and_it_has_the_public_layout(
+    llama, tmp_path
+):
+    """Tokens that the target wrote greedily, their hidden states and distributions are those of
+    a forward in transformers."""
     folder, work = llama
     assert gained(folder, work, tmp_path, "--kind", "head") > 0.1
     config = json.loads((tmp_path / "trained" / "config.json").read_text(encoding="utf-8"))
@@ -107,13 +158,22 @@ def test_so_it_does_for_a_llama_from_what_the_target_computes_and_it_has_the_pub
         with torch.no_grad():
             seen = model(c.tokens[None].long(), output_hidden_states=True)
         for index, layer in enumerate((1, 2)):
-            assert torch.allclose(c.states[:, 32 * index : 32 * index + 32].float(), seen.hidden_states[layer][0], atol=2e-2)
+            assert torch.allclose(
+                c.states[:, 32 * index : 32 * index + 32].float(),
+                seen.hidden_states[layer][0],
+                atol=2e-2,
+            )
         log_probs = torch.log_softmax(seen.logits[0, c.answer_start - 1 :], -1)
-        assert torch.allclose(c.top_log_probs.float(), log_probs.gather(-1, c.top_ids.long()), atol=2e-2)
+        assert torch.allclose(
+            c.top_log_probs.float(), log_probs.gather(-1, c.top_ids.long()), atol=2e-2
+        )
 
 
 def test_a_trained_block_drafter_drafts_better_than_an_untrained_one(llama, tmp_path):
-    assert gained(*llama, tmp_path, "--kind", "block", "--depth", "2", "--steps", "3", trained=60) > 0.1
+    assert (
+        gained(*llama, tmp_path, "--kind", "block", "--depth", "2", "--steps", "3", trained=60)
+        > 0.1
+    )
     config = json.loads((tmp_path / "trained" / "config.json").read_text(encoding="utf-8"))
     assert config["architectures"] == ["DFlashDraftModel"]
     assert config["block_size"] == 4
@@ -123,7 +183,9 @@ def test_a_trained_block_drafter_drafts_better_than_an_untrained_one(llama, tmp_
 
 def test_a_trained_draft_model_loads_in_transformers_and_drafts(llama, tmp_path):
     assert gained(*llama, tmp_path, "--kind", "model", "--width", "32", "--depth", "1") > 0.1
-    assert AutoModelForCausalLM.from_pretrained(tmp_path / "trained").config.vocab_size == len(byte_level())
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "trained").config.vocab_size == len(
+        byte_level()
+    )
 
 
 def streamed(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
@@ -132,8 +194,8 @@ def streamed(folder: Path, work: Path, out: Path, *more: str) -> list[str]:
 
 @pytest.mark.parametrize("family", ["llama", "qwen", "mistral"])
 def test_a_stream_of_conversations_is_what_the_target_writes(family, tmp_path, monkeypatch):
-    """Rows begin conversations one after another in a ring of places; the greedy answers are those of transformers, and what
-    is learned is the distribution there."""
+    """Rows begin conversations one after another in a ring of places; the greedy answers are
+    those of transformers, and what is learned is the distribution there."""
     monkeypatch.setattr("train.stream.MAX_ANSWER", 12)
     monkeypatch.setattr("train.stream.MAX_TURN", 10)
     monkeypatch.setattr(Stream, "_temperatures", lambda self: torch.zeros(self.rows))
@@ -143,7 +205,9 @@ def test_a_stream_of_conversations_is_what_the_target_writes(family, tmp_path, m
     for tokens, answers in map(texts.conversation, range(len(texts.lengths))):
         begin = int(answers.int().argmax())
         assert answers[begin:].all()
-        found = model.generate(tokens[None, :begin].long(), do_sample=False, max_new_tokens=len(tokens) - begin)[0]
+        found = model.generate(
+            tokens[None, :begin].long(), do_sample=False, max_new_tokens=len(tokens) - begin
+        )[0]
         assert found[: len(tokens)].tolist() == tokens.tolist()
         kinds.add(begin > 60)
     assert kinds == {True, False}  # about passages, and turns of its own
@@ -153,7 +217,9 @@ def test_a_stream_of_conversations_is_what_the_target_writes(family, tmp_path, m
     with torch.no_grad():
         seen = torch.softmax(model(batch.tokens).logits, -1)[batch.rows, batch.positions + 1]
     assert torch.allclose(batch.top_probs, seen.gather(-1, batch.top_ids), atol=1e-4)
-    assert not {*map(tuple, data.prompts())} & {tuple(data._prompt(n)) for n in data.for_training.tolist()}
+    assert not {*map(tuple, data.prompts())} & {
+        tuple(data._prompt(n)) for n in data.for_training.tolist()
+    }
 
 
 def test_a_stream_draws_from_the_targets_distribution(llama):
@@ -161,7 +227,11 @@ def test_a_stream_draws_from_the_targets_distribution(llama):
     torch.manual_seed(0)
     rows = Stream(target._forward, [[5]], ANSWERING, [], [0], 4_000)
     logits, temperature = torch.tensor([2.0, 1.0, 0.0, -9.0]), rows.temperature
-    assert [round(float((temperature == t).float().mean()), 1) for t in (0, 0.7, 1)] == [0.5, 0.1, 0.4]
+    assert [round(float((temperature == t).float().mean()), 1) for t in (0, 0.7, 1)] == [
+        0.5,
+        0.1,
+        0.4,
+    ]
     for doing, where, wanted in (
         (ANSWERING, temperature == 0, torch.tensor([1.0, 0, 0, 0])),
         (ANSWERING, temperature == 1, torch.softmax(logits, -1)),
@@ -171,7 +241,9 @@ def test_a_stream_draws_from_the_targets_distribution(llama):
         assert torch.allclose(torch.bincount(chosen, minlength=4) / len(chosen), wanted, atol=0.05)
 
 
-def test_a_head_learns_from_a_stream_of_conversations_which_is_written_once(llama, tmp_path, capsys):
+def test_a_head_learns_from_a_stream_of_conversations_which_is_written_once(
+    llama, tmp_path, capsys
+):
     folder, found, written, work = llama[0], [], set(), tmp_path / "work"
     for updates in ("1", "250"):
         assert main(streamed(folder, work, tmp_path / updates, "--updates", updates)) == 0
@@ -188,7 +260,14 @@ def test_a_head_learns_from_a_stream_of_conversations_which_is_written_once(llam
 def test_a_base_target_continues_passages_in_a_stream(tmp_path):
     folder, text = saved("llama", tmp_path / "target", template=None), tmp_path / "text.txt"
     text.write_text("The little fox lived in the forest with her mother. " * 200, encoding="utf-8")
-    assert main(streamed(folder, tmp_path / "work", tmp_path / "head", "--updates", "1", "--text", str(text))) == 0
+    assert (
+        main(
+            streamed(
+                folder, tmp_path / "work", tmp_path / "head", "--updates", "1", "--text", str(text)
+            )
+        )
+        == 0
+    )
     texts = Texts.load(tmp_path / "work" / "texts.safetensors")
     assert texts.answers.sum() >= 6000
     assert not texts.answers[:30].any()
@@ -197,9 +276,26 @@ def test_a_base_target_continues_passages_in_a_stream(tmp_path):
 def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path):
     folder, work = saved("llama", tmp_path / "target", template=None), tmp_path / "work"
     given, text = tmp_path / "given.jsonl", tmp_path / "text.txt"
-    given.write_text(json.dumps({"prompt": [5, 6, 7], "answer": [8, 9, 10, 11]}) + "\n", encoding="utf-8")
+    given.write_text(
+        json.dumps({"prompt": [5, 6, 7], "answer": [8, 9, 10, 11]}) + "\n", encoding="utf-8"
+    )
     text.write_text("The little fox lived in the forest with her mother. " * 200, encoding="utf-8")
-    assert main(command(folder, work, tmp_path / "head", "--updates", "1", "--given", str(given), "--text", str(text))) == 0
+    assert (
+        main(
+            command(
+                folder,
+                work,
+                tmp_path / "head",
+                "--updates",
+                "1",
+                "--given",
+                str(given),
+                "--text",
+                str(text),
+            )
+        )
+        == 0
+    )
     first, *rest = [c for path in parts(work) for c in read_part(path)]
     assert first.tokens.tolist() == [5, 6, 7, 8, 9, 10, 11]
     assert first.answer_start == 3
@@ -212,10 +308,19 @@ def test_given_conversations_are_used_and_a_base_target_continues_text(tmp_path)
         (["--layers", "1", "9"], "--layers 1 9: the target has 4 layers"),
         (["--given", "missing.jsonl"], "missing.jsonl"),
         (["--kind", "tree"], "invalid choice: 'tree'"),
-        (["--kind", "block", "--layers", "0", "1"], "--layers 0: a block drafter reads states after a layer"),
-        (["--stream", "4", "--given", "some.jsonl"], "argument --given: not allowed with argument --stream"),
+        (
+            ["--kind", "block", "--layers", "0", "1"],
+            "--layers 0: a block drafter reads states after a layer",
+        ),
+        (
+            ["--stream", "4", "--given", "some.jsonl"],
+            "argument --given: not allowed with argument --stream",
+        ),
         (["--answer-tokens", "0"], "must be a positive whole number"),
-        (["--out", "."], "--out .: the drafter would replace this folder and all in it; give a new one"),
+        (
+            ["--out", "."],
+            "--out .: the drafter would replace this folder and all in it; give a new one",
+        ),
         (["--stream", "16"], "model_type is gemma3_text, not one of llama"),
     ],
 )
@@ -234,10 +339,18 @@ def test_bad_input_is_one_line(change, line, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("file", "content", "line"),
     [
-        ("part-00000.safetensors", b"\0" * 40, "part-00000.safetensors is damaged, or was not copied in full"),
+        (
+            "part-00000.safetensors",
+            b"\0" * 40,
+            "part-00000.safetensors is damaged, or was not copied in full",
+        ),
         ("data.json", b"[1]", "data.json is damaged"),
         ("given.xz", b"no archive", "given.xz holds no text in UTF-8"),
-        ("given", b'{"prompt": [5, 6], "answer": [1e999, 2]}', "line 1 has no token ids in prompt and answer"),
+        (
+            "given",
+            b'{"prompt": [5, 6], "answer": [1e999, 2]}',
+            "line 1 has no token ids in prompt and answer",
+        ),
     ],
 )
 def test_a_damaged_file_is_one_line(file, content, line, llama, tmp_path, capsys):
@@ -250,7 +363,10 @@ def test_a_damaged_file_is_one_line(file, content, line, llama, tmp_path, capsys
 def test_where_a_part_was_removed_no_other_one_is_replaced(tmp_path):
     for limit in (2, 3, 4, 5, 6):
         row = Conversation(list(range(limit)), 1, limit, 0.0)
-        row.states, row.likeliest = ([torch.zeros(4)] * limit, [(torch.zeros(1), torch.zeros(1))] * limit)
+        row.states, row.likeliest = (
+            [torch.zeros(4)] * limit,
+            [(torch.zeros(1), torch.zeros(1))] * limit,
+        )
         write_part(tmp_path, [row])
         if limit == 3:
             parts(tmp_path)[0].unlink()
@@ -258,7 +374,10 @@ def test_where_a_part_was_removed_no_other_one_is_replaced(tmp_path):
 
 
 def test_the_tokens_that_a_draft_model_weighs_stand_for_all_others(monkeypatch):
-    model, hidden = DraftModel(torch.randn(300, 16), torch.arange(0, 300, 10), 32, 1, (), None), 0.1 * torch.randn(4, 32)
+    model, hidden = (
+        DraftModel(torch.randn(300, 16), torch.arange(0, 300, 10), 32, 1, (), None),
+        0.1 * torch.randn(4, 32),
+    )
     whole = model.llama.lm_head(hidden).logsumexp(-1)
     monkeypatch.setattr("train.model.WEIGHED", 60)
     with torch.no_grad():  # to measure, all count

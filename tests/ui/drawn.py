@@ -1,4 +1,5 @@
-"""Figures as the browser draws them: with the palette's colours in the place of their names, and checked by Plotly."""
+"""Figures as the browser draws them: with the palette's colours in the place of their names, and
+checked by Plotly."""
 
 import json
 import re
@@ -13,8 +14,11 @@ LIGHT, DARK = (dict(re.findall(r"(--ns-\w+):(#\w+)", part)) for part in variable
 
 
 def drawn(figure: Figure, *, dark: bool = False) -> go.Figure:
-    """The figure; Plotly raises ValueError for what it does not know, such as a colour without a name in the palette."""
+    """The figure; Plotly raises ValueError for what it does not know, such as a colour without a
+    name in the palette."""
     colors = DARK if dark else LIGHT
-    text = re.sub(r"var\((--ns-\w+)\)", lambda name: colors.get(name[1], name[0]), json.dumps(figure))
+    text = re.sub(
+        r"var\((--ns-\w+)\)", lambda name: colors.get(name[1], name[0]), json.dumps(figure)
+    )
     made: dict[str, Any] = json.loads(text)
     return go.Figure(made["data"], made["layout"])

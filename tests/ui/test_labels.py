@@ -1,4 +1,5 @@
-"""Labels and figures: nothing that a model writes can act, vanish, or be mistaken for something else."""
+"""Labels and figures: nothing that a model writes can act, vanish, or be mistaken for something
+else."""
 
 import html
 import json
@@ -8,9 +9,25 @@ from ui.charts.figures import ACCEPTED, empty, figure, nice_ceiling
 from ui.labels import apart, count, label, milliseconds, number, percent, to_json, visible
 from ui.notify import warn
 
-SIGNS = {" king": "␣king", "a b": "a b", "two  ": "two␣␣", "  ": "␣␣", "\n": "⏎", "\t\r": "⇥␍", "\u202eabc": "⟨202E⟩abc"}
+SIGNS = {
+    " king": "␣king",
+    "a b": "a b",
+    "two  ": "two␣␣",
+    "  ": "␣␣",
+    "\n": "⏎",
+    "\t\r": "⇥␍",
+    "\u202eabc": "⟨202E⟩abc",
+}
 SIGNS |= {"\u200b": "⟨200B⟩", "": "∅", None: "∅", "königin 👑": "königin 👑"}
-NUMBERS = {0.0: "0", 1.0: "1", 0.99999999: "1", 0.31: "0.31", 0.21818: "0.218", 0.9996: "0.9996", 0.00042: "0.00042"}
+NUMBERS = {
+    0.0: "0",
+    1.0: "1",
+    0.99999999: "1",
+    0.31: "0.31",
+    0.21818: "0.218",
+    0.9996: "0.9996",
+    0.00042: "0.00042",
+}
 NUMBERS |= {1e-7: "under 0.0001", 2.0: "2.00", 123.4: "123", float("inf"): "inf"}
 
 
@@ -23,8 +40,19 @@ def test_what_cannot_be_seen_gets_a_sign_and_long_texts_are_cut_and_labels_escap
 
 def test_numbers_are_short_never_falsely_certain_and_different_where_they_are_compared():
     assert {value: number(value) for value in NUMBERS} == NUMBERS
-    assert [percent(v) for v in (0, 0.001, 0.5, 0.999, 1)] == ["0%", "under 1%", "50%", "over 99%", "100%"]
-    assert [milliseconds(s) for s in (0.00042, 0.0123, 0.5, 12)] == ["0.42 ms", "12.3 ms", "500 ms", "12.0 s"]
+    assert [percent(v) for v in (0, 0.001, 0.5, 0.999, 1)] == [
+        "0%",
+        "under 1%",
+        "50%",
+        "over 99%",
+        "100%",
+    ]
+    assert [milliseconds(s) for s in (0.00042, 0.0123, 0.5, 12)] == [
+        "0.42 ms",
+        "12.3 ms",
+        "500 ms",
+        "12.0 s",
+    ]
     assert [count(n, "token") for n in (0, 1, 1200)] == ["0 tokens", "1 token", "1,200 tokens"]
     assert apart(0.21834, 0.21836) == ("0.2183", "0.2184")
     assert (apart(0.3, 0.3), apart(0.25, 0.5)) == (("0.3", "0.3"), ("0.25", "0.5"))

@@ -1,4 +1,5 @@
-"""The tables of translations: every text of the page has a whole translation in every language, and no table has more."""
+"""The tables of translations: every text of the page has a whole translation in every language,
+and no table has more."""
 
 import ast
 import json
@@ -19,11 +20,16 @@ from ui.host.catalog import WARM_PROMPT
 from ui.run import controls
 from ui.run.controls import EXAMPLES, QUESTIONS
 
-SILENT = re.compile(r"ui/(assets|checks|gradio_gaps|record_examples|host/(configuration|operations|limits|zero))\.py")
+SILENT = re.compile(
+    r"ui/(assets|checks|gradio_gaps|record_examples|host/(configuration|operations|limits|zero))\.py"
+)
 """Modules without texts of the page."""
 ENGINE = [
     *("palette.py", "doctor/suspects.py", "differing/compare.py"),
-    *(f"speculate/draft/{name}.py" for name in ("block", "head", "model", "prompt_lookup", "suffix", "suffix_head")),
+    *(
+        f"speculate/draft/{name}.py"
+        for name in ("block", "head", "model", "prompt_lookup", "suffix", "suffix_head")
+    ),
 ]
 """Modules of the engine whose texts the page shows."""
 OPTIONS = re.compile(r" \(?(?:--[a-z-]+(?:, )?)+\)?")
@@ -32,7 +38,8 @@ WORD = re.compile(r"[^\W\d_]{2}")
 
 
 class Keys(HTMLParser):
-    """The keys of a piece of HTML: as in language.js, an element with texts and elements is one key."""
+    """The keys of a piece of HTML: as in language.js, an element with texts and elements is one
+    key."""
 
     EMPTY = ("br", "input", "link", "meta", "path", "svg", "text")
     INLINE = ("a", "b", "code", "em", "i", "small", "strong")
@@ -46,7 +53,11 @@ class Keys(HTMLParser):
         self.take(self.open[0])
 
     def handle_starttag(self, tag, attributes):
-        self.found += [value for name, value in attributes if name in ("title", "aria-label", "placeholder") and value]
+        self.found += [
+            value
+            for name, value in attributes
+            if name in ("title", "aria-label", "placeholder") and value
+        ]
         node = (tag, [])
         self.open[-1][1].append(node)
         if tag not in self.EMPTY:
@@ -76,7 +87,13 @@ class Keys(HTMLParser):
         for child in node[1]:
             number = None if isinstance(child, str) else next(numbers)
             inner = child if number is None else self.key(child, numbers)
-            parts.append(inner if number is None else f"<{number}>{inner}</{number}>" if inner.strip() else f"<{number}/>")
+            parts.append(
+                inner
+                if number is None
+                else f"<{number}>{inner}</{number}>"
+                if inner.strip()
+                else f"<{number}/>"
+            )
         return "".join(parts)
 
 
@@ -89,8 +106,15 @@ def of_module(path: Path) -> Iterator[str]:
             continue
         if isinstance(node, ast.JoinedStr):
             formats = [getattr(part, "format_spec", None) or part for part in node.values]
-            seen |= {id(inner) for part in formats if not isinstance(part, ast.FormattedValue) for inner in ast.walk(part)}
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+            seen |= {
+                id(inner)
+                for part in formats
+                if not isinstance(part, ast.FormattedValue)
+                for inner in ast.walk(part)
+            }
+            yield "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
+            )
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
@@ -124,7 +148,9 @@ def of_script(code: str) -> list[str]:
     def template(at: int) -> int:
         text = ""
         while code[at] != "`":
-            at, more = (scan(at + 2, "}"), "{}") if code.startswith("${", at) else (at + 1, code[at])
+            at, more = (
+                (scan(at + 2, "}"), "{}") if code.startswith("${", at) else (at + 1, code[at])
+            )
             text += more
         found.append(text)
         return at + 1
@@ -160,15 +186,41 @@ def _raw() -> Iterator[str]:
 @cache
 def texts() -> list[str]:
     """Every text of the page, and strings that are none."""
-    clean = (OPTIONS.sub("", " ".join(text.removesuffix("<extra></extra>").split())) for text in _raw())
-    return list(dict.fromkeys(text for text in clean if WORD.search(re.sub(r"(?<!%){\w*}", "", text))))
+    clean = (
+        OPTIONS.sub("", " ".join(text.removesuffix("<extra></extra>").split())) for text in _raw()
+    )
+    return list(
+        dict.fromkeys(text for text in clean if WORD.search(re.sub(r"(?<!%){\w*}", "", text)))
+    )
 
 
 SAME = {
-    "es": {"{n} tokens", "{n} token", "{n} prompts", "{n} prompt", "Prompt", "prompt", "prompts", "tokens", "token", "Token"}
-    | {"nats", "Error", "Argmax", "residual", "tokens/s", "Doctor", "Leviathan et al. 2023", "Chen et al. 2023"}
-    | {"%{x:.0f} tokens: %{y:.1f} ms", "%{x} tokens: %{y:.1f} ms", "{draws}, top-k {n}"}
-    | {"0.8³ = <0>51%</0>. 1 + 0.8 + 0.64 + 0.512 = <1>2.95 tokens</1>."},
+    "es": (
+        {
+            "{n} tokens",
+            "{n} token",
+            "{n} prompts",
+            "{n} prompt",
+            "Prompt",
+            "prompt",
+            "prompts",
+            "tokens",
+            "token",
+            "Token",
+        }
+        | {
+            "nats",
+            "Error",
+            "Argmax",
+            "residual",
+            "tokens/s",
+            "Doctor",
+            "Leviathan et al. 2023",
+            "Chen et al. 2023",
+        }
+        | {"%{x:.0f} tokens: %{y:.1f} ms", "%{x} tokens: %{y:.1f} ms", "{draws}, top-k {n}"}
+        | {"0.8³ = <0>51%</0>. 1 + 0.8 + 0.64 + 0.512 = <1>2.95 tokens</1>."}
+    ),
     "zh": set(),
 }
 """Texts that are the same in another language: the field's terms, and names."""
@@ -183,8 +235,20 @@ ELSEWHERE = [
         "Gradio footer navigation",
         "Stop Recording",
     ),
-    *("Reset to default value", "number input for {}", "range slider for {}", "Loading", "Open cell menu", "File upload"),
-    *("In queue: {} of {}", "queue: {}/{}", "must be greater than or equal to", "must be less than or equal to"),
+    *(
+        "Reset to default value",
+        "number input for {}",
+        "range slider for {}",
+        "Loading",
+        "Open cell menu",
+        "File upload",
+    ),
+    *(
+        "In queue: {} of {}",
+        "queue: {}/{}",
+        "must be greater than or equal to",
+        "must be less than or equal to",
+    ),
     *("{} weights of {}", "{} weights", "dequantised"),
     *(
         "must be a number",
@@ -198,23 +262,34 @@ ELSEWHERE = [
         "Stop Recording",
     ),
 ]
-"""Texts of Gradio's components, of pydantic, and of the target's weights (`known.py`, `models.py`)."""
+"""Texts of Gradio's components, of pydantic, and of the target's weights (`known.py`,
+`models.py`)."""
 UNSAID = re.compile(
     r"ns-|=>|^[.#\[*/$(\\]|^[a-z_]+$|://|^--|;$|__|aria-|px\b|var\(|rgba|rotate|^[\w{}.+-]*/[\w{}./+-]*$|^[\w{}]+[-_+.:][\w{}.:+-]*$"
     r"|^(?:Arrow|Page|Escape|Enter|Home|End$)|^\w+\[|^:|'none'|^[A-Z_]+$|^[a-z]+[A-Z]\w+$|^underline|^line-through|charset|^\W*$"
-    r"|^%{.*}$|^(?:figcaption|tbody|tfoot|top),? |csv, |<p role|<style|^{}(?:old woman|, (?:button|\[)|mcp| after which)|\(#{}"
+    r"|^%{.*}$|^(?:figcaption|tbody|tfoot|top),? |csv, |<p role|<style|^{}(?:old woman|,"
+    r" (?:button|\[)|mcp| after which)|\(#{}"
     r"|app\.py|^gradio|^data:"
     r"|^smollm2|^Naive Speculate|^Español|^αⁿ|^Top-p, top-k, min-p$|^SpecDecoding|^{\"lost"
 )
 """What code uses in a string but never shows, and names."""
 INTERNAL = re.compile(
-    "^Plotly|^unknown to the server|^model name|^there is no|^the session's name|^lesson {}|^a lesson must|close_rejection"
-    "|^event number|inputs: the call|^not enough|^temperature is 0|^dtype|^{} returns|^hidden|^target has|^this pair has no"
-    "|^chat is set|^prompt and text|^, a run of|^tokens must|^{} must be a number from|^a run starts"
-    "|^(?:pair|guided|num_draft_tokens|start|num_rows) must be|^(?:max|num_draft)_tokens may be at most"
+    "^Plotly|^unknown to the server|^model name|^there is no|^the session's name|^lesson {}|^a"
+    " lesson must|close_rejection|^event number|inputs: the call|^not enough|^temperature is"
+    " 0|^dtype|^{} returns|^hidden|^target has|^this pair has no|^chat is set|^prompt and text|^, a"
+    " run of|^tokens must|^{} must be a number from|^a run"
+    " starts|^(?:pair|guided|num_draft_tokens|start|num_rows) must be|^(?:max|num_draft)_tokens may"
+    " be at most"
 )
 """Errors that no visitor can cause, or that a more general text matches."""
-PROMPTS = {*EXAMPLES.values(), *QUESTIONS, *sweep.PROMPTS, *sweep.REQUESTS, *controls.GUIDES.values(), drafters._CRY.strip()}
+PROMPTS = {
+    *EXAMPLES.values(),
+    *QUESTIONS,
+    *sweep.PROMPTS,
+    *sweep.REQUESTS,
+    *controls.GUIDES.values(),
+    drafters._CRY.strip(),
+}
 PROMPTS |= {WARM_PROMPT}
 """Texts for the models, which read English."""
 CODES = [code for code in LANGUAGES if code != "en"]
@@ -235,7 +310,11 @@ def pieces(text: str) -> list[str]:
 def test_every_text_of_the_page_is_in_the_tables():
     known = "\n".join("\n".join(pieces(key)) for key in table(CODES[0]))
     prompts = {" ".join(prompt.split()) for prompt in PROMPTS}
-    said = [text for text in texts() if not UNSAID.search(text) and not INTERNAL.search(text) and text not in prompts]
+    said = [
+        text
+        for text in texts()
+        if not UNSAID.search(text) and not INTERNAL.search(text) and text not in prompts
+    ]
     missing = [text for text in said if not all(piece in known for piece in pieces(text))]
     assert missing == []
 
@@ -243,18 +322,29 @@ def test_every_text_of_the_page_is_in_the_tables():
 def test_the_tables_have_the_same_texts_and_none_that_the_page_no_longer_has():
     for language in CODES:
         assert list(table(language)) == list(table(CODES[0]))
-    doctor = [text for path in Path("naive_speculate/doctor").glob("*.py") for text in of_module(path)]
+    doctor = [
+        text for path in Path("naive_speculate/doctor").glob("*.py") for text in of_module(path)
+    ]
     known = "\n".join("\n".join(pieces(text)) for text in [*texts(), *doctor, *ELSEWHERE])
 
     def parts(piece: str) -> int:
         """Of how many texts of the sources a piece of a key consists; many if it is new."""
         words, amount = piece.split(), 0
         while words:
-            most = next((n for n in range(len(words), 0, -1) if " ".join(words[:n]).removesuffix("s") in known), 0)
+            most = next(
+                (
+                    n
+                    for n in range(len(words), 0, -1)
+                    if " ".join(words[:n]).removesuffix("s") in known
+                ),
+                0,
+            )
             words, amount = (words[most:], amount + 1) if most else ([], 99)
         return amount
 
-    assert [(key, piece) for key in table(CODES[0]) for piece in pieces(key) if parts(piece) > 4] == []
+    assert [
+        (key, piece) for key in table(CODES[0]) for piece in pieces(key) if parts(piece) > 4
+    ] == []
 
 
 @pytest.mark.parametrize("language", CODES)

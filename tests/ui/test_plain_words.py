@@ -1,4 +1,5 @@
-"""What the page's sources contain: the field's words, functions of a screen's length, and no undocumented parts of Gradio."""
+"""What the page's sources contain: the field's words, functions of a screen's length, and no
+undocumented parts of Gradio."""
 
 import ast
 import re
@@ -30,7 +31,10 @@ RETIRED = {
     "faster": r"sooner",
 }
 """Words that the page's texts no longer use, by the word to use instead."""
-OF_PROSE = {name: RETIRED[name] for name in ("draft token", "discarded", "relative to, after", "again", "faster")}
+OF_PROSE = {
+    name: RETIRED[name]
+    for name in ("draft token", "discarded", "relative to, after", "again", "faster")
+}
 """The retired words that docstrings and comments have no other use for."""
 JINJA = re.compile(r"{[{%].*?[}%]}", re.DOTALL)
 TAGS = re.compile(r"<script.*?</script>|<svg.*?</svg>|<[^>]*>", re.DOTALL)
@@ -54,7 +58,11 @@ def nodes() -> list[tuple[Path, list[ast.AST]]]:
 
 def of_sources() -> Iterator[tuple[str, str]]:
     for path, there in nodes():
-        texts = (node.value.value for node in there if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        texts = (
+            node.value.value
+            for node in there
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        )
         yield str(path), " ".join(text for text in texts if isinstance(text, str))
     for path in Path("assets/js").glob("*.js"):
         yield path.name, " ".join(re.findall(r"// .*", path.read_text("utf-8")))
@@ -77,7 +85,8 @@ def test_no_function_of_the_page_is_longer_than_sixty_lines():
         f"{path}: {node.name}"
         for path, there in nodes()
         for node in there
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= 60
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno - node.lineno >= 60
     ]
     assert long == []
 
@@ -97,7 +106,11 @@ def test_the_installed_gradio_is_the_one_that_the_patches_were_checked_against()
 
 
 def test_no_other_module_of_the_page_uses_what_gradio_does_not_document():
-    found = [path for path in Path("ui").rglob("*.py") if path not in APART and PRIVATE.search(path.read_text("utf-8"))]
+    found = [
+        path
+        for path in Path("ui").rglob("*.py")
+        if path not in APART and PRIVATE.search(path.read_text("utf-8"))
+    ]
     assert found == []
 
 
@@ -109,10 +122,17 @@ def test_gradio_still_has_what_is_patched_and_its_queue_leaves_the_interpreter_t
     with gr.Blocks() as page:
         gr.Button().click(lambda: None)
     page.queue()
-    assert {"sleep_when_free", "progress_update_sleep_when_free", "event_queue_per_concurrency_id"} <= vars(page._queue).keys()
+    assert {
+        "sleep_when_free",
+        "progress_update_sleep_when_free",
+        "event_queue_per_concurrency_id",
+    } <= vars(page._queue).keys()
     open_queue(page, 8)
     assert isinstance(page._queue, Queue)
-    assert (page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free) == (0.02, 0.05)
+    assert (page._queue.sleep_when_free, page._queue.progress_update_sleep_when_free) == (
+        0.02,
+        0.05,
+    )
 
 
 def test_what_is_no_object_has_no_fields():

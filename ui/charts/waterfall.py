@@ -1,7 +1,8 @@
-"""The waterfall from tokens per target pass to the speedup, with sliders; `assets/js/waterfall.js` draws it.
+"""The waterfall from tokens per target pass to the speedup, with sliders;
+`assets/js/waterfall.js` draws it.
 
-Machines other than this one are calculated: the least time of a pass follows from the size of the weights, the memory
-bandwidth and the arithmetic speed (`theory.pass_seconds`).
+Machines other than this one are calculated: the least time of a pass follows from the size of
+the weights, the memory bandwidth and the arithmetic speed (`theory.pass_seconds`).
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from ui.assets import component, render
 
 TITLE = "Where did the tokens of a target pass go?"
 MOST_K = 16  # of the slider; `theory.js` also looks at the two next
-ALPHA = 0.75  # the α of T5-XXL with T5-small, translating at temperature 0: Leviathan et al. 2023, Table 2
+# the α of T5-XXL with T5-small, translating at temperature 0: Leviathan et al. 2023, Table 2
+ALPHA = 0.75
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Model:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine: memory bandwidth in bytes per second, arithmetic in operations per second, with a note and a source."""
+    """A machine: memory bandwidth in bytes per second, arithmetic in operations per second, with
+    a note and a source."""
 
     name: str
     bandwidth: float
@@ -68,7 +71,8 @@ GPU = Machine(
     "an H100 SXM",
     3.35e12,
     1.979e15,
-    "3.35 TB/s of memory and 1,979 TFLOPS in FP8 (half of NVIDIA's figure, which assumes sparse weights)",
+    "3.35 TB/s of memory and 1,979 TFLOPS in FP8 (half of NVIDIA's figure, which assumes sparse"
+    " weights)",
     "https://www.nvidia.com/en-us/data-center/h100/",
 )
 LAPTOP = Machine(
@@ -93,23 +97,36 @@ PRESETS = (
         "laptop",
         "Laptop, 8B + 1B",
         LAPTOP,
-        Model("Llama 3.1 8B in 4 bits", 8.03e9, 4.92e9, HUB + "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF"),
-        Model("Llama 3.2 1B in 4 bits", 1.24e9, 0.81e9, HUB + "bartowski/Llama-3.2-1B-Instruct-GGUF"),
+        Model(
+            "Llama 3.1 8B in 4 bits",
+            8.03e9,
+            4.92e9,
+            HUB + "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF",
+        ),
+        Model(
+            "Llama 3.2 1B in 4 bits", 1.24e9, 0.81e9, HUB + "bartowski/Llama-3.2-1B-Instruct-GGUF"
+        ),
         5,
     ),
 )
 
 
 def build_waterfall() -> gr.HTML:
-    """The component: the chart, the machine buttons, the sliders, and the sources of the calculated machines. It follows the
-    stage and its sliders."""
+    """The component: the chart, the machine buttons, the sliders, and the sources of the
+    calculated machines. It follows the stage and its sliders."""
     markup = render("waterfall", title=TITLE, presets=PRESETS, values=values(), alpha=ALPHA)
     return component("waterfall", markup, label=TITLE)
 
 
 def values() -> dict[str, dict[str, Any]]:
-    """The calculated machines for the script, by key; `checks` are the costs of verifying 0, 1, 2 … draft tokens."""
+    """The calculated machines for the script, by key; `checks` are the costs of verifying 0, 1,
+    2 … draft tokens."""
     return {
-        made.key: {"alpha": ALPHA, "k": made.k, "draftCost": made.draft_cost, "checks": [*map(made.check, range(MOST_K + 3))]}
+        made.key: {
+            "alpha": ALPHA,
+            "k": made.k,
+            "draftCost": made.draft_cost,
+            "checks": [*map(made.check, range(MOST_K + 3))],
+        }
         for made in PRESETS
     }

@@ -1,6 +1,7 @@
 """A sweep over k and batch size: where drafting stops paying off.
 
-A target pass over one text leaves compute idle, which drafting uses. Many texts at once use it themselves.
+A target pass over one text leaves compute idle, which drafting uses. Many texts at once use it
+themselves.
 """
 
 import math
@@ -41,19 +42,24 @@ def sweep_batches(
     sizes: Sequence[int],
     turns: int = REPEATS,
 ) -> Iterator[Progress[BatchSample]]:
-    """Decode batches of every size plainly and with every k; then repeat all of it with other texts."""
+    """Decode batches of every size plainly and with every k; then repeat all of it with other
+    texts."""
     order = list(product(range(turns), sizes, (0, *ks)))
     samples: list[BatchSample] = []
     chosen = replace(settings, auto=False, ignore_eos=True)  # equal lengths keep the batch full
     for done, (turn, size, k) in enumerate(order):
-        yield Progress(list(samples), done, len(order), f"{size} at once, " + (f"k = {k}" if k else "plain"))
+        yield Progress(
+            list(samples), done, len(order), f"{size} at once, " + (f"k = {k}" if k else "plain")
+        )
         speed = _speed(catalog, replace(chosen, num_draft_tokens=k), prompts, size, turn)
         if speed:
             samples.append(BatchSample(size, k, turn, speed))
     yield Progress(list(samples), len(order), len(order), "")
 
 
-def _speed(catalog: Catalog, settings: Settings, prompts: Sequence[str], size: int, turn: int) -> float | None:
+def _speed(
+    catalog: Catalog, settings: Settings, prompts: Sequence[str], size: int, turn: int
+) -> float | None:
     """Tokens per second of a batch; None if its texts were never decoded all together."""
     rows: list[list[tuple[float, Event]]] = [[] for _ in range(size)]
     ends = SimpleQueue[Exception | None]()
@@ -67,7 +73,9 @@ def _speed(catalog: Catalog, settings: Settings, prompts: Sequence[str], size: i
 
     first = (settings.seed or 0) + turn * size
     for number, row in enumerate(rows):
-        chosen = replace(settings, prompt=prompts[(first + number) % len(prompts)], seed=first + number)
+        chosen = replace(
+            settings, prompt=prompts[(first + number) % len(prompts)], seed=first + number
+        )
         catalog.start(settings.pair, chosen.request("none"), threading.Event(), partial(take, row))
     for _ in rows:
         if error := ends.get():
@@ -78,7 +86,8 @@ def _speed(catalog: Catalog, settings: Settings, prompts: Sequence[str], size: i
 def full_speed(rows: Sequence[Sequence[tuple[float, Event]]]) -> float | None:
     """Tokens per second of rows decoded together, from their steps with the time of each end.
 
-    Only steps between the last row's first step, which processes its prompt, and the first row's last step count.
+    Only steps between the last row's first step, which processes its prompt, and the first row's
+    last step count.
     """
     if not all(rows):
         return None
@@ -99,7 +108,9 @@ def batch_log_speedups(samples: Sequence[BatchSample]) -> dict[tuple[int, int], 
     logs: dict[tuple[int, int], list[float]] = {}
     for s in samples:
         if s.k and (s.size, s.turn) in plain:
-            logs.setdefault((s.size, s.k), []).append(math.log(s.tokens_per_second / plain[s.size, s.turn]))
+            logs.setdefault((s.size, s.k), []).append(
+                math.log(s.tokens_per_second / plain[s.size, s.turn])
+            )
     return dict(sorted(logs.items()))
 
 
@@ -109,16 +120,21 @@ def batch_speedups(samples: Sequence[BatchSample]) -> dict[tuple[float, int], Es
 
 
 def where_it_pays(samples: Sequence[BatchSample]) -> str:
-    """From which batch size on drafting does not clearly pay off: no k is faster than plain decoding by a one-sided t-test.
+    """From which batch size on drafting does not clearly pay off: no k is faster than plain
+    decoding by a one-sided t-test.
 
-    At each size, all tests together raise a false alarm in at most one of twenty cases (Bonferroni).
+    At each size, all tests together raise a false alarm in at most one of twenty cases
+    (Bonferroni).
     """
     logs = batch_log_speedups(samples)
     if not logs:
         return "No batch was long enough to compare: allow more tokens per run"
     sizes, ks = (sorted(set(values)) for values in zip(*logs, strict=True))
     least = 1 - (1 - LEVEL) / len(ks)
-    paying = {size: [k for k in ks if (size, k) in logs and lies_above(logs[size, k], 0.0, least)] for size in sizes}
+    paying = {
+        size: [k for k in ks if (size, k) in logs and lies_above(logs[size, k], 0.0, least)]
+        for size in sizes
+    }
     last = max((size for size in sizes if paying[size]), default=None)
     if last is None:
         tried = f"at any size, from {sizes[0]} to" if len(sizes) > 1 else "with"
@@ -126,7 +142,10 @@ def where_it_pays(samples: Sequence[BatchSample]) -> str:
     verb = "is" if len(paying[last]) == 1 else "are"
     faster = f"k = {ks_in_words(paying[last], ks)} {verb} clearly faster than plain decoding"
     if last == sizes[-1]:
-        return f"Drafting still pays off with {count(last, 'text')} at once, the most that were tried: {faster}"
+        return (
+            f"Drafting still pays off with {count(last, 'text')} at once, the most that were tried:"
+            f" {faster}"
+        )
     stops, pays = count(sizes[sizes.index(last) + 1], "text"), count(last, "text")
     return f"Drafting does not clearly pay off with {stops} at once or more; with {pays}, {faster}"
 
@@ -134,4 +153,8 @@ def where_it_pays(samples: Sequence[BatchSample]) -> str:
 def sizes_for(catalog: Catalog, pair: str) -> list[int]:
     """The batch sizes that this host can decode; none if every run has its own process."""
     load = catalog.of(pair).engine.load()
-    return [size for size in SIZES if size <= load.capacity] if load.replicas == 1 and not zero_gpu() else []
+    return (
+        [size for size in SIZES if size <= load.capacity]
+        if load.replicas == 1 and not zero_gpu()
+        else []
+    )

@@ -1,4 +1,5 @@
-"""The room that explains why two texts of the same prompt differ (`naive_speculate.differ`), for the chosen pair's target."""
+"""The room that explains why two texts of the same prompt differ (`naive_speculate.differ`), for
+the chosen pair's target."""
 
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,7 +18,8 @@ TITLE = "These cannot be compared"
 FIELDS = {"prompt": ("the prompt", 500), "a": ("text A", 800), "b": ("text B", 800)}
 """The form's texts and their longest inputs, by field name."""
 MOST_TOKENS = 160
-"""Of prompt and text together. SmolLM2 takes a third of a second of processor time per token: bfloat16 is slow on most CPUs."""
+"""Of prompt and text together. SmolLM2 takes a third of a second of processor time per token:
+bfloat16 is slow on most CPUs."""
 HALF = "bfloat16"
 MOST_PARAMETERS = 1_000_000_000  # of a target that is loaded twice more: 6 GB for a billion
 _loading = Lock()
@@ -26,7 +28,10 @@ _loading = Lock()
 def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
     """Build the room inside the current Blocks context; the controls name the pair."""
     limits = {name: most for name, (_, most) in FIELDS.items()}
-    markup, names = room("differ", "differ", limits=limits), {"label": "Why do two texts differ?", "elem_id": "differ"}
+    markup, names = (
+        room("differ", "differ", limits=limits),
+        {"label": "Why do two texts differ?", "elem_id": "differ"},
+    )
     view = component("rooms", markup, mount="mountDiffer", events=["compare"], **names)
     # With the timed experiments: one after another, across all visitors.
     queue: dict[str, Any] = {"concurrency_id": "measuring", "concurrency_limit": 1}
@@ -36,29 +41,40 @@ def build_compare_texts(catalog: Catalog, controls: parts.Controls) -> None:
 def findings(catalog: Catalog, asked: dict[str, Any], pair: str) -> dict[str, Any]:
     """The answer of a pair's target as "words" in HTML; a ValueError names the invalid field.
 
-    The browser `asked` for "prompt", "a" and "b"; "chat" if the prompt was in the chat template, "greedy" if both texts were
-    decoded at temperature 0.
+    The browser `asked` for "prompt", "a" and "b"; "chat" if the prompt was in the chat template,
+    "greedy" if both texts were decoded at temperature 0.
     """
     given = {name: text_of(asked, name, *rule) for name, rule in FIELDS.items()}
     served = catalog.of(pair)
     full, half = scores_of(catalog, pair)
     for name in ("a", "b"):
-        length = len(full.pair.tokenizer(given["prompt"] + given[name]).input_ids) if full.pair.tokenizer else 0
+        length = (
+            len(full.pair.tokenizer(given["prompt"] + given[name]).input_ids)
+            if full.pair.tokenizer
+            else 0
+        )
         if length > MOST_TOKENS:
-            raise ValueError(f"the prompt and {FIELDS[name][0]} may have at most {MOST_TOKENS} tokens together, got {length}")
+            raise ValueError(
+                f"the prompt and {FIELDS[name][0]} may have at most {MOST_TOKENS} tokens together,"
+                f" got {length}"
+            )
     chat = bool(asked.get("chat")) and served.engine.about.chat
     prompt, a, b = given.values()
     found = compare(full, half, prompt, a, b, chat=chat, greedy=bool(asked.get("greedy")))
     tokens = {"A": found.token_a, "B": found.token_b} if found.index is not None else {}
-    return {"words": render("differ_findings", found=found, before=end_of(found.before), tokens=tokens)}
+    return {
+        "words": render("differ_findings", found=found, before=end_of(found.before), tokens=tokens)
+    }
 
 
 def scores_of(catalog: Catalog, pair: str) -> tuple[Scores, Scores]:
-    """Both copies of a pair's target; those of the last pair stay loaded. Raises ValueError if there is no such pair, or its
-    target is too large, or cannot be loaded once more."""
+    """Both copies of a pair's target; those of the last pair stay loaded. Raises ValueError if
+    there is no such pair, or its target is too large, or cannot be loaded once more."""
     served = catalog.of(pair)
     if served.engine.about.num_parameters.get("target", 0) > MOST_PARAMETERS:
-        raise ValueError("the target is too large to be loaded twice more: use python -m naive_speculate differ")
+        raise ValueError(
+            "the target is too large to be loaded twice more: use python -m naive_speculate differ"
+        )
     if served.target is None and not served.is_tales:
         raise ValueError("the page does not know where this pair's target was loaded from")
     with _loading:
@@ -67,5 +83,7 @@ def scores_of(catalog: Catalog, pair: str) -> tuple[Scores, Scores]:
 
 @lru_cache(maxsize=1)
 def _load(target: str | Path) -> tuple[Scores, Scores]:
-    full, half = (Scores(load_pair(target, device="cpu", dtype=dtype), dtype) for dtype in ("float32", HALF))
+    full, half = (
+        Scores(load_pair(target, device="cpu", dtype=dtype), dtype) for dtype in ("float32", HALF)
+    )
     return full, half

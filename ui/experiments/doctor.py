@@ -8,15 +8,41 @@ from rich.console import Console
 
 from naive_speculate.doctor import Diagnosis, diagnose, read
 from naive_speculate.doctor.diagnosis import from_words
-from naive_speculate.doctor.report import best_window, caveats, figures, no_problems, show, shown_windows
+from naive_speculate.doctor.report import (
+    best_window,
+    caveats,
+    figures,
+    no_problems,
+    show,
+    shown_windows,
+)
 from ui.assets import ROOT, component, render
-from ui.charts.figures import ACCEPTED, DRAFT, INK, PAGE, RESAMPLED, TARGET, Figure, bars, empty, figure, inside, line
+from ui.charts.figures import (
+    ACCEPTED,
+    DRAFT,
+    INK,
+    PAGE,
+    RESAMPLED,
+    TARGET,
+    Figure,
+    bars,
+    empty,
+    figure,
+    inside,
+    line,
+)
 from ui.checks import in_labels
 from ui.experiments.rooms import answer_form, room, text_of
 from ui.labels import number, percent
 
-EXAMPLES = {"vLLM": "vllm", "llama.cpp": "llamacpp", "SGLang": "sglang"}  # engines with an example log in `assets/doctor`
-_OWN_OPTIONS = re.compile(r" \((?:--(?:speed|plain-speed|draft-cost|verify-cost|num-draft-tokens)(?:, )?)+\)")
+EXAMPLES = {
+    "vLLM": "vllm",
+    "llama.cpp": "llamacpp",
+    "SGLang": "sglang",
+}  # engines with an example log in `assets/doctor`
+_OWN_OPTIONS = re.compile(
+    r" \((?:--(?:speed|plain-speed|draft-cost|verify-cost|num-draft-tokens)(?:, )?)+\)"
+)
 """Options of the command line in the findings; the page has fields for them."""
 CHARTS = {"places": "Acceptance by position in the window", "windows": "Where drafting pays off"}
 WIDTH = 96
@@ -33,7 +59,14 @@ FIELDS = {
 def build_doctor() -> None:
     markup = room("doctor", "doctor", examples=EXAMPLES, charts=CHARTS)
     names = {"label": "Doctor", "elem_id": "doctor"}
-    view = component("rooms", markup, mount="mountDoctor", events=["examine"], server_functions=[example], **names)
+    view = component(
+        "rooms",
+        markup,
+        mount="mountDoctor",
+        events=["examine"],
+        server_functions=[example],
+        **names,
+    )
     answer_form(view.examine, view, findings, TITLE, concurrency_limit=2)
 
 
@@ -44,16 +77,23 @@ def example(engine: object) -> str:
 
 
 def findings(fields: dict[str, Any]) -> dict[str, Any]:
-    """Words, charts and the report, from the form's fields; a ValueError names the field that cannot be read by its label."""
-    log, draft_cost, verify_cost, window = (text_of(fields, name, *rule, needed=False) for name, rule in FIELDS.items())
+    """Words, charts and the report, from the form's fields; a ValueError names the field that
+    cannot be read by its label."""
+    log, draft_cost, verify_cost, window = (
+        text_of(fields, name, *rule, needed=False) for name, rule in FIELDS.items()
+    )
     try:
         if window.strip() and not (window.strip().isascii() and window.strip().isdigit()):
             raise ValueError(f"num_draft_tokens must be a whole number, got {window!r:.40}")
         costs, basis = from_words(draft_cost, verify_cost)
         found = diagnose(read(log), costs, num_draft_tokens=int(window) if window.strip() else None)
     except ValueError as error:
-        raise ValueError(in_labels(error, {name: label for name, (label, _) in FIELDS.items() if name != "log"})) from None
-    console = Console(file=io.StringIO(), width=WIDTH, highlight=False, record=True, color_system=None)
+        raise ValueError(
+            in_labels(error, {name: label for name, (label, _) in FIELDS.items() if name != "log"})
+        ) from None
+    console = Console(
+        file=io.StringIO(), width=WIDTH, highlight=False, record=True, color_system=None
+    )
     show(found, console, basis)
     words = render(
         "doctor_findings",
@@ -82,15 +122,33 @@ def places_chart(found: Diagnosis) -> Figure:
     marks = {"text": [percent(rate) for rate in rates], "marker": {"symbol": "diamond", "size": 8}}
     traces = [
         bars("if reached", reached, kept, ACCEPTED, f"{hover} the steps that reached it", **texts),
-        line("of all steps", x, list(rates), RESAMPLED, f"{hover} all steps", dash="dot", mode="lines+markers", **marks),
+        line(
+            "of all steps",
+            x,
+            list(rates),
+            RESAMPLED,
+            f"{hover} all steps",
+            dash="dot",
+            mode="lines+markers",
+            **marks,
+        ),
     ]
     if found.alpha is not None:
         alpha = f"α = {number(found.alpha)}"
-        traces.append(line("α", [0.5, len(rates) + 0.5], [found.alpha] * 2, INK, alpha, dash="dash"))
+        traces.append(
+            line("α", [0.5, len(rates) + 0.5], [found.alpha] * 2, INK, alpha, dash="dash")
+        )
     return figure(
         traces,
-        takeaway=f"Position 1 is accepted in {percent(rates[0])} of the steps, position {len(rates)} in {percent(rates[-1])}.",
-        x={"title": {"text": "position in the window"}, "range": [0.4, len(rates) + 0.6], "dtick": 1 + (len(rates) - 1) // 10},
+        takeaway=(
+            f"Position 1 is accepted in {percent(rates[0])} of the steps, position {len(rates)} in"
+            f" {percent(rates[-1])}."
+        ),
+        x={
+            "title": {"text": "position in the window"},
+            "range": [0.4, len(rates) + 0.6],
+            "dtick": 1 + (len(rates) - 1) // 10,
+        },
         y={"range": [0, 1.08], "tickformat": ".0%", "tickvals": [0, 0.25, 0.5, 0.75, 1]},
     )
 
@@ -100,28 +158,61 @@ def windows_chart(found: Diagnosis) -> Figure:
     windows = shown_windows(found)
     limits = [window.break_even_draft_cost or 0.0 for window in windows]
     if not windows or not any(limits):
-        return empty("No window pays off." if windows else "The log does not report the window length, so α is unknown.")
+        return empty(
+            "No window pays off."
+            if windows
+            else "The log does not report the window length, so α is unknown."
+        )
     ks = [window.k for window in windows]
     hover = "k = %{x}: pays off while a draft pass costs less than %{text}"
-    fill = {"mode": "lines+markers", "fill": "tozeroy", "fillcolor": "rgba(128, 128, 128, 0.16)", "marker": {"size": 7}}
-    traces = [line("breaks even", ks, limits, TARGET, hover) | fill | {"text": [number(limit) for limit in limits]}]
-    takeaway = f"Below the line drafting pays off: with k = 1 up to a draft cost of {number(limits[0])}, "
+    fill = {
+        "mode": "lines+markers",
+        "fill": "tozeroy",
+        "fillcolor": "rgba(128, 128, 128, 0.16)",
+        "marker": {"size": 7},
+    }
+    traces = [
+        line("breaks even", ks, limits, TARGET, hover)
+        | fill
+        | {"text": [number(limit) for limit in limits]}
+    ]
+    takeaway = (
+        f"Below the line drafting pays off: with k = 1 up to a draft cost of {number(limits[0])}, "
+    )
     takeaway += f"with k = {ks[-1]} up to {number(limits[-1])}."
     top = max(limits)
     if found.costs is not None:
         draft = found.costs.draft
-        traces.append(line("yours", [0.5, ks[-1] + 0.5], [draft] * 2, DRAFT, f"draft cost {number(draft)}", dash="dash"))
+        traces.append(
+            line(
+                "yours",
+                [0.5, ks[-1] + 0.5],
+                [draft] * 2,
+                DRAFT,
+                f"draft cost {number(draft)}",
+                dash="dash",
+            )
+        )
         takeaway = "Drafting does not pay off."
         best = next((window for window in windows if window.k == found.best_k), None)
         if best is not None:
-            times, star = number(best.speedup or 0.0), {"symbol": "star", "size": 15, "color": DRAFT}
+            times, star = (
+                number(best.speedup or 0.0),
+                {"symbol": "star", "size": 15, "color": DRAFT},
+            )
             hover = f"best: k = {best.k}, {times}×"
-            traces.append(line("best k", [best.k], [draft], DRAFT, hover, mode="markers", marker=star))
+            traces.append(
+                line("best k", [best.k], [draft], DRAFT, hover, mode="markers", marker=star)
+            )
             takeaway = f"Best: k = {best.k}, {times} times as fast as plain decoding."
         top = max(top, min(draft, 2 * top))
     return figure(
         traces,
         takeaway=takeaway,
-        x={"title": {"text": "draft tokens per step, k"}, "range": [0.5, ks[-1] + 0.5], "dtick": 1 + len(ks) // 11},
+        x={
+            "title": {"text": "draft tokens per step, k"},
+            "range": [0.5, ks[-1] + 0.5],
+            "dtick": 1 + len(ks) // 11,
+        },
         y={"title": {"text": "draft cost"}, "range": [0, 1.12 * top]},
     )

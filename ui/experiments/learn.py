@@ -1,11 +1,11 @@
 """The Learn tab: lessons of a few steps each with a picture; recorded at first, live on demand.
 
-`assets/js/learn.js` draws them and requests a lesson when it is opened. A lesson's experiment has its own settings and
-leaves the controls of the other tabs unchanged.
+`assets/js/learn.js` draws them and requests a lesson when it is opened. A lesson's experiment
+has its own settings and leaves the controls of the other tabs unchanged.
 
-A lesson's text is a Markdown file, with the experiment's results in place of `{names}`. `## Title` starts the lesson, `### `
-each step. A step may end with a question: a line that starts with `? `, followed by a list of choices. The next step has the
-answer.
+A lesson's text is a Markdown file, with the experiment's results in place of `{names}`. `##
+Title` starts the lesson, `### ` each step. A step may end with a question: a line that starts
+with `? `, followed by a list of choices. The next step has the answer.
 """
 
 import html
@@ -21,7 +21,19 @@ from markdown_it import MarkdownIt
 
 from naive_speculate.sampling.random_source import fresh_seed
 from ui.assets import ROOT, component, render
-from ui.experiments.lessons import accept, batch, drafters, overlap, slow, slower, temperature, ties, unchanged, verify, window
+from ui.experiments.lessons import (
+    accept,
+    batch,
+    drafters,
+    overlap,
+    slow,
+    slower,
+    temperature,
+    ties,
+    unchanged,
+    verify,
+    window,
+)
 from ui.experiments.lessons.lesson import Data, Lesson, Trial
 from ui.gradio_gaps import payload
 from ui.host.catalog import Catalog
@@ -38,7 +50,20 @@ MOST_SEEN = 100
 USED = ("prompt", "pair", "chat")  # the visitor's settings that lessons use
 HERE, RECORDING = "this machine", "the recording machine"
 LESSONS: tuple[Lesson, ...] = tuple(
-    module.LESSON for module in (slow, verify, accept, unchanged, overlap, window, temperature, batch, slower, drafters, ties)
+    module.LESSON
+    for module in (
+        slow,
+        verify,
+        accept,
+        unchanged,
+        overlap,
+        window,
+        temperature,
+        batch,
+        slower,
+        drafters,
+        ties,
+    )
 )
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 _HEADING = re.compile(r"^##(#?) (.+)$", re.MULTILINE)
@@ -48,7 +73,8 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 def build_learn(catalog: Catalog, controls: parts.Controls) -> None:
-    """Build the tab inside the current Blocks context; lessons read the controls and change none."""
+    """Build the tab inside the current Blocks context; lessons read the controls and change
+    none."""
     events = ["sample", "measure", "halt"]
     target = catalog.of("").engine.about.models.get("target")
 
@@ -76,12 +102,16 @@ def recording(number: object, target: str | None = None) -> str:
     if lesson is None:
         return ""
     found = recorded_lesson(lesson.number, recording_of(target)[0])
-    return to_json(content(lesson, found, RECORDED.format(models=models_in_words(target)), RECORDING))
+    return to_json(
+        content(lesson, found, RECORDED.format(models=models_in_words(target)), RECORDING)
+    )
 
 
 def recorded_lesson(number: int, folder: Path = FOLDER) -> dict[str, Any]:
     """A lesson's recording in this folder, as data for `Lesson`."""
-    data: dict[str, Any] = json.loads((folder / LESSONS_FILE).read_text(encoding="utf-8"))[str(number)]
+    data: dict[str, Any] = json.loads((folder / LESSONS_FILE).read_text(encoding="utf-8"))[
+        str(number)
+    ]
     return data
 
 
@@ -91,8 +121,9 @@ def lesson_of(number: object) -> Lesson | None:
 
 
 def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) -> Iterator[Any]:
-    """Run a lesson's experiment with the values of the controls, and yield messages for the browser. It asks for
-    `{"lesson": number, "seen": [keys of results that the visitor has seen], "prompt": text}`; the prompt may be missing."""
+    """Run a lesson's experiment with the values of the controls, and yield messages for the
+    browser. It asks for `{"lesson": number, "seen": [keys of results that the visitor has seen],
+    "prompt": text}`; the prompt may be missing."""
     lesson = lesson_of(asked.get("lesson"))
     if lesson is None:
         return
@@ -101,7 +132,9 @@ def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) ->
     found, status = None, ""
     try:
         chosen = parts.read(values)
-        settings = Settings(**{name: getattr(chosen, name) for name in USED}, seed=fresh_seed() % 2**30)
+        settings = Settings(
+            **{name: getattr(chosen, name) for name in USED}, seed=fresh_seed() % 2**30
+        )
         if isinstance(prompt, str):
             settings = replace(settings, prompt=prompt)
         for status, data in lesson.measure(Trial(catalog, settings, keys)):
@@ -114,7 +147,15 @@ def go_live(catalog: Catalog, asked: dict[str, Any], values: tuple[Any, ...]) ->
 
 def _message(lesson: Lesson, status: str, found: dict[str, Any] | None, *, done: bool) -> str:
     # Each message contains the whole result, because Gradio may drop all but the last.
-    return to_json({"lesson": lesson.number, "said": status, "content": found, "done": done, "at": fresh_seed()})
+    return to_json(
+        {
+            "lesson": lesson.number,
+            "said": status,
+            "content": found,
+            "done": done,
+            "at": fresh_seed(),
+        }
+    )
 
 
 def lesson_in(query: Any) -> int | None:
@@ -139,7 +180,8 @@ def read_steps(lesson: int) -> list[Step]:
 
 
 def parse(text: str) -> list[Step]:
-    """The steps of a file's content. Raises ValueError if it does not start with the lesson's title."""
+    """The steps of a file's content. Raises ValueError if it does not start with the lesson's
+    title."""
     before, *found = _HEADING.split(text)
     if before or not found or found[0]:
         raise ValueError(f"a lesson must start with a line '## Title', got {text[:40]!r}")
@@ -153,8 +195,8 @@ def parse(text: str) -> list[Step]:
 
 
 def to_html(text: str, words: Mapping[str, str], *, one_line: bool = False) -> str:
-    """Markdown as HTML, one line without a paragraph. The `{names}` are replaced by escaped text, which a model may have
-    written. Raises KeyError if a name has no value."""
+    """Markdown as HTML, one line without a paragraph. The `{names}` are replaced by escaped
+    text, which a model may have written. Raises KeyError if a name has no value."""
     rendered = _MARKDOWN.renderInline(text) if one_line else _MARKDOWN.render(text)
     return filled(rendered, {name: html.escape(word) for name, word in words.items()})
 
@@ -168,9 +210,9 @@ def titles() -> list[str]:
 
 
 def content(lesson: Lesson, data: Data, source: str, machine: str = HERE) -> dict[str, Any]:
-    """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence about the result's origin, and
-    `machine` names where it was measured. Raises ValueError if the numbers of views and steps, or of answers and questions,
-    differ."""
+    """A lesson with its experiment's result, for `assets/js/learn.js`; `source` is a sentence
+    about the result's origin, and `machine` names where it was measured. Raises ValueError if
+    the numbers of views and steps, or of answers and questions, differ."""
     steps, views = read_steps(lesson.number), lesson.views(data)
     words = {**lesson.words(data), "machine": machine}
     asked_at = [number for number, step in enumerate(steps) if step.ask]

@@ -13,9 +13,18 @@ from ui.labels import to_json
 from ui.notify import QUIET, warn
 
 ROOMS = {
-    "yourself": ("Draft it yourself", "Write the next words, say how sure you are, and compare your α with the draft model's."),
-    "differ": ("Why do two texts differ?", "With and without drafts, or from two engines: is it rounding, or an error?"),
-    "doctor": ("Doctor", "What does your engine's log say about its draft tokens, and what may be wrong?"),
+    "yourself": (
+        "Draft it yourself",
+        "Write the next words, say how sure you are, and compare your α with the draft model's.",
+    ),
+    "differ": (
+        "Why do two texts differ?",
+        "With and without drafts, or from two engines: is it rounding, or an error?",
+    ),
+    "doctor": (
+        "Doctor",
+        "What does your engine's log say about its draft tokens, and what may be wrong?",
+    ),
 }
 """Titles and descriptions, by the name in links."""
 
@@ -27,9 +36,12 @@ def room(name: str, template: str, **values: Any) -> str:
 
 
 def text_of(asked: dict[str, Any], name: str, label: str, most: int, *, needed: bool = True) -> str:
-    """The text in a form's field; a ValueError names the field by its label if it is empty or longer than `most`."""
+    """The text in a form's field; a ValueError names the field by its label if it is empty or
+    longer than `most`."""
     value = asked.get(name)
-    text = value.replace("\r\n", "\n") if isinstance(value, str) else ""  # as forms send line breaks
+    text = (
+        value.replace("\r\n", "\n") if isinstance(value, str) else ""
+    )  # as forms send line breaks
     if needed and not text.strip():
         raise ValueError(f"{label} is empty")
     if len(text) > most:
@@ -38,9 +50,15 @@ def text_of(asked: dict[str, Any], name: str, label: str, most: int, *, needed: 
 
 
 def answer_form(
-    asking: Any, view: gr.HTML, answer: Callable[..., dict[str, Any]], title: str, inputs: Any = None, **queue: Any
+    asking: Any,
+    view: gr.HTML,
+    answer: Callable[..., dict[str, Any]],
+    title: str,
+    inputs: Any = None,
+    **queue: Any,
 ) -> None:
-    """Answer each event of a room's form: with JSON, or with a toast and JSON without findings, since the form waits."""
+    """Answer each event of a room's form: with JSON, or with a toast and JSON without findings,
+    since the form waits."""
 
     def answered(event: gr.EventData, *values: Any) -> Iterator[str]:
         asked, found = payload(event), dict[str, Any]()
@@ -48,7 +66,8 @@ def answer_form(
             found = answer(asked, *values)
         except Exception as error:
             warn(error if isinstance(error, ValueError) else message_of(error), title)
-        # Gradio does not send an unchanged value, so each answer is different; the page checks the question's number.
+        # Gradio does not send an unchanged value, so each answer is different; the page checks the
+        # question's number.
         number = asked.get("asked")
         known = number if type(number) is int and 0 <= number < 2**53 else None
         yield to_json({"at": fresh_seed(), "asked": known, **found})

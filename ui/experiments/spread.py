@@ -1,9 +1,11 @@
-"""Statistics of a few samples: a mean with its interval, and which of several choices may be the best; and times of runs
-that are robust against other programs on the machine.
+"""Statistics of a few samples: a mean with its interval, and which of several choices may be the
+best; and times of runs that are robust against other programs on the machine.
 
-The samples are prompts. Runs of one prompt with different seeds are correlated, so they are averaged first. All comparisons are
-paired by prompt, which removes the prompt's difficulty. Intervals and tests use Student's t with n − 1 degrees of freedom,
-which suits few, roughly normal samples. Speeds are compared by the logarithms of their ratios, which are closer to normal.
+The samples are prompts. Runs of one prompt with different seeds are correlated, so they are
+averaged first. All comparisons are paired by prompt, which removes the prompt's difficulty.
+Intervals and tests use Student's t with n − 1 degrees of freedom, which suits few, roughly
+normal samples. Speeds are compared by the logarithms of their ratios, which are closer to
+normal.
 """
 
 import math
@@ -31,32 +33,43 @@ class Estimate(NamedTuple):
 def mean_of(values: Sequence[float], most: float = math.inf) -> Estimate:
     """The mean of quantities from 0 to `most` with Student's interval, cut off there."""
     mean, reach = fmean(values), _reach(values, least=LEAST)
-    return Estimate(mean, *(() if reach is None else (max(0.0, mean - reach), min(most, mean + reach))))
+    return Estimate(
+        mean, *(() if reach is None else (max(0.0, mean - reach), min(most, mean + reach)))
+    )
 
 
 def ratio_of(logs: Sequence[float]) -> Estimate:
     """The geometric mean of ratios, from their logarithms, with its interval."""
     mean, reach = fmean(logs), _reach(logs, least=LEAST)
-    return Estimate(math.exp(mean), *(() if reach is None else (math.exp(mean - reach), math.exp(mean + reach))))
+    return Estimate(
+        math.exp(mean), *(() if reach is None else (math.exp(mean - reach), math.exp(mean + reach)))
+    )
 
 
 def may_be_best(scores: Mapping[K, Mapping[Hashable, float]]) -> list[K]:
-    """The choices that may be the best: with a probability of at least `LEVEL`, the truly best one is among them.
+    """The choices that may be the best: with a probability of at least `LEVEL`, the truly best
+    one is among them.
 
-    `scores` are each choice's scores for each sample; larger is better. A choice is excluded if another beats it in a one-sided
-    paired t-test. Each test is at (1 - LEVEL) ÷ (number of other choices), so that the best one is excluded by chance in at
-    most 1 - LEVEL of all cases (Bonferroni). Choices that share fewer than two samples are a tie.
+    `scores` are each choice's scores for each sample; larger is better. A choice is excluded if
+    another beats it in a one-sided paired t-test. Each test is at (1 - LEVEL) ÷ (number of other
+    choices), so that the best one is excluded by chance in at most 1 - LEVEL of all cases
+    (Bonferroni). Choices that share fewer than two samples are a tie.
     """
     each = 1 - (1 - LEVEL) / max(1, len(scores) - 1)
 
     def beats(a: Mapping[Hashable, float], b: Mapping[Hashable, float]) -> bool:
         return lies_above([a[sample] - b[sample] for sample in a if sample in b], 0.0, each)
 
-    return [k for k, score in scores.items() if not any(beats(other, score) for other in scores.values())]
+    return [
+        k
+        for k, score in scores.items()
+        if not any(beats(other, score) for other in scores.values())
+    ]
 
 
 def lies_above(values: Sequence[float], bound: float, level: float = LEVEL) -> bool:
-    """Whether the mean lies above a bound, by a one-sided t-test at 1 - level; false for fewer than two values."""
+    """Whether the mean lies above a bound, by a one-sided t-test at 1 - level; false for fewer
+    than two values."""
     reach = _reach(values, 2 * level - 1)
     return reach is not None and fmean(values) - bound > reach
 
@@ -79,7 +92,8 @@ def undisturbed(times: Sequence[float]) -> float:
 def step_seconds(events: Iterable[Event]) -> float | None:
     """Mean undisturbed time of a step; None if no step was timed.
 
-    The quartile is taken among steps with equally many draft tokens, since shorter steps are faster.
+    The quartile is taken among steps with equally many draft tokens, since shorter steps are
+    faster.
     """
     by_length: dict[int, list[float]] = {}
     for event in events:
@@ -92,5 +106,9 @@ def step_seconds(events: Iterable[Event]) -> float | None:
 
 def draft_seconds(events: Iterable[Event]) -> float:
     """Undisturbed time to draft one token; 0 if nothing was drafted."""
-    times = [e.draft_seconds / e.num_draft for e in events if e.kind == EventKind.STEP and e.draft_seconds and e.num_draft]
+    times = [
+        e.draft_seconds / e.num_draft
+        for e in events
+        if e.kind == EventKind.STEP and e.draft_seconds and e.num_draft
+    ]
     return undisturbed(times) if times else 0.0

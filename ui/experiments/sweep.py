@@ -11,7 +11,14 @@ from typing import Any, Generic, TypeVar
 
 from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
-from ui.experiments.spread import Estimate, draft_seconds, may_be_best, mean_of, ratio_of, step_seconds
+from ui.experiments.spread import (
+    Estimate,
+    draft_seconds,
+    may_be_best,
+    mean_of,
+    ratio_of,
+    step_seconds,
+)
 from ui.host.catalog import Catalog
 from ui.run.controls import EXAMPLES, QUESTIONS
 from ui.run.recorded import OF_TARGETS
@@ -29,7 +36,8 @@ PROMPTS = [
     '"I do not believe you," said the',
     "When they came to the top of the hill they saw",
 ]
-"""Story beginnings, in addition to the visitor's prompt. All are of one kind: the best k depends on the kind of text."""
+"""Story beginnings, in addition to the visitor's prompt. All are of one kind: the best k depends
+on the kind of text."""
 REQUESTS = [
     QUESTIONS[2],
     "Describe a small town on a rainy morning.",
@@ -84,16 +92,24 @@ class Cell:
     # acceptance_rate, tokens_per_pass: means over the prompts; see `Metrics`
     acceptance_rate: Estimate
     tokens_per_pass: Estimate
-    speedup: Estimate  # relative to plain decoding of the same prompt and seed: geometric mean over the prompts
+    # relative to plain decoding of the same prompt and seed: geometric mean over the prompts
+    speedup: Estimate
     # tokens_per_second, plain_tokens_per_second: medians over the runs
     tokens_per_second: float
     plain_tokens_per_second: float
-    best: bool  # whether this k may be the fastest at its temperature, also compared with plain decoding; not for one prompt
+    # whether this k may be the fastest at its temperature, also compared with plain decoding; not
+    # for one prompt
+    best: bool
 
 
 ESTIMATES = ("acceptance_rate", "tokens_per_pass", "speedup")
 AMOUNTS = ("tokens_per_second", "plain_tokens_per_second", "prompts", "runs", "best")
-COLUMNS = ("temperature", "k", *(name + end for name in ESTIMATES for end in ("", "_low", "_high")), *AMOUNTS)  # of the table
+COLUMNS = (
+    "temperature",
+    "k",
+    *(name + end for name in ESTIMATES for end in ("", "_low", "_high")),
+    *AMOUNTS,
+)  # of the table
 S = TypeVar("S")
 
 
@@ -117,11 +133,16 @@ def sweep(
 ) -> Iterator[Progress[Sample]]:
     """Run every prompt at every temperature plainly and with every k, then with the next seed.
 
-    At temperature 0 there is only one seed, since seeds change nothing. A ValueError names the invalid setting.
+    At temperature 0 there is only one seed, since seeds change nothing. A ValueError names the
+    invalid setting.
     """
     first = settings.seed or 0
     every = product(range(first, first + seeds), range(len(prompts)), temperatures, (0, *ks))
-    order = [(seed, prompt, temperature, k) for seed, prompt, temperature, k in every if temperature or seed == first]
+    order = [
+        (seed, prompt, temperature, k)
+        for seed, prompt, temperature, k in every
+        if temperature or seed == first
+    ]
 
     def run(**changes: Any) -> Trace:
         chosen = replace(settings, auto=False, **changes)
@@ -130,7 +151,9 @@ def sweep(
     samples: list[Sample] = []
     run(max_tokens=8, seed=first, prompt=prompts[0])  # warms up
     for done, (seed, prompt, temperature, k) in enumerate(order):
-        name = f"prompt {prompt + 1}, temperature {temperature:g}, " + (f"k = {k}" if k else "plain")
+        name = f"prompt {prompt + 1}, temperature {temperature:g}, " + (
+            f"k = {k}" if k else "plain"
+        )
         yield Progress(list(samples), done, len(order), name)
         trace = run(prompt=prompts[prompt], temperature=temperature, num_draft_tokens=k, seed=seed)
         if sample := measure(trace, temperature, k, prompt, seed):
@@ -160,8 +183,11 @@ def measure(trace: Trace, temperature: float, k: int, prompt: int, seed: int) ->
 
 
 def log_speedups(samples: Sequence[Sample], temperature: float) -> dict[int, dict[Hashable, float]]:
-    """The logarithm of the speedup by k and prompt, averaged over the seeds; 0 for plain decoding (k = 0)."""
-    plain = {(s.prompt, s.seed): s.speed for s in samples if s.temperature == temperature and s.k == 0}
+    """The logarithm of the speedup by k and prompt, averaged over the seeds; 0 for plain
+    decoding (k = 0)."""
+    plain = {
+        (s.prompt, s.seed): s.speed for s in samples if s.temperature == temperature and s.k == 0
+    }
     found: dict[int, dict[Hashable, list[float]]] = {}
     for s in samples:
         if s.temperature == temperature and (s.prompt, s.seed) in plain:
@@ -171,7 +197,8 @@ def log_speedups(samples: Sequence[Sample], temperature: float) -> dict[int, dic
 
 
 def cells(samples: Sequence[Sample]) -> list[Cell]:
-    """A cell for every temperature and k ≥ 1 with plain runs to compare, sorted by temperature, then k."""
+    """A cell for every temperature and k ≥ 1 with plain runs to compare, sorted by temperature,
+    then k."""
     made = []
     for temperature in sorted({s.temperature for s in samples}):
         logs = log_speedups(samples, temperature)
@@ -179,16 +206,23 @@ def cells(samples: Sequence[Sample]) -> list[Cell]:
         here = [s for s in samples if s.temperature == temperature]
         for k in logs.keys() - {0}:
             runs = [s for s in here if s.k == k]
-            of_prompt = [[s for s in runs if s.prompt == prompt] for prompt in dict.fromkeys(s.prompt for s in runs)]
+            of_prompt = [
+                [s for s in runs if s.prompt == prompt]
+                for prompt in dict.fromkeys(s.prompt for s in runs)
+            ]
             drafted = [group for group in of_prompt if any(s.drafted for s in group)]
-            accepted = [sum(s.accepted for s in group) / sum(s.drafted for s in group) for group in drafted]
+            accepted = [
+                sum(s.accepted for s in group) / sum(s.drafted for s in group) for group in drafted
+            ]
             cell = Cell(
                 temperature=temperature,
                 k=k,
                 prompts=len(of_prompt),
                 runs=len(runs),
                 acceptance_rate=mean_of(accepted or [0.0], most=1.0),
-                tokens_per_pass=mean_of([fmean(s.tokens_per_pass for s in group) for group in of_prompt]),
+                tokens_per_pass=mean_of(
+                    [fmean(s.tokens_per_pass for s in group) for group in of_prompt]
+                ),
                 speedup=ratio_of(list(logs[k].values())),
                 tokens_per_second=median(s.speed for s in runs),
                 plain_tokens_per_second=median(s.speed for s in here if s.k == 0),
@@ -199,7 +233,8 @@ def cells(samples: Sequence[Sample]) -> list[Cell]:
 
 
 def ks_in_words(ks: Sequence[int], among: Sequence[int]) -> str:
-    """Several k in words: `4`, `1, 4 and 8`, or `4 to 8` if `among` has no others in between. Both arguments ascend."""
+    """Several k in words: `4`, `1, 4 and 8`, or `4 to 8` if `among` has no others in between.
+    Both arguments ascend."""
     first, last = among.index(ks[0]), among.index(ks[-1])
     if len(ks) > 2 and list(among[first : last + 1]) == list(ks):
         return f"{ks[0]} to {ks[-1]}"
@@ -207,7 +242,8 @@ def ks_in_words(ks: Sequence[int], among: Sequence[int]) -> str:
 
 
 def finding(samples: Sequence[Sample], temperature: float) -> str:
-    """Which k is the fastest at a temperature, as far as the samples show; starts with a small letter."""
+    """Which k is the fastest at a temperature, as far as the samples show; starts with a small
+    letter."""
     ks = sorted({s.k for s in samples if s.temperature == temperature} - {0})
     best = may_be_best(log_speedups(samples, temperature))
     drafting = [k for k in best if k]
@@ -218,7 +254,11 @@ def finding(samples: Sequence[Sample], temperature: float) -> str:
     words = ks_in_words(drafting, ks)
     if 0 in best:
         return f"k = {words} and plain decoding are a statistical tie"
-    return f"k = {words} is the fastest" if len(drafting) == 1 else f"k = {words} are a statistical tie"
+    return (
+        f"k = {words} is the fastest"
+        if len(drafting) == 1
+        else f"k = {words} are a statistical tie"
+    )
 
 
 def to_rows(made: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -227,7 +267,9 @@ def to_rows(made: Sequence[Cell]) -> list[dict[str, Any]]:
     for cell in made:
         estimates = [number for name in ESTIMATES for number in getattr(cell, name)]
         amounts = (getattr(cell, name) for name in AMOUNTS)
-        rows.append(dict(zip(COLUMNS, (cell.temperature, cell.k, *estimates, *amounts), strict=True)))
+        rows.append(
+            dict(zip(COLUMNS, (cell.temperature, cell.k, *estimates, *amounts), strict=True))
+        )
     return rows
 
 
@@ -237,5 +279,7 @@ def to_csv(made: Sequence[Cell]) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in to_rows(made):
-        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in row.values()])
+        writer.writerow(
+            [f"{value:.6g}" if isinstance(value, float) else value for value in row.values()]
+        )
     return file.getvalue()

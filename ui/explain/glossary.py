@@ -1,6 +1,8 @@
-"""The glossary: the page's terms in a sentence or two each (`assets/glossary.toml`), and links to them.
+"""The glossary: the page's terms in a sentence or two each (`assets/glossary.toml`), and links
+to them.
 
-`linked` finds the terms in a sentence. Text in quotation marks was written by a model and is never linked.
+`linked` finds the terms in a sentence. Text in quotation marks was written by a model and is
+never linked.
 """
 
 import re
@@ -13,8 +15,9 @@ from ui.assets import ROOT, render
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One entry: its address is `#term-` and its key. `forms` are regular expressions that match it in sentences, empty if only
-    markup links to it; `source` is the address of the paper or page that it comes from, empty for common words."""
+    """One entry: its address is `#term-` and its key. `forms` are regular expressions that match
+    it in sentences, empty if only markup links to it; `source` is the address of the paper or
+    page that it comes from, empty for common words."""
 
     key: str
     name: str
@@ -30,12 +33,17 @@ TERMS = tuple(
 """In the order in which a newcomer meets them."""
 
 _FORMS = {f"t{number}": term for number, term in enumerate(TERMS) if term.forms}
-_PATTERN = re.compile("|".join(f"(?P<{name}>(?<!\\w)(?:{'|'.join(term.forms)})(?!\\w))" for name, term in _FORMS.items()))
+_PATTERN = re.compile(
+    "|".join(
+        f"(?P<{name}>(?<!\\w)(?:{'|'.join(term.forms)})(?!\\w))" for name, term in _FORMS.items()
+    )
+)
 _QUOTED = re.compile("(“.*?”)", re.DOTALL)
 
 
 def linked(sentence: str) -> list[tuple[str, str | None]]:
-    """The sentence in pieces, each with the key of its term; the first mention of each term has one."""
+    """The sentence in pieces, each with the key of its term; the first mention of each term has
+    one."""
     pieces: list[tuple[str, str | None]] = []
     seen: set[str] = set()
     for part in _QUOTED.split(sentence):

@@ -1,4 +1,5 @@
-"""Why a token was accepted or rejected, in words: each rule in its own terms, with the numbers that decided.
+"""Why a token was accepted or rejected, in words: each rule in its own terms, with the numbers
+that decided.
 
 The sentences are plain text with the model's tokens in quotes; the page escapes them.
 """
@@ -16,15 +17,21 @@ from ui.labels import LEAST, apart, count, number, visible
 JUDGED = (EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED)
 NO_NUMBERS = "This run recorded no probabilities, so the reason for the verdict is unknown."
 COPYING = ("suffix", "prompt_lookup")
-PROPOSERS = {"head": "draft head", "suffix+head": "draft head", "block": "block drafter", "mtp": "MTP layer"}
+PROPOSERS = {
+    "head": "draft head",
+    "suffix+head": "draft head",
+    "block": "block drafter",
+    "mtp": "MTP layer",
+}
 NOT_YET = "The target has not judged it yet."
 LOSSY = "This rule is lossy: it trades the target's exact distribution for more accepted tokens."
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A token and its context: its event (for a proposed token its verdict, once there is one), all token events of the same
-    step and sequence, how the step's draft tokens were judged, and the run's settings, empty if the trace has none."""
+    """A token and its context: its event (for a proposed token its verdict, once there is one),
+    all token events of the same step and sequence, how the step's draft tokens were judged, and
+    the run's settings, empty if the trace has none."""
 
     event: Event
     step: list[Event]
@@ -36,13 +43,15 @@ class Case:
 
 
 def case_of(trace: Trace, number: int) -> Case:
-    """The case of the event of this number, from 0, in a run, whole or so far. Raises ValueError if there is no such event, or
-    it is not about a token."""
+    """The case of the event of this number, from 0, in a run, whole or so far. Raises ValueError
+    if there is no such event, or it is not about a token."""
     if not 0 <= number < len(trace):
         raise ValueError(f"there is no event number {number}: the trace has {len(trace)}")
     event = trace[number]
     if event.kind not in TOKEN_KINDS:
-        raise ValueError(f"event number {number} is {event.kind.value!r}, which is not about a token")
+        raise ValueError(
+            f"event number {number} is {event.kind.value!r}, which is not about a token"
+        )
     # A step's events are adjacent; searching outwards is cheap for any length of trace.
     first, last = number, number + 1
     while first > 0 and _may_belong(trace[first - 1], event):
@@ -56,7 +65,8 @@ def case_of(trace: Trace, number: int) -> Case:
 
 
 def warning(settings: dict[str, Any]) -> str:
-    """The warning for settings whose output does not follow the target's distribution; empty for all others."""
+    """The warning for settings whose output does not follow the target's distribution; empty for
+    all others."""
     temperature = settings.get("temperature")
     if not isinstance(temperature, int | float) or temperature <= 0:
         return ""
@@ -65,8 +75,8 @@ def warning(settings: dict[str, Any]) -> str:
         return "Not the target's distribution: typical acceptance accepts some tokens too often."
     if name == VerifyStrategy.GREEDY_MATCH:
         return (
-            f"Not the target's distribution at temperature {temperature:g}: greedy match always takes the most probable token, "
-            "as at temperature 0."
+            f"Not the target's distribution at temperature {temperature:g}: greedy match always"
+            " takes the most probable token, as at temperature 0."
         )
     return ""
 
@@ -86,7 +96,11 @@ def _rule(event: Event, settings: dict[str, Any]) -> VerifyStrategy:
         return VerifyStrategy.GREEDY_MATCH
     if event.uniform is None and event.accept_prob in (0, 1):
         return VerifyStrategy.GREEDY_MATCH
-    return VerifyStrategy(name) if name in list(VerifyStrategy) else VerifyStrategy.SPECULATIVE_SAMPLING
+    return (
+        VerifyStrategy(name)
+        if name in list(VerifyStrategy)
+        else VerifyStrategy.SPECULATIVE_SAMPLING
+    )
 
 
 def why(case: Case) -> list[str]:
@@ -106,7 +120,11 @@ def quoted(event: Event) -> str:
 def _proposal(case: Case) -> str:
     event, drafter = case.event, case.settings.get("drafter")
     if event.forced:
-        required = "allows no other token here" if event.forced == "token" else "requires the text that it begins or continues"
+        required = (
+            "allows no other token here"
+            if event.forced == "token"
+            else "requires the text that it begins or continues"
+        )
         return f"{quoted(event)} was forced: the guide {required}."
     if _copied(case):
         return f"{quoted(event)} was copied from similar earlier text, without a model."
@@ -118,8 +136,14 @@ def _proposal(case: Case) -> str:
 
 def _copied(case: Case) -> bool:
     """Whether the token was copied. If a head may have drafted it, the proposed event says so."""
-    drafts = (event for event in case.step if event.kind == EventKind.PROPOSED and event.index == case.event.index)
-    return case.settings.get("drafter") in COPYING or any(draft.copied_from is not None for draft in drafts)
+    drafts = (
+        event
+        for event in case.step
+        if event.kind == EventKind.PROPOSED and event.index == case.event.index
+    )
+    return case.settings.get("drafter") in COPYING or any(
+        draft.copied_from is not None for draft in drafts
+    )
 
 
 def _verdict_alone(case: Case) -> str:
@@ -130,13 +154,24 @@ def _verdict_alone(case: Case) -> str:
 def _greedy(case: Case) -> list[str]:
     event = case.event
     drafted = f"The draft token is {quoted(event)}."
-    rule = "Decoding is greedy: a draft token is accepted only if it is the target's most probable token."
+    rule = (
+        "Decoding is greedy: a draft token is accepted only if it is the target's most probable"
+        " token."
+    )
     if event.kind == EventKind.ACCEPTED:
-        return [drafted, f"The target's most probable token here is the same{_at(event.target_prob)}: accepted.", rule]
+        return [
+            drafted,
+            f"The target's most probable token here is the same{_at(event.target_prob)}: accepted.",
+            rule,
+        ]
     best = "another one"
     if event.target_top:
         best = f"“{visible(event.target_top[0].text)}” ({number(event.target_top[0].prob)})"
-    own = "" if event.target_prob is None else f", while {quoted(event)} has {number(event.target_prob)}"
+    own = (
+        ""
+        if event.target_prob is None
+        else f", while {quoted(event)} has {number(event.target_prob)}"
+    )
     return [drafted, f"The target's most probable token here is {best}{own}: rejected.", rule]
 
 
@@ -150,12 +185,21 @@ def _sampling(case: Case) -> list[str]:
     if p is None or q is None or accept is None:
         return [_verdict_alone(case), NO_NUMBERS]
     if case.settings.get("tree") and abs(accept - min(1, p / q if q else 0)) > LEAST:
-        left = f"{quoted(event)} was judged after other candidates were rejected, by what they left of both distributions"
-        judged = f"{left}: it is accepted with probability {number(accept)}, and the draw was {number(event.uniform or 0.0)}."
+        left = (
+            f"{quoted(event)} was judged after other candidates were rejected, by what they left of"
+            " both distributions"
+        )
+        judged = (
+            f"{left}: it is accepted with probability {number(accept)}, and the draw was"
+            f" {number(event.uniform or 0.0)}."
+        )
         return [judged, *([] if event.kind == EventKind.ACCEPTED else _instead(case))]
     if accept >= 1:
         return [
-            f"{_gave(case, p, q)} – at least as much, so it is accepted for any draw: min(1, p/q) = 1.",
+            (
+                f"{_gave(case, p, q)} – at least as much, so it is accepted for any draw: min(1,"
+                " p/q) = 1."
+            ),
             "If the draft does not overrate a token, nothing needs correcting.",
         ]
     ratio = f"it is accepted with probability p/q = {number(p)} ÷ {number(q)} = "
@@ -172,13 +216,19 @@ def _sampling(case: Case) -> list[str]:
         first,
         f"The draw {draw} was not below {bar}: rejected.",
         *_instead(case),
-        "Rejecting overrated tokens exactly this often keeps the output distribution equal to the target's.",
+        (
+            "Rejecting overrated tokens exactly this often keeps the output distribution equal to"
+            " the target's."
+        ),
     ]
 
 
 def _gave(case: Case, p: float, q: float) -> str:
     if kind := "forced" if case.event.forced else "copied" if _copied(case) else "":
-        return f"{_proposal(case)} A {kind} token counts as certain (q = {number(q)}); the target gives it {number(p)}"
+        return (
+            f"{_proposal(case)} A {kind} token counts as certain (q = {number(q)}); the target"
+            f" gives it {number(p)}"
+        )
     mine, its = apart(q, p)
     verb = "the target only" if LEAST <= p < q else "the target"
     return f"The draft gave {quoted(case.event)} probability {mine}, {verb} {its}"
@@ -190,12 +240,15 @@ def _instead(case: Case) -> list[str]:
 
 
 def _had(case: Case, event: Event) -> str:
-    """p and q of a token that was not drafted; q is known if the draft's list contains the token."""
+    """p and q of a token that was not drafted; q is known if the draft's list contains the
+    token."""
     if event.target_prob is None:
         return ""
     old = case.first(EventKind.REJECTED)
     known = {entry.token_id: entry.prob for entry in (old.draft_top if old else None) or []}
-    prob = event.draft_prob if event.token_id is None else known.get(event.token_id, event.draft_prob)
+    prob = (
+        event.draft_prob if event.token_id is None else known.get(event.token_id, event.draft_prob)
+    )
     drafted = "" if prob is None else f", the draft {number(prob)}"
     return f"; the target gave it {number(event.target_prob)}{drafted}"
 
@@ -208,22 +261,39 @@ def _block(case: Case) -> list[str]:
     draw, bar = apart(u, h)
     position = event.index + 1
     passed = [e.index + 1 for e in case.step if e.index is not None and _passes(e)]
-    rule = "Block verification judges every position of the window, then accepts all up to the last one that passes."
+    rule = (
+        "Block verification judges every position of the window, then accepts all up to the last"
+        " one that passes."
+    )
     equals = "" if h < LEAST else "= "
     own = f"Position {position} passes with probability h {equals}{bar}, and the draw was {draw}: "
     if _passes(event):
         own += "it passes."
     elif event.kind == EventKind.ACCEPTED and passed:
-        own += f"it does not pass by itself, but position {max(passed)} does, and everything before that is accepted."
+        own += (
+            f"it does not pass by itself, but position {max(passed)} does, and everything before"
+            " that is accepted."
+        )
     elif event.kind == EventKind.ACCEPTED:
-        own += "it does not pass by itself, but a later position does, and everything before that is accepted."
+        own += (
+            "it does not pass by itself, but a later position does, and everything before that is"
+            " accepted."
+        )
     else:
         own += "it does not pass"
-        own += f", and the last position that did is {max(passed)}." if passed else ", and no position did."
+        own += (
+            f", and the last position that did is {max(passed)}."
+            if passed
+            else ", and no position did."
+        )
     if event.kind == EventKind.ACCEPTED:
         return [own, f"So {quoted(event)} was accepted.", rule]
     if event.kind == EventKind.DISCARDED:
-        return [own, f"So {quoted(event)} was discarded, as all draft tokens after the rejected one.", rule]
+        return [
+            own,
+            f"So {quoted(event)} was discarded, as all draft tokens after the rejected one.",
+            rule,
+        ]
     return [own, f"So {quoted(event)} was rejected.", *_instead(case), rule]
 
 
@@ -239,10 +309,17 @@ def _typical(case: Case) -> list[str]:
         return [_verdict_alone(case), NO_NUMBERS, LOSSY]
     its, bar = apart(p, threshold)
     accepted = event.kind == EventKind.ACCEPTED
-    verdict = f"above the threshold {bar}: accepted." if accepted else f"not above the threshold {bar}: rejected."
+    verdict = (
+        f"above the threshold {bar}: accepted."
+        if accepted
+        else f"not above the threshold {bar}: rejected."
+    )
     sentences = [f"The target gives {quoted(event)} probability {its}, {verdict}"]
     if event.target_entropy is not None:
-        sentences.append(f"The threshold is lower if the target is less certain; {uncertainty(event.target_entropy)}")
+        sentences.append(
+            "The threshold is lower if the target is less certain;"
+            f" {uncertainty(event.target_entropy)}"
+        )
     return [*sentences, *([] if accepted else _instead(case)), LOSSY]
 
 
@@ -252,23 +329,31 @@ def uncertainty(entropy: float) -> str:
     if choices < 1.05:
         return f"its entropy is {number(max(0.0, entropy))} nats: almost certain."
     among = f"{choices:.1f} tokens" if choices < 10 else f"{choices:,.0f} tokens"
-    return f"its entropy is {number(entropy)} nats, as if it chose among {among} of equal probability."
+    return (
+        f"its entropy is {number(entropy)} nats, as if it chose among {among} of equal probability."
+    )
 
 
 def _resampled(case: Case) -> list[str]:
     event = case.event
     old = case.first(EventKind.REJECTED)
-    replaces = f"{quoted(event)} replaces " + (f"the rejected {quoted(old)}." if old else "a rejected draft token.")
+    replaces = f"{quoted(event)} replaces " + (
+        f"the rejected {quoted(old)}." if old else "a rejected draft token."
+    )
     if case.rule == VerifyStrategy.GREEDY_MATCH:
         return [replaces, f"It is the target's most probable token{_at(event.target_prob)}."]
-    if case.rule == VerifyStrategy.TYPICAL_ACCEPTANCE or (old is not None and old.threshold is not None):
+    if case.rule == VerifyStrategy.TYPICAL_ACCEPTANCE or (
+        old is not None and old.threshold is not None
+    ):
         return [replaces, f"It is the target's own choice there{_had(case, event)}.", LOSSY]
     how = "It was drawn from the residual max(0, p − q), "
     if case.rule == VerifyStrategy.BLOCK_VERIFICATION:
         how = "It was drawn from the residual of the block, "
     if case.settings.get("tree"):
         how = "It was drawn from what the rejected candidates left of the target's distribution, "
-    residual = next((entry.prob for entry in event.residual_top or [] if entry.token_id == event.token_id), None)
+    residual = next(
+        (entry.prob for entry in event.residual_top or [] if entry.token_id == event.token_id), None
+    )
     left = "" if residual is None else f"; in the residual it had {number(residual)}"
     return [
         replaces,
@@ -285,24 +370,48 @@ def _bonus(case: Case) -> list[str]:
     if case.rule == VerifyStrategy.GREEDY_MATCH:
         chosen = f"{quoted(event)} is the target's most probable token{_at(event.target_prob)}"
     if not drafts:
-        return ["Nothing was drafted in this step: plain decoding, one target pass for one token.", f"{chosen}."]
-    accepted = "The one draft token was accepted." if drafts == 1 else f"All {drafts} draft tokens were accepted."
+        return [
+            "Nothing was drafted in this step: plain decoding, one target pass for one token.",
+            f"{chosen}.",
+        ]
+    accepted = (
+        "The one draft token was accepted."
+        if drafts == 1
+        else f"All {drafts} draft tokens were accepted."
+    )
     if case.settings.get("tree"):
-        accepted = "A candidate was accepted." if drafts == 1 else f"A path of {drafts} candidates was accepted."
-    free = "The target pass that verified them also gave the next distribution, so this token is free."
+        accepted = (
+            "A candidate was accepted."
+            if drafts == 1
+            else f"A path of {drafts} candidates was accepted."
+        )
+    free = (
+        "The target pass that verified them also gave the next distribution, so this token is free."
+    )
     return [f"{accepted} {free}", f"{chosen}."]
 
 
 def _discarded(case: Case) -> list[str]:
     event = case.event
     if event.reason == "stop":
-        what = "a stop string or the model's end token" if case.settings.get("stop") else "the model's end token"
-        return [f"{quoted(event)} came after the end of the text, marked by {what}. It is not part of the output."]
+        what = (
+            "a stop string or the model's end token"
+            if case.settings.get("stop")
+            else "the model's end token"
+        )
+        return [
+            f"{quoted(event)} came after the end of the text, marked by {what}. It is not part of"
+            " the output."
+        ]
     if event.reason == "length":
         limit = case.settings.get("max_tokens")
         allowed = f" of {count(limit, 'token')}" if isinstance(limit, int) else ""
         return [f"{quoted(event)} came after the limit{allowed} was reached."]
-    if case.rule == VerifyStrategy.BLOCK_VERIFICATION and event.uniform is not None and event.accept_prob is not None:
+    if (
+        case.rule == VerifyStrategy.BLOCK_VERIFICATION
+        and event.uniform is not None
+        and event.accept_prob is not None
+    ):
         return _block(case)
     old = case.first(EventKind.REJECTED)
     before = f"the rejected {quoted(old)}" if old else "a rejected draft token"

@@ -26,7 +26,8 @@ from ui.labels import count
 DECODING = "decoding"  # the concurrency id of decoding calls in Gradio's queue
 NEEDS = {"model": "draft", "head": "head", "block": "block", "mtp": "mtp", "suffix+head": "head"}
 """Which of a pair's models a drafter uses."""
-MAX_DRAFT_TOKENS = 16  # most draft tokens per step: with 64, one row makes tokens of the other rows five times slower
+# most draft tokens per step: with 64, one row makes tokens of the other rows five times slower
+MAX_DRAFT_TOKENS = 16
 WARM_PROMPT = "Once upon a time there was"
 WARM_RUNS = 2
 WARM_TOKENS = 16
@@ -34,7 +35,9 @@ NEVER = "This host does not measure runs."
 TALES = "Tales (small, trained with its drafters)"  # the bundled pair's label
 TALES_TARGET = "bundled target"
 MISSING = "{} cannot be loaded: {}. The default is now {}."
-ELSEWHERE = "The run was decoded on another machine, which may be busy, so it cannot be measured here."
+ELSEWHERE = (
+    "The run was decoded on another machine, which may be busy, so it cannot be measured here."
+)
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +47,9 @@ class ServedPair:
     engine: Engine  # the pair's engine; all visitors share it, but their runs share no state
     # the same engine without observers, for measurements; None if this process cannot measure it
     unobserved: Engine | None = None
-    filter_words: str | None = None  # the list of words that are never generated, as in `SamplingParams`
+    filter_words: str | None = (
+        None  # the list of words that are never generated, as in `SamplingParams`
+    )
     target: str | None = None  # the target, as for `load_pair`; None for the bundled one
 
     @property
@@ -59,24 +64,34 @@ class ServedPair:
 
     @property
     def drawing(self) -> str:
-        """The drafter of lessons and experiments, which draws from a distribution of its own: the draft model, else a head.
-        Raises `ValueError` if the pair has neither."""
+        """The drafter of lessons and experiments, which draws from a distribution of its own:
+        the draft model, else a head. Raises `ValueError` if the pair has neither."""
         for name in ("model", "head", "mtp", "block"):
             if name in self.drafters:
                 return name
         raise ValueError("this needs a draft model or a draft head, and these models have none")
 
     def suited(self, request: Request) -> Request:
-        """The request adapted to this pair: without a chat template if it has none, and with the host's word filter. Raises
-        `ValueError`, in the page's words, for a drafter that this pair lacks."""
+        """The request adapted to this pair: without a chat template if it has none, and with the
+        host's word filter. Raises `ValueError`, in the page's words, for a drafter that this
+        pair lacks."""
         able = self.drafters
-        if request.drafter in DRAFTERS and request.drafter not in able and request.num_draft_tokens != 0:
+        if (
+            request.drafter in DRAFTERS
+            and request.drafter not in able
+            and request.num_draft_tokens != 0
+        ):
             others = ", ".join(DRAFTERS[name].title for name in able)
-            raise ValueError(f"{DRAFTERS[str(request.drafter)].title} cannot draft for these models; choose another: {others}")
+            raise ValueError(
+                f"{DRAFTERS[str(request.drafter)].title} cannot draft for these models; choose"
+                f" another: {others}"
+            )
         if request.chat and not self.engine.about.chat:
             request = replace(request, chat=False)
         if self.filter_words is not None:
-            request = replace(request, params=replace(request.params, filter_words=self.filter_words))
+            request = replace(
+                request, params=replace(request.params, filter_words=self.filter_words)
+            )
         return request
 
 
@@ -86,7 +101,9 @@ class Catalog:
     max_tokens: int = MAX_TOKENS  # most tokens per run
     concurrency: int | None = 16  # most runs passed to the engines at once; None for no limit
     measuring: bool = True  # whether a finished run is decoded again for comparison
-    deferred: dict[str, DeferredEngine] = field(default_factory=dict)  # the pairs that are not loaded at the start
+    deferred: dict[str, DeferredEngine] = field(
+        default_factory=dict
+    )  # the pairs that are not loaded at the start
     missing: dict[str, str] = field(default_factory=dict)  # why a pair could not be loaded, by name
     settled: Callable[[], None] = lambda: None  # called when `load_later` is done
 
@@ -109,7 +126,8 @@ class Catalog:
         return [LOADING.format(name) for name in self.loading] + missing
 
     def of(self, name: str) -> ServedPair:
-        """The pair of that name; the default for an empty name. Raises ValueError if there is no such pair."""
+        """The pair of that name; the default for an empty name. Raises ValueError if there is no
+        such pair."""
         if name and name not in self.pairs:
             raise ValueError(f"pair must be one of {', '.join(self.pairs)}, got {name!r:.80}")
         return self.pairs[name or next(iter(self.pairs))]
@@ -123,7 +141,9 @@ class Catalog:
             waiting=sum(load.waiting for load in every),
             capacity=sum(load.capacity for load in every),
             replicas=sum(load.replicas for load in every),
-            reason=stuck or next((load.reason for load in every if not load.ready), "") or " ".join(self.notices),
+            reason=stuck
+            or next((load.reason for load in every if not load.ready), "")
+            or " ".join(self.notices),
             stuck=bool(stuck),
         )
 
@@ -139,31 +159,40 @@ class Catalog:
         before = self.of(pair).engine.waiting_before(Reader(*visitor()))
         if before is None:
             return ""
-        busy = f"{load.capacity} of {load.capacity} decoder slots are busy, with {count(before, 'run')} ahead of yours."
+        busy = (
+            f"{load.capacity} of {load.capacity} decoder slots are busy, with"
+            f" {count(before, 'run')} ahead of yours."
+        )
         if load.run_seconds is None:
             return f"{busy} Your run starts as soon as a slot is free."
         seconds = math.ceil((before + 1) / load.capacity * load.run_seconds)
         return f"{busy} Your run starts in about {count(seconds, 'second')}."
 
-    def measure(self, pair: str, request: Request, lane: list[Event] | None = None) -> MeasuredSpeedup:
-        """The speedup for this prompt and these settings, measured while nobody decodes (see `Measuring.speedup`). A ValueError
-        names the invalid setting; a NotMeasured says why there is no measurement."""
+    def measure(
+        self, pair: str, request: Request, lane: list[Event] | None = None
+    ) -> MeasuredSpeedup:
+        """The speedup for this prompt and these settings, measured while nobody decodes (see
+        `Measuring.speedup`). A ValueError names the invalid setting; a NotMeasured says why
+        there is no measurement."""
         return self._measurer.speedup(self._unobserved(pair), self.of(pair).suited(request), lane)
 
     def events(self, pair: str, request: Request) -> list[Event]:
-        """The events of a run for comparison, decoded while nobody else decodes. Raises what `measure` raises."""
+        """The events of a run for comparison, decoded while nobody else decodes. Raises what
+        `measure` raises."""
         return self._measurer.events(self._unobserved(pair), self.of(pair).suited(request))
 
     def load_later(self) -> None:
-        """Load the deferred pairs, those on demand only if they are the default. A pair that fails is removed; `missing` and a
-        log line say why."""
+        """Load the deferred pairs, those on demand only if they are the default. A pair that
+        fails is removed; `missing` and a log line say why."""
         for name, engine in self.deferred.items():
             try:
                 if not engine.on_demand:
                     engine.load_pair()
             except Exception as error:
                 self.missing[name] = " ".join(str(error).split()) or type(error).__name__
-                self.pairs = {other: served for other, served in self.pairs.items() if other != name}
+                self.pairs = {
+                    other: served for other, served in self.pairs.items() if other != name
+                }
         if (default := self.deferred.get(next(iter(self.pairs), ""))) and not default.loaded:
             default.load_pair()
         for line in self.notices:
@@ -171,16 +200,20 @@ class Catalog:
         self.settled()
 
     def warm_up(self) -> None:
-        """Run each loaded pair, so that the first visitor's run is not slower; visitors do not wait for this. Raises Trouble if
-        a pair cannot decode."""
+        """Run each loaded pair, so that the first visitor's run is not slower; visitors do not
+        wait for this. Raises Trouble if a pair cannot decode."""
         for name, served in self.pairs.items():
             late, engine = self.deferred.get(name), served.unobserved
             if engine is None or (late and not late.loaded):
                 continue
-            params = SamplingParams(max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=served.filter_words)
+            params = SamplingParams(
+                max_tokens=WARM_TOKENS, seed=0, ignore_eos=True, filter_words=served.filter_words
+            )
             try:
                 for _ in range(WARM_RUNS):
-                    events = self._measurer.events(engine, Request(WARM_PROMPT, params, num_draft_tokens=0), detail="full")
+                    events = self._measurer.events(
+                        engine, Request(WARM_PROMPT, params, num_draft_tokens=0), detail="full"
+                    )
                     if events and (trouble := _trouble(events[-1])):
                         raise trouble
             except NotMeasured:  # a visitor came
@@ -196,7 +229,9 @@ class Catalog:
 
     def _load_of(self, served: ServedPair) -> Load:
         load = served.engine.load()
-        return load if served.unobserved is None else self._measurer.without(served.unobserved, load)
+        return (
+            load if served.unobserved is None else self._measurer.without(served.unobserved, load)
+        )
 
     def _quiet(self) -> bool:
         load = self.load()
@@ -207,15 +242,25 @@ class Catalog:
         for served in self.pairs.values():
             served.engine.close()
 
-    def stream(self, pair: str, request: Request, cancel: CancelFlag | None = None) -> Iterator[Event]:
+    def stream(
+        self, pair: str, request: Request, cancel: CancelFlag | None = None
+    ) -> Iterator[Event]:
         """Decode for a visitor, with the pair of that name. Raises what `run_events` raises."""
         engine, request = self._for_visitor(pair, request)
         self._measurer.interrupt()
         return run_events(engine, request, cancel, Reader(*visitor()))
 
-    def start(self, pair: str, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader | None = None) -> None:
-        """Decode for a visitor, by default the current caller, and deliver the events from the decoding thread (see
-        `Engine.start`). Raises what `run_events` raises, but errors after the start are delivered instead of the end."""
+    def start(
+        self,
+        pair: str,
+        request: Request,
+        cancel: CancelFlag,
+        deliver: Deliver,
+        reader: Reader | None = None,
+    ) -> None:
+        """Decode for a visitor, by default the current caller, and deliver the events from the
+        decoding thread (see `Engine.start`). Raises what `run_events` raises, but errors after
+        the start are delivered instead of the end."""
         engine, request = self._for_visitor(pair, request)
         last: Event | None = None
 
@@ -236,23 +281,36 @@ class Catalog:
     def _for_visitor(self, pair: str, request: Request) -> tuple[Engine, Request]:
         """The engine of that pair, and the request as it decodes it."""
         if request.params.max_tokens is None or request.params.max_tokens > self.max_tokens:
-            raise ValueError(f"max_tokens may be at most {self.max_tokens} on this page, got {request.params.max_tokens}")
-        if isinstance(request.num_draft_tokens, int) and request.num_draft_tokens > MAX_DRAFT_TOKENS:
-            raise ValueError(f"num_draft_tokens may be at most {MAX_DRAFT_TOKENS} on this page, got {request.num_draft_tokens}")
+            raise ValueError(
+                f"max_tokens may be at most {self.max_tokens} on this page, got"
+                f" {request.params.max_tokens}"
+            )
+        if (
+            isinstance(request.num_draft_tokens, int)
+            and request.num_draft_tokens > MAX_DRAFT_TOKENS
+        ):
+            raise ValueError(
+                f"num_draft_tokens may be at most {MAX_DRAFT_TOKENS} on this page, got"
+                f" {request.num_draft_tokens}"
+            )
         served = self.of(pair)
         return served.engine, served.suited(request)
 
 
 def _trouble(last: Event | None) -> Trouble | None:
     """The error in the run's last event, if decoding failed."""
-    return Trouble(last.message) if last is not None and last.finish_reason == FinishReason.ERROR else None
+    return (
+        Trouble(last.message)
+        if last is not None and last.finish_reason == FinishReason.ERROR
+        else None
+    )
 
 
 def run_events(
     engine: Engine, request: Request, cancel: CancelFlag | None = None, reader: Reader = ANONYMOUS
 ) -> Iterator[Event]:
-    """A run's events one by one. A ValueError names the invalid setting; raises Trouble if no decoder runs, or after the last
-    event if decoding failed."""
+    """A run's events one by one. A ValueError names the invalid setting; raises Trouble if no
+    decoder runs, or after the last event if decoding failed."""
     last = None
     try:
         for events in engine.submit(request, cancel, reader):
@@ -264,14 +322,21 @@ def run_events(
         raise trouble
 
 
-def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()) -> Catalog:
-    """The catalog of a cluster's engines. All runs are passed on at once, including those that wait: the cluster grows with the
-    number of waiting runs."""
+def join_catalog(
+    configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()
+) -> Catalog:
+    """The catalog of a cluster's engines. All runs are passed on at once, including those that
+    wait: the cluster grows with the number of waiting runs."""
     capacity = sum(engine.about.capacity for engine in engines.values())
     measuring = configuration.measuring == "on"
     targets = {choice.name: choice.target for choice in configuration.pairs}
-    pairs = {name: _served(configuration, engine, targets.get(name), observers) for name, engine in engines.items()}
-    catalog = Catalog(pairs, configuration.max_tokens, capacity + configuration.queue_size, measuring)
+    pairs = {
+        name: _served(configuration, engine, targets.get(name), observers)
+        for name, engine in engines.items()
+    }
+    catalog = Catalog(
+        pairs, configuration.max_tokens, capacity + configuration.queue_size, measuring
+    )
     catalog.warm_up()
     for served in pairs.values():
         served.unobserved = None  # another machine's speed is not measured
@@ -279,9 +344,10 @@ def join_catalog(configuration: Configuration, engines: Mapping[str, Engine], ob
 
 
 def load_catalog(configuration: Configuration, observers: Sequence[Observer] = ()) -> Catalog:
-    """Load the operator's pairs. The caller calls `Catalog.load_later` and `Catalog.warm_up`. Raises ValueError or OSError if a
-    pair cannot be loaded."""
-    # Engines share their time fairly between visitors and refuse runs if necessary. Gradio's queue does neither.
+    """Load the operator's pairs. The caller calls `Catalog.load_later` and `Catalog.warm_up`.
+    Raises ValueError or OSError if a pair cannot be loaded."""
+    # Engines share their time fairly between visitors and refuse runs if necessary. Gradio's queue
+    # does neither.
     most = configuration.concurrency if zero_gpu() else None
     catalog = Catalog({}, configuration.max_tokens, most, configuration.measuring == "on")
     for choice in configuration.pairs:
@@ -290,7 +356,9 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
         if choice.later or choice.on_demand:
             about = expected(KNOWN.get(str(choice.target)), configuration.concurrency)
             on_demand = choice.on_demand and not zero_gpu()
-            engine = DeferredEngine(choice.name, about, make, configuration.queue_size, on_demand=on_demand)
+            engine = DeferredEngine(
+                choice.name, about, make, configuration.queue_size, on_demand=on_demand
+            )
             catalog.deferred[choice.name] = engine
         else:
             engine = make()
@@ -304,7 +372,13 @@ def load_catalog(configuration: Configuration, observers: Sequence[Observer] = (
 
 
 def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
-    pair = load_pair(choice.target, choice.draft, choice.head, device=configuration.device, dtype=configuration.dtype)
+    pair = load_pair(
+        choice.target,
+        choice.draft,
+        choice.head,
+        device=configuration.device,
+        dtype=configuration.dtype,
+    )
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
     most = configuration.max_prompt_tokens
@@ -314,8 +388,18 @@ def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
     return LocalEngine(decoder, max_rows=rows, max_waiting=waiting, max_prompt_tokens=most)
 
 
-def _served(configuration: Configuration, engine: Engine, target: str | None, observers: Sequence[Observer]) -> ServedPair:
+def _served(
+    configuration: Configuration, engine: Engine, target: str | None, observers: Sequence[Observer]
+) -> ServedPair:
     """The pair with its observers, and with the word list that the host filters for it."""
-    ships = engine.about.models.get("target") in {TALES_TARGET, *(known.target for known in KNOWN.values())}
-    words = "classroom" if configuration.filter_words == "all" or (ships and configuration.filter_words == "bundled") else None
+    ships = engine.about.models.get("target") in {
+        TALES_TARGET,
+        *(known.target for known in KNOWN.values()),
+    }
+    words = (
+        "classroom"
+        if configuration.filter_words == "all"
+        or (ships and configuration.filter_words == "bundled")
+        else None
+    )
     return ServedPair(ObservedEngine(engine, observers), engine, words, target)

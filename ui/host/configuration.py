@@ -1,5 +1,5 @@
-"""The operator's settings from environment and command line: pairs, device and limits; and engines on a Ray cluster instead of
-in this process."""
+"""The operator's settings from environment and command line: pairs, device and limits; and
+engines on a Ray cluster instead of in this process."""
 
 import re
 import sys
@@ -27,14 +27,19 @@ OF_REPLICAS = ("pairs", "device", "dtype", "max_prompt_tokens", "concurrency")
 @dataclass(frozen=True)
 class PairChoice:
     name: str  # the name that visitors see
-    # target, draft: Hub ids, local folders, GGUF files or a known pair's name (`KNOWN`); None for the bundled pair, and for no
-    # draft model
+    # target, draft: Hub ids, local folders, GGUF files or a known pair's name (`KNOWN`); None for
+    # the bundled pair, and for no draft model
     target: str | None = None
     draft: str | None = None
-    # a draft head for the target: a Hub id or local folder; None for none, or for the bundled target's own
+    # a draft head for the target: a Hub id or local folder; None for none, or for the bundled
+    # target's own
     head: str | None = None
-    later: bool = False  # whether it is loaded after the page answers; if that fails, it is left out
-    on_demand: bool = False  # whether it is loaded when somebody first uses it, or if it becomes the default
+    later: bool = (
+        False  # whether it is loaded after the page answers; if that fails, it is left out
+    )
+    on_demand: bool = (
+        False  # whether it is loaded when somebody first uses it, or if it becomes the default
+    )
 
 
 USUAL = (PairChoice("SmolLM2", "smollm2", later=True), PairChoice(BUNDLED, on_demand=True))
@@ -62,17 +67,26 @@ def _names(listed: object) -> object:
 class Configuration:
     """The operator's settings, checked."""
 
-    pairs: tuple[PairChoice, ...] = (PairChoice(BUNDLED),)  # what visitors may choose from; the first is the default
+    pairs: tuple[PairChoice, ...] = (
+        PairChoice(BUNDLED),
+    )  # what visitors may choose from; the first is the default
     # device, dtype: as for `load_pair`
     device: Annotated[str, AfterValidator(_device)] = "auto"
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
     max_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] = MAX_TOKENS  # most tokens per run
-    max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = None  # longest prompt; None for the model's limit
-    queue_size: Annotated[int, Field(ge=1, le=10**5)] = 64  # most runs that may wait; later ones are refused with a message
-    concurrency: Annotated[int, Field(ge=1, le=256)] = MAX_ROWS  # most runs decoded together; later ones wait
+    max_prompt_tokens: Annotated[int, Field(ge=16, le=10**6)] | None = (
+        None  # longest prompt; None for the model's limit
+    )
+    queue_size: Annotated[int, Field(ge=1, le=10**5)] = (
+        64  # most runs that may wait; later ones are refused with a message
+    )
+    concurrency: Annotated[int, Field(ge=1, le=256)] = (
+        MAX_ROWS  # most runs decoded together; later ones wait
+    )
     # which pairs never generate words unsuitable for a classroom; "bundled" are those that ship
     filter_words: Literal["bundled", "all", "none"] = "bundled"
-    # whether a finished run is decoded again without drafts, and a guided one without its guide, for comparison
+    # whether a finished run is decoded again without drafts, and a guided one without its guide,
+    # for comparison
     measuring: Literal["on", "off"] = "on"
     # host names of the page, in addition to this machine's and the Space's
     hosts: Annotated[tuple[str, ...], BeforeValidator(_names)] = ()
@@ -80,9 +94,9 @@ class Configuration:
 
 
 def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -> Configuration:
-    """The operator's settings from environment variables, and from `target`, `draft`, `head`, `device` and `dtype` of the
-    command line. Options that are not None override the environment; empty values mean the default. A ValueError names the
-    variable or option and what was given."""
+    """The operator's settings from environment variables, and from `target`, `draft`, `head`,
+    `device` and `dtype` of the command line. Options that are not None override the environment;
+    empty values mean the default. A ValueError names the variable or option and what was given."""
     every = [*(field.name for field in fields(Configuration)), "target", "draft", "head"]
     names = {name: PREFIX + name.upper() for name in every}
     given = {name: environ.get(variable, "").strip() for name, variable in names.items()}
@@ -97,44 +111,62 @@ def read_configuration(environ: Mapping[str, str], options: Mapping[str, Any]) -
 
 
 def _pairs(listed: str, target: str, draft: str, head: str) -> tuple[PairChoice, ...]:
-    """Parse `Name = target + draft; Name = target + draft + head`; `bundled` is the bundled pair, empty means `USUAL`."""
+    """Parse `Name = target + draft; Name = target + draft + head`; `bundled` is the bundled
+    pair, empty means `USUAL`."""
     if not listed:
         if draft and not target:
-            raise ValueError(f"{PREFIX}DRAFT or --draft needs a target as well, got only {draft!r:.200}")
+            raise ValueError(
+                f"{PREFIX}DRAFT or --draft needs a target as well, got only {draft!r:.200}"
+            )
         if not target:
             return (PairChoice(BUNDLED, head=head),) if head else USUAL
-        return (PairChoice(target.rstrip("/").rsplit("/", 1)[-1], target, draft or None, head or None),)
+        return (
+            PairChoice(target.rstrip("/").rsplit("/", 1)[-1], target, draft or None, head or None),
+        )
     if target or draft or head:
         raise ValueError(f"give either {PREFIX}PAIRS or a target, a draft and a head, not both")
     found = []
     for entry in filter(None, map(str.strip, listed.split(";"))):
-        match = re.fullmatch(r"([^=+]+?)\s*=\s*([^=+]+?)(?:\s*\+\s*([^=+]+?))?(?:\s*\+\s*([^=+]+))?", entry)
+        match = re.fullmatch(
+            r"([^=+]+?)\s*=\s*([^=+]+?)(?:\s*\+\s*([^=+]+?))?(?:\s*\+\s*([^=+]+))?", entry
+        )
         if entry == BUNDLED:
             found.append(PairChoice(BUNDLED))
         elif match:
             name, its_target, its_draft, its_head = match.groups()
             found.append(PairChoice(name, its_target, its_draft, its_head))
         else:
-            raise ValueError(f"{PREFIX}PAIRS must list 'Name = target + draft + head' between semicolons, got {entry!r:.200}")
+            raise ValueError(
+                f"{PREFIX}PAIRS must list 'Name = target + draft + head' between semicolons, got"
+                f" {entry!r:.200}"
+            )
     names = [pair.name for pair in found]
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"{PREFIX}PAIRS must list at least one pair, each with a name of its own, got {listed!r:.200}")
+        raise ValueError(
+            f"{PREFIX}PAIRS must list at least one pair, each with a name of its own, got"
+            f" {listed!r:.200}"
+        )
     return tuple(found)
 
 
 def cluster_engines(configuration: Configuration, address: str | None) -> dict[str, Engine]:
     """An engine for every pair of a cluster, by name.
 
-    The address is `host:port` or "auto"; None for RAY_ADDRESS, or this machine's cluster, or a new one. If a cluster runs, its
-    applications determine the pairs. If none runs and no address was given, one is started on this machine with the operator's
-    pairs, and it ends with the page. Raises ValueError if there is no such cluster, nothing on it decodes, or Ray is missing.
+    The address is `host:port` or "auto"; None for RAY_ADDRESS, or this machine's cluster, or a
+    new one. If a cluster runs, its applications determine the pairs. If none runs and no address
+    was given, one is started on this machine with the operator's pairs, and it ends with the
+    page. Raises ValueError if there is no such cluster, nothing on it decodes, or Ray is
+    missing.
     """
     try:
         from naive_speculate.serving.ray import cluster as ray_cluster
         from naive_speculate.serving.ray.app import DecoderArgs
         from naive_speculate.serving.ray.engine import RayEngine
     except ModuleNotFoundError as error:
-        raise ValueError(f"--engine ray needs Ray ({error.name} is missing): pip install -r requirements-cluster.txt") from None
+        raise ValueError(
+            f"--engine ray needs Ray ({error.name} is missing): pip install -r"
+            " requirements-cluster.txt"
+        ) from None
 
     if not ray_cluster.connect(address):
         say("no Ray cluster is running here: starting one")
@@ -146,12 +178,27 @@ def cluster_engines(configuration: Configuration, address: str | None) -> dict[s
             "max_prompt_tokens": configuration.max_prompt_tokens,
             **ray_cluster.local_share(len(pairs)),
         }
-        ray_cluster.start({p.name: DecoderArgs(target=p.target, draft=p.draft, head=p.head, **shared) for p in pairs})
-    elif decided := [name for name in OF_REPLICAS if getattr(configuration, name) != getattr(read_configuration({}, {}), name)]:
-        raise ValueError(f"the cluster's applications decide on {', '.join(decided)}; leave them out of the page's settings")
+        ray_cluster.start(
+            {
+                p.name: DecoderArgs(target=p.target, draft=p.draft, head=p.head, **shared)
+                for p in pairs
+            }
+        )
+    elif decided := [
+        name
+        for name in OF_REPLICAS
+        if getattr(configuration, name) != getattr(read_configuration({}, {}), name)
+    ]:
+        raise ValueError(
+            f"the cluster's applications decide on {', '.join(decided)}; leave them out of the"
+            " page's settings"
+        )
     names = ray_cluster.names()
     if not names:
-        raise ValueError("no Serve application on this cluster decodes: deploy one with `serve deploy deploy/serve.yaml`")
+        raise ValueError(
+            "no Serve application on this cluster decodes: deploy one with `serve deploy"
+            " deploy/serve.yaml`"
+        )
     engines: dict[str, Engine] = {}
     for name in names:
         ray_cluster.wait_until_ready(name, say=say)

@@ -14,19 +14,34 @@ _LOOK_SECONDS = 0.05  # how often a held run checks whether it was cancelled
 
 
 def expected(known: KnownPair | None, capacity: int) -> About:
-    """What the engine of a known pair, or of the bundled one, will report once loaded. All known targets are chat models."""
+    """What the engine of a known pair, or of the bundled one, will report once loaded. All known
+    targets are chat models."""
     if known is None:
-        return About({kind: f"bundled {kind}" for kind in ("target", "draft", "head")}, "cpu", chat=False, capacity=capacity)
-    drafters = {kind: f"{known.drafters} {kind}" for kind in ("draft", "head") if known.drafter(kind)}
+        return About(
+            {kind: f"bundled {kind}" for kind in ("target", "draft", "head")},
+            "cpu",
+            chat=False,
+            capacity=capacity,
+        )
+    drafters = {
+        kind: f"{known.drafters} {kind}" for kind in ("draft", "head") if known.drafter(kind)
+    }
     return About({"target": known.target, **drafters}, "cpu", chat=True, capacity=capacity)
 
 
 class DeferredEngine(Engine):
-    """Holds at most `max_waiting` requests until its pair is loaded, and then passes them on. `make` loads the pair and returns
-    its engine; `about` is what it is expected to report. If it is `on_demand`, the first request loads it, else `load_pair`."""
+    """Holds at most `max_waiting` requests until its pair is loaded, and then passes them on.
+    `make` loads the pair and returns its engine; `about` is what it is expected to report. If it
+    is `on_demand`, the first request loads it, else `load_pair`."""
 
     def __init__(
-        self, name: str, about: About, make: Callable[[], Engine], max_waiting: int, *, on_demand: bool = False
+        self,
+        name: str,
+        about: About,
+        make: Callable[[], Engine],
+        max_waiting: int,
+        *,
+        on_demand: bool = False,
     ) -> None:
         self._name = name
         self.about = about
@@ -50,7 +65,8 @@ class DeferredEngine(Engine):
         return self._engine is not None
 
     def load_pair(self) -> None:
-        """Load the pair and start the held requests. Raises what `make` raises; the held requests then end with that error."""
+        """Load the pair and start the held requests. Raises what `make` raises; the held
+        requests then end with that error."""
         self._unasked = False
         try:
             self._engine = self._make()
@@ -61,7 +77,9 @@ class DeferredEngine(Engine):
         finally:
             self._settled.set()
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
+    def start(
+        self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
+    ) -> None:
         if self._settled.is_set():
             if self._engine is None:
                 raise Unavailable(self._reason)
@@ -73,7 +91,12 @@ class DeferredEngine(Engine):
             first, self._unasked = self._unasked, False
         if first:
             threading.Thread(target=self._load_on_demand, name="loading", daemon=True).start()
-        threading.Thread(target=self._start_later, args=(request, cancel, deliver, reader), name="held", daemon=True).start()
+        threading.Thread(
+            target=self._start_later,
+            args=(request, cancel, deliver, reader),
+            name="held",
+            daemon=True,
+        ).start()
         return None
 
     def waiting_before(self, reader: Reader) -> int | None:
@@ -93,7 +116,9 @@ class DeferredEngine(Engine):
         if self._engine is not None:
             self._engine.close()
 
-    def _start_later(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader) -> None:
+    def _start_later(
+        self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader
+    ) -> None:
         """Start a held request once the pair is loaded, or end it when it is cancelled."""
         while not self._settled.wait(_LOOK_SECONDS) and not cancel.is_set():
             pass

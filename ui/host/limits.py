@@ -1,5 +1,6 @@
-"""Limits on requests: no uploads, no large body except a trace, and few of those at once. Malformed calls are answered with
-status 4xx and the reason, and logged in one line without their content. Answers are compressed and have security headers."""
+"""Limits on requests: no uploads, no large body except a trace, and few of those at once.
+Malformed calls are answered with status 4xx and the reason, and logged in one line without their
+content. Answers are compressed and have security headers."""
 
 import asyncio
 import inspect
@@ -33,18 +34,30 @@ from ui.host.visitors import address_of
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024
 TRACES = "/trace"  # the address that accepts traces (see `ui.run.recorded.traces`)
-MAX_BODY_BYTES = 4 * 2**20  # limit for any other call. JSON takes up to 20 times its length in memory
+MAX_BODY_BYTES = (
+    4 * 2**20
+)  # limit for any other call. JSON takes up to 20 times its length in memory
 MAX_BODIES_BYTES = 3 * MAX_TRACE_BYTES  # limit for all bodies that are being received
 BODY_SECONDS = 60.0  # longest time to receive a body
-UNUSED = tuple(f"/gradio_api/{name}" for name in ("upload", "upload_progress", "process_recording", "deep_link", "dev/reload"))
-"""Addresses that nothing here needs: Gradio writes to the disk what anybody sends, and looks twenty times a second for changes
-of the program, for each reader."""
-PREPARED = ("", "/config", "/gradio_api/info")  # answers that take long to prepare, and nothing else
+UNUSED = tuple(
+    f"/gradio_api/{name}"
+    for name in ("upload", "upload_progress", "process_recording", "deep_link", "dev/reload")
+)
+"""Addresses that nothing here needs: Gradio writes to the disk what anybody sends, and looks
+twenty times a second for changes of the program, for each reader."""
+PREPARED = (
+    "",
+    "/config",
+    "/gradio_api/info",
+)  # answers that take long to prepare, and nothing else
 MOST_SESSION_CHARACTERS = 100  # longest session name; Gradio keeps thousands of them
-KINDS = "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|reset|heartbeat|stream|mcp"
+KINDS = (
+    "queue/join|queue/data|call/v2|call|run|api|component_server|cancel|reset|heartbeat|stream|mcp"
+)
 CALL = re.compile(rf"/gradio_api/({KINDS})(?=/|$)")
 MALFORMED = (FnIndexInferError, LookupError, TypeError, ValueError, AttributeError, AssertionError)
-"""What Gradio raises when it looks up a name in a call. The called function raises elsewhere, in the queue (see `Page`)."""
+"""What Gradio raises when it looks up a name in a call. The called function raises elsewhere, in
+the queue (see `Page`)."""
 
 HUGGING_FACE = "https://huggingface.co https://*.huggingface.co https://*.hf.space"
 POLICY = {
@@ -68,10 +81,11 @@ MARK = b"<gradio-app"  # the tag in Gradio's HTML that the page replaces
 
 
 class Guard:
-    """Middleware that refuses large bodies and reads of unknown calls, and reports failures without the request's content.
+    """Middleware that refuses large bodies and reads of unknown calls, and reports failures
+    without the request's content.
 
-    The server prepares the page once at a time for each address: it takes 35 ms, and threads that prepare forty pages keep the
-    interpreter from the decoder.
+    The server prepares the page once at a time for each address: it takes 35 ms, and threads
+    that prepare forty pages keep the interpreter from the decoder.
     """
 
     def __init__(self, app: ASGIApp, page: gr.Blocks | None = None) -> None:
@@ -90,7 +104,9 @@ class Guard:
                 await turn.enter_async_context(lock)
             await self._answer(scope, receive, send, turn)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, turn: AsyncExitStack) -> None:
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, turn: AsyncExitStack
+    ) -> None:
         """Answer a request. Its turn ends when the answer begins: the client may read slowly."""
         found = CALL.search(scope["path"])
         kind = found[1] if found else ""  # without the part of the address that anybody may write
@@ -101,14 +117,18 @@ class Guard:
             begun = True
             await turn.aclose()
             if kind in ("run", "api", "mcp") and message.get("status") == 500:
-                message["status"] = 400  # Gradio answers 500 to any wrong call; our own failures are logged
+                message["status"] = (
+                    400  # Gradio answers 500 to any wrong call; our own failures are logged
+                )
             if kind and 400 <= message.get("status", 200) < 500:
                 LOGGER.warning("refused %s %s: %d", scope["method"], kind, message["status"])
             try:
                 await send(message)
             except RuntimeError as error:
                 if "TCPTransport" in str(error):  # uvloop says so if the client has left
-                    while (await receive())["type"] != "http.disconnect":  # before it notes this itself, uvicorn would complain
+                    while (await receive())[
+                        "type"
+                    ] != "http.disconnect":  # before it notes this itself, uvicorn would complain
                         pass
                     raise ClientDisconnect from None
                 raise
@@ -120,7 +140,10 @@ class Guard:
             if announced.isdigit():
                 body.check(int(announced[:20]))
             if scope["path"].rstrip("/").endswith(UNUSED):
-                raise HTTPException(403, "this page does not use this address: it accepts no uploads and keeps no files")
+                raise HTTPException(
+                    403,
+                    "this page does not use this address: it accepts no uploads and keeps no files",
+                )
             if kind and self._page is not None and scope["method"] == "GET":
                 check_read(self._page, kind, scope)
             await self._app(scope, body.receive, watched)
@@ -156,12 +179,16 @@ class _Body:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
-            raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:.0f} seconds") from None
+            raise HTTPException(
+                408, f"the body did not arrive within {BODY_SECONDS:.0f} seconds"
+            ) from None
         size = len(message.get("body", b""))
         self._over = not message.get("more_body", False)
         self.check(self.taken + size)
         if self._guard.receiving + size > MAX_BODIES_BYTES:
-            raise HTTPException(503, "the server is receiving as much as it can handle; try again in a moment")
+            raise HTTPException(
+                503, "the server is receiving as much as it can handle; try again in a moment"
+            )
         self._guard.receiving += size
         self.taken += size
         return message
@@ -178,8 +205,8 @@ def _answer_to(error: Exception, kind: str) -> Response:
 
 
 class Headers:
-    """Middleware that adds security headers to each answer, and its nonce to a page's scripts. Markup that is visible `before`
-    Gradio's page runs is inserted there."""
+    """Middleware that adds security headers to each answer, and its nonce to a page's scripts.
+    Markup that is visible `before` Gradio's page runs is inserted there."""
 
     def __init__(self, app: ASGIApp, before: str = "") -> None:
         self._app = app
@@ -199,7 +226,9 @@ class Headers:
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "same-origin"
-                headers["Content-Security-Policy"] = policy(nonce, embedded=bool(parse_qs(scope["query_string"]).get(b"embed")))
+                headers["Content-Security-Policy"] = policy(
+                    nonce, embedded=bool(parse_qs(scope["query_string"]).get(b"embed"))
+                )
                 if headers.get("content-type", "").startswith("text/html"):
                     held = message
                     return
@@ -219,8 +248,8 @@ class Headers:
 
 
 def policy(nonce: str, *, embedded: bool = False) -> str:
-    """The content security policy of an answer whose scripts have this nonce. If the page is `embedded` in slides, these may be
-    anywhere, even in a file."""
+    """The content security policy of an answer whose scripts have this nonce. If the page is
+    `embedded` in slides, these may be anywhere, even in a file."""
     parts: dict[str, Any] = dict(POLICY)
     if embedded:
         del parts["frame-ancestors"]
@@ -229,9 +258,14 @@ def policy(nonce: str, *, embedded: bool = False) -> str:
     return "; ".join(f"{name} {value}" for name, value in parts.items()).replace("{nonce}", nonce)
 
 
-def server_options(routes: Sequence[BaseRoute] = (), page: gr.Blocks | None = None, before: str = "") -> dict[str, Any]:
-    """The `app_kwargs` of Gradio's `launch`: our middleware for a page, and these routes; `before` as for `Headers`."""
-    zipped = Middleware(GZipMiddleware, minimum_size=2000, compresslevel=6)  # all but event streams; Gradio zips only its files
+def server_options(
+    routes: Sequence[BaseRoute] = (), page: gr.Blocks | None = None, before: str = ""
+) -> dict[str, Any]:
+    """The `app_kwargs` of Gradio's `launch`: our middleware for a page, and these routes;
+    `before` as for `Headers`."""
+    zipped = Middleware(
+        GZipMiddleware, minimum_size=2000, compresslevel=6
+    )  # all but event streams; Gradio zips only its files
     return {
         "routes": [*routes],  # they take precedence over Gradio's
         "middleware": [zipped, Middleware(Headers, before=before), Middleware(Guard, page=page)],
@@ -249,13 +283,16 @@ class ServerCall(BaseModel):
 
 
 def server_functions(page: gr.Blocks) -> Route:
-    """The route of components' server functions; it replaces Gradio's (see `is_server_function`)."""
+    """The route of components' server functions; it replaces Gradio's (see
+    `is_server_function`)."""
 
     async def answer(request: HttpRequest) -> Response:
         try:
             call = ServerCall.model_validate_json(await request.body())
         except ValidationError:
-            raise HTTPException(422, "a call has data, a component_id, a fn_name and a session_hash") from None
+            raise HTTPException(
+                422, "a call has data, a component_id, a fn_name and a session_hash"
+            ) from None
         component = page.blocks.get(call.component_id)
         function: Any = getattr(component, call.fn_name, None)
         if not is_server_function(function):
@@ -274,10 +311,13 @@ def check_read(page: gr.Blocks, kind: str, scope: Scope) -> None:
     if kind == "heartbeat" and len(name) > MOST_SESSION_CHARACTERS:
         raise HTTPException(400, "the session's name is too long")
     if kind == "queue/data":
-        sessions = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("session_hash", [""])
+        sessions = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get(
+            "session_hash", [""]
+        )
         if sessions[-1] not in queue.pending_messages_per_session:  # Gradio reads the last one
             raise HTTPException(404, "this session has called nothing")
     if kind in ("call", "call/v2") and not (
-        name in queue.event_ids_to_events or any(name in calls for calls in queue.pending_event_ids_session.values())
+        name in queue.event_ids_to_events
+        or any(name in calls for calls in queue.pending_event_ids_session.values())
     ):
         raise HTTPException(404, "there is no such call, or its result has been read")

@@ -1,6 +1,7 @@
 """Measurements while no visitor decodes: a prompt decoded plainly, with drafts, and plainly again.
 
-A measurement ends as soon as a visitor starts a run. It is not a run itself: log, `/health` and queue do not count it.
+A measurement ends as soon as a visitor starts a run. It is not a run itself: log, `/health` and
+queue do not count it.
 """
 
 import platform
@@ -25,10 +26,14 @@ from naive_speculate.speculate.sequence import Detail
 from ui.labels import count
 
 MOST_TOKENS = 64
-MOST_SECONDS = 6.0  # longest decoding within a measurement; what a slow model wrote by then is compared
+MOST_SECONDS = (
+    6.0  # longest decoding within a measurement; what a slow model wrote by then is compared
+)
 LANE_SECONDS = 20.0  # longest plain decoding of a whole run, which the visitor watches
 MOST_REPEATS = 3
-AGREE = 0.1  # if plain decoding before and after differs by more, it is measured again: the machine was not quiet
+# if plain decoding before and after differs by more, it is measured again: the machine was not
+# quiet
+AGREE = 0.1
 PATIENCE_SECONDS = 10.0
 
 BUSY = "Others are decoding. A shared speed says nothing about drafts."
@@ -67,18 +72,25 @@ class Measuring:
         if engine is not self._engine:
             return load
         running = min(1, load.running)
-        return replace(load, running=load.running - running, waiting=max(0, load.waiting - (1 - running)))
+        return replace(
+            load, running=load.running - running, waiting=max(0, load.waiting - (1 - running))
+        )
 
-    def speedup(self, engine: Engine, request: Request, lane: list[Event] | None = None) -> MeasuredSpeedup:
+    def speedup(
+        self, engine: Engine, request: Request, lane: list[Event] | None = None
+    ) -> MeasuredSpeedup:
         """The speedup for this prompt and these settings, with an engine that has no observers.
 
-        `lane` receives the events of the whole run without drafts while it is decoded, which is the first measurement. Without
-        it, only as many tokens as the others are decoded. Raises NotMeasured if others decode or the text is too short.
+        `lane` receives the events of the whole run without drafts while it is decoded, which is
+        the first measurement. Without it, only as many tokens as the others are decoded. Raises
+        NotMeasured if others decode or the text is too short.
         """
         with self._alone(engine) as cancel:
             machine = machine_name(engine.about.device)
             tokens = min(MOST_TOKENS, request.params.max_tokens or MOST_TOKENS)
-            drafted = replace(request, params=replace(request.params, max_tokens=tokens), detail="none")
+            drafted = replace(
+                request, params=replace(request.params, max_tokens=tokens), detail="none"
+            )
             # Only the time per token matters, not where plain decoding would end.
             plainly = replace(drafted.params, ignore_eos=True, stop=[], stop_token_ids=[])
             plain = replace(drafted, params=plainly, num_draft_tokens=0)
@@ -96,15 +108,22 @@ class Measuring:
         return found
 
     def events(self, engine: Engine, request: Request, detail: Detail = "none") -> list[Event]:
-        """A run's events, by default without probabilities, cut off after a while. Raises NotMeasured if others decode."""
+        """A run's events, by default without probabilities, cut off after a while. Raises
+        NotMeasured if others decode."""
         with self._alone(engine, COMPANY) as cancel:
             return self._decode(engine, replace(request, detail=detail), cancel)
 
     def _decode(
-        self, engine: Engine, request: Request, cancel: threading.Event, lane: list[Event] | None = None
+        self,
+        engine: Engine,
+        request: Request,
+        cancel: threading.Event,
+        lane: list[Event] | None = None,
     ) -> list[Event]:
         events = [] if lane is None else lane
-        for some in engine.submit(request, _Until(MOST_SECONDS if lane is None else LANE_SECONDS, cancel)):
+        for some in engine.submit(
+            request, _Until(MOST_SECONDS if lane is None else LANE_SECONDS, cancel)
+        ):
             events += some
             if not cancel.is_set() and not self._quiet():  # a visitor who did not call `interrupt`
                 cancel.set()
@@ -116,7 +135,9 @@ class Measuring:
     def _alone(self, engine: Engine, busy: str = BUSY) -> Iterator[threading.Event]:
         with self._turn:
             try:
-                self._cancel = cancel = threading.Event()  # before the check, so that a later visitor finds something to cancel
+                self._cancel = cancel = (
+                    threading.Event()
+                )  # before the check, so that a later visitor finds something to cancel
                 if not self._quiet():
                     raise NotMeasured(busy)
                 self._engine = engine
@@ -126,8 +147,9 @@ class Measuring:
 
 
 async def in_turn(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Run measuring work in a thread, one after another, and return its result. Waiting takes no thread. Work that does not
-    begin within `PATIENCE_SECONDS` is dropped; the result is then a `reason` and whether to ask `again`."""
+    """Run measuring work in a thread, one after another, and return its result. Waiting takes no
+    thread. Work that does not begin within `PATIENCE_SECONDS` is dropped; the result is then a
+    `reason` and whether to ask `again`."""
     with move_on_after(PATIENCE_SECONDS) as waiting:
         await _one_at_a_time.acquire()
     if waiting.cancelled_caught:
@@ -153,6 +175,13 @@ def machine_name(device: str) -> str:
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)[:120]
     listed = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*:(.+)", listed.read_text(encoding="utf-8") if listed.exists() else "")
-    name = (found[1].strip() if found else "") or platform.processor() or platform.machine() or "unknown processor"
+    found = re.search(
+        r"model name\s*:(.+)", listed.read_text(encoding="utf-8") if listed.exists() else ""
+    )
+    name = (
+        (found[1].strip() if found else "")
+        or platform.processor()
+        or platform.machine()
+        or "unknown processor"
+    )
     return f"{name[:100]}, {count(available_cores(), 'core')}"

@@ -1,4 +1,5 @@
-"""What the operator sees: one log line per run, `/health`, and Prometheus counters at `/metrics`."""
+"""What the operator sees: one log line per run, `/health`, and Prometheus counters at
+`/metrics`."""
 
 import json
 import logging
@@ -30,19 +31,34 @@ _COUNTED: tuple[tuple[str, str, Callable[[RunRecord, Metrics], int]], ...] = (
     ("generation_tokens", "Tokens generated.", lambda _, m: m.num_generated_tokens),
     ("spec_decode_num_drafts", "Steps with draft tokens.", lambda run, _: run.num_drafts),
     ("spec_decode_num_draft_tokens", "Tokens drafted.", lambda _, m: m.num_draft_tokens),
-    ("spec_decode_num_accepted_tokens", "Drafted tokens accepted.", lambda _, m: m.num_accepted_draft_tokens),
+    (
+        "spec_decode_num_accepted_tokens",
+        "Drafted tokens accepted.",
+        lambda _, m: m.num_accepted_draft_tokens,
+    ),
 )
 _TIMED: tuple[tuple[str, str, Callable[[RunRecord], float | None]], ...] = (
-    ("time_to_first_token_seconds", "From the request to its first token.", lambda run: run.first_token_seconds),
+    (
+        "time_to_first_token_seconds",
+        "From the request to its first token.",
+        lambda run: run.first_token_seconds,
+    ),
     ("e2e_request_latency_seconds", "From the request to its end.", lambda run: run.seconds),
-    ("request_queue_time_seconds", "From the request to the beginning of its decoding.", lambda run: run.wait_seconds),
+    (
+        "request_queue_time_seconds",
+        "From the request to the beginning of its decoding.",
+        lambda run: run.wait_seconds,
+    ),
 )
 
 
 def log_runs(*, prompts: bool = False) -> Observer:
-    """An observer that logs one line of JSON per run; the prompt is private and logged only on request."""
+    """An observer that logs one line of JSON per run; the prompt is private and logged only on
+    request."""
     LOGGER.setLevel(logging.INFO)
-    logging.basicConfig(format="%(message)s")  # else the MCP library does so in its way, and each line comes twice
+    logging.basicConfig(
+        format="%(message)s"
+    )  # else the MCP library does so in its way, and each line comes twice
 
     def observe(run: RunRecord) -> None:
         params, m = run.request.params, run.summary.metrics
@@ -68,7 +84,8 @@ def log_runs(*, prompts: bool = False) -> Observer:
 
 
 class Counters:
-    """Prometheus counters over all runs (see docs/metrics.md); `load` returns the current load of the engines."""
+    """Prometheus counters over all runs (see docs/metrics.md); `load` returns the current load
+    of the engines."""
 
     def __init__(self, load: Callable[[], Load]) -> None:
         self.registry = CollectorRegistry()
@@ -79,17 +96,27 @@ class Counters:
 
         into: dict[str, Any] = {"buckets": _SECONDS, "registry": self.registry}
         self._counted = [(counter(name, text), value) for name, text, value in _COUNTED]
-        self._timed = [(Histogram(f"{_PREFIX}:{name}", text, **into), value) for name, text, value in _TIMED]
+        self._timed = [
+            (Histogram(f"{_PREFIX}:{name}", text, **into), value) for name, text, value in _TIMED
+        ]
         self._ended = counter("request_success", "Runs that ended, by reason.", "finished_reason")
         by_place = "spec_decode_num_accepted_tokens_per_pos"
-        self._accepted_at = counter(by_place, "Drafted tokens accepted, by index in the window.", "position")
-        self._failed = counter("runs_failed", "Runs refused, abandoned or ended by an error.", "outcome")
+        self._accepted_at = counter(
+            by_place, "Drafted tokens accepted, by index in the window.", "position"
+        )
+        self._failed = counter(
+            "runs_failed", "Runs refused, abandoned or ended by an error.", "outcome"
+        )
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         load = self.load()
-        yield GaugeMetricFamily(f"{_PREFIX}:num_requests_running", "Sequences being decoded.", load.running)
-        yield GaugeMetricFamily(f"{_PREFIX}:num_requests_waiting", "Sequences waiting to be decoded.", load.waiting)
+        yield GaugeMetricFamily(
+            f"{_PREFIX}:num_requests_running", "Sequences being decoded.", load.running
+        )
+        yield GaugeMetricFamily(
+            f"{_PREFIX}:num_requests_waiting", "Sequences waiting to be decoded.", load.waiting
+        )
 
     def observe(self, run: RunRecord) -> None:
         metrics = run.summary.metrics
@@ -111,20 +138,29 @@ class Counters:
 
 
 def with_queue(load: Load, page: gr.Blocks) -> Load:
-    """An engine's load including calls in Gradio's queue or being checked, which no engine has received yet."""
-    return replace(load, waiting=load.waiting + waiting_calls(page, DECODING) + STARTING.size + GUIDING.size)
+    """An engine's load including calls in Gradio's queue or being checked, which no engine has
+    received yet."""
+    return replace(
+        load, waiting=load.waiting + waiting_calls(page, DECODING) + STARTING.size + GUIDING.size
+    )
 
 
 def routes(counters: Counters, readers: str = "all") -> list[Route]:
-    """The operator's two routes. `/metrics` may be read by `all`, by `local` programs (not through a proxy), or is `off`."""
+    """The operator's two routes. `/metrics` may be read by `all`, by `local` programs (not
+    through a proxy), or is `off`."""
 
     async def health(_: HttpRequest) -> Response:
         now = counters.load()
-        return JSONResponse({"status": "ok" if now.ready else "unavailable"} | asdict(now), 200 if now.ready else 503)
+        return JSONResponse(
+            {"status": "ok" if now.ready else "unavailable"} | asdict(now),
+            200 if now.ready else 503,
+        )
 
     async def metrics(request: HttpRequest) -> Response:
         forwarded = "x-forwarded-for" in request.headers or "forwarded" in request.headers
-        if readers == "local" and (forwarded or request.client is None or not is_loopback(request.client.host)):
+        if readers == "local" and (
+            forwarded or request.client is None or not is_loopback(request.client.host)
+        ):
             return Response(status_code=403)
         return Response(counters.text(), media_type=CONTENT_TYPE_LATEST)
 

@@ -1,4 +1,5 @@
-"""Gradio's queue, bounded in bytes: the calls that wait in it, in turns, and the messages that nobody has read yet."""
+"""Gradio's queue, bounded in bytes: the calls that wait in it, in turns, and the messages that
+nobody has read yet."""
 
 import asyncio
 import math
@@ -16,7 +17,10 @@ from ui.host.limits import MOST_SESSION_CHARACTERS
 from ui.host.visitors import TOTAL_BYTES, VISITOR_BYTES, address_of, give_back, weight
 
 COUNT_BYTES = 2**20  # all unread messages are counted after every so many bytes
-UNREAD = "Nobody read the results of this call, and the server keeps no more of them. The call was ended."
+UNREAD = (
+    "Nobody read the results of this call, and the server keeps no more of them. The call was"
+    " ended."
+)
 CROWDED = "So many calls wait that the server has no room for this one. Try again in a moment."
 
 
@@ -58,29 +62,40 @@ class _Call:
 
 
 def open_queue(page: gr.Blocks, size: int) -> None:
-    """Give a page a bounded queue for at most so many waiting calls; `Blocks.queue` always builds Gradio's own class."""
+    """Give a page a bounded queue for at most so many waiting calls; `Blocks.queue` always
+    builds Gradio's own class."""
     page.queue(max_size=size, api_open=False)  # no call bypasses the queue
     page._queue = BoundedQueue(page, size)
 
 
 class BoundedQueue(Queue):
-    """Ends calls whose unread results exceed a size in bytes. If the waiting calls are too large or more than `size`, the
-    newest one of the visitor with the most is refused. `visitor_bytes` limits one visitor's unread messages, and all waiting
-    calls together. Visitors take turns. Gradio's loops poll 1,000 and 100 times a second, and each look takes the interpreter
-    lock from the decoder; 50 and 20 times are enough."""
+    """Ends calls whose unread results exceed a size in bytes. If the waiting calls are too large
+    or more than `size`, the newest one of the visitor with the most is refused. `visitor_bytes`
+    limits one visitor's unread messages, and all waiting calls together. Visitors take turns.
+    Gradio's loops poll 1,000 and 100 times a second, and each look takes the interpreter lock
+    from the decoder; 50 and 20 times are enough."""
 
     visitor_bytes, total_bytes = VISITOR_BYTES, TOTAL_BYTES
 
     def __init__(self, page: gr.Blocks, size: int) -> None:
-        super().__init__(live_updates=True, concurrency_count=page.max_threads, update_intervals=1, max_size=size, blocks=page)
+        super().__init__(
+            live_updates=True,
+            concurrency_count=page.max_threads,
+            update_intervals=1,
+            max_size=size,
+            blocks=page,
+        )
         self.sleep_when_free, self.progress_update_sleep_when_free = 0.02, 0.05
         self._waiting: dict[str, _Call] = {}
         self._number = 0
         self._sent = 0
-        self.pending_messages_per_session: Any = _Sessions(self.pending_messages_per_session.max_size)
+        self.pending_messages_per_session: Any = _Sessions(
+            self.pending_messages_per_session.max_size
+        )
 
     def compute_analytics_summary(self, records: Any) -> Any:
-        """Nothing: after each call Gradio groups the last 10,000 with pandas, for a dashboard that this page does not have."""
+        """Nothing: after each call Gradio groups the last 10,000 with pandas, for a dashboard
+        that this page does not have."""
         return self.cached_event_analytics_summary
 
     async def push(self, body: Any, request: Any, username: Any) -> Any:
@@ -89,12 +104,16 @@ class BoundedQueue(Queue):
             self._check(body)
         except gr.Error as error:
             return False, error.message, "error"
-        size = weight([body.data, body.event_data])  # 0.2 s for the worst body that `Guard` lets pass
+        size = weight(
+            [body.data, body.event_data]
+        )  # 0.2 s for the worst body that `Guard` lets pass
         self._number += 1
         call = _Call(Reader(address_of(request), body.session_hash or ""), size, self._number)
         if not await self._make_room(call):
             return False, CROWDED, "queue_full"
-        for session in self.pending_event_ids_session.keys() - self.pending_messages_per_session.keys():
+        for session in (
+            self.pending_event_ids_session.keys() - self.pending_messages_per_session.keys()
+        ):
             del self.pending_event_ids_session[session]
         answer = await super().push(body, request, username)
         if answer[0]:
@@ -104,9 +123,16 @@ class BoundedQueue(Queue):
         return answer
 
     async def _make_room(self, new: _Call) -> bool:
-        """Refuse a waiting call of the visitor with the most, if there is no room for a new one. Whether there is room."""
-        self._waiting = {name: call for name, call in self._waiting.items() if name in self.event_ids_to_events}
-        queued = {str(event._id) for queue in self.event_queue_per_concurrency_id.values() for event in queue.queue}
+        """Refuse a waiting call of the visitor with the most, if there is no room for a new one.
+        Whether there is room."""
+        self._waiting = {
+            name: call for name, call in self._waiting.items() if name in self.event_ids_to_events
+        }
+        queued = {
+            str(event._id)
+            for queue in self.event_queue_per_concurrency_id.values()
+            for event in queue.queue
+        }
         for most, in_bytes in ((self.max_size or math.inf, False), (self.visitor_bytes, True)):
             calls = [call for call in self._waiting.values() if in_bytes or call.name in queued]
             for call in (*calls, new):
@@ -118,19 +144,26 @@ class BoundedQueue(Queue):
                 return False
             event = self.event_ids_to_events[dropped.name]
             await self.clean_events(event_id=dropped.name)
-            self.send_message(event, ProcessCompletedMessage(output={"error": TOO_MANY}, success=False))
+            self.send_message(
+                event, ProcessCompletedMessage(output={"error": TOO_MANY}, success=False)
+            )
             del self._waiting[dropped.name]
         return True
 
     def _take_turns(self) -> None:
-        """Order the calls that wait for the same: one of each visitor, then the second of each. Those that are being answered
-        count: otherwise who has many would be next after every new call."""
+        """Order the calls that wait for the same: one of each visitor, then the second of each.
+        Those that are being answered count: otherwise who has many would be next after every new
+        call."""
         going = [event for job in self.active_jobs if job for event in job]
         for name, queue in self.event_queue_per_concurrency_id.items():
             events = {str(event._id): event for event in queue.queue}
             if events.keys() <= self._waiting.keys():
                 begun = {str(event._id) for event in going if event.concurrency_id == name}
-                calls = [call for call in self._waiting.values() if call.name in events or call.name in begun]
+                calls = [
+                    call
+                    for call in self._waiting.values()
+                    if call.name in events or call.name in begun
+                ]
                 turns = by_turns(calls, lambda call: call.number)
                 queue.queue[:] = [events[call.name] for call in turns if call.name in events]
 
@@ -171,8 +204,16 @@ class BoundedQueue(Queue):
             return
         while not messages.empty():
             messages.get_nowait()
-        for event in [event for job in self.active_jobs if job for event in job if event.session_hash == session]:
+        for event in [
+            event
+            for job in self.active_jobs
+            if job
+            for event in job
+            if event.session_hash == session
+        ]:
             event.alive = False
         for name in self.pending_event_ids_session.get(session, ()):
-            messages.put_nowait(ProcessCompletedMessage(output={"error": UNREAD}, success=False, event_id=name))
+            messages.put_nowait(
+                ProcessCompletedMessage(output={"error": UNREAD}, success=False, event_id=name)
+            )
         give_back(self.visitor_bytes)

@@ -1,5 +1,6 @@
-"""Visitors: who makes a call, threads in which they take turns, so that one delays the others by one piece of work at most, and
-how many bytes the server may keep for them, and keeps, measured on the objects themselves."""
+"""Visitors: who makes a call, threads in which they take turns, so that one delays the others by
+one piece of work at most, and how many bytes the server may keep for them, and keeps, measured
+on the objects themselves."""
 
 import gc
 import sys
@@ -22,22 +23,30 @@ T = TypeVar("T")
 VISITOR_BYTES = 64 * 2**20  # limit per visitor
 TOTAL_BYTES = 256 * 2**20  # limit for all visitors together
 OVERHEAD = 1.2
-"""Resident memory per byte that `sys.getsizeof` reports: 1.17 over 56,000 events of opened traces (glibc, Python 3.11)."""
+"""Resident memory per byte that `sys.getsizeof` reports: 1.17 over 56,000 events of opened
+traces (glibc, Python 3.11)."""
 MANY_BYTES = 2**20
 GIVE_BACK_SECONDS = 1.0
 _giving_back = threading.Lock()
-_SHARED = (type, Enum, ModuleType, FunctionType)  # belongs to the program, not to the value that refers to it
+_SHARED = (
+    type,
+    Enum,
+    ModuleType,
+    FunctionType,
+)  # belongs to the program, not to the value that refers to it
 
 
 class Trouble(ValueError):
-    """A run could not start or ended in an error; the message tells the visitor what happened and what to do."""
+    """A run could not start or ended in an error; the message tells the visitor what happened
+    and what to do."""
 
 
 def visitor() -> tuple[str, str]:
     """Address and session of the current call; both empty outside a call.
 
-    The address is the connection's, or the one given by a proxy named in FORWARDED_ALLOW_IPS (uvicorn reads both). Calls
-    without a session share one: otherwise every call of a program would be a new visitor.
+    The address is the connection's, or the one given by a proxy named in FORWARDED_ALLOW_IPS
+    (uvicorn reads both). Calls without a session share one: otherwise every call of a program
+    would be a new visitor.
     """
     request, _, event_id = current_call()
     if request is None:
@@ -47,7 +56,8 @@ def visitor() -> tuple[str, str]:
 
 
 def unfetched() -> Callable[[], int]:
-    """A function that counts the messages of the current call's session that nobody has fetched yet."""
+    """A function that counts the messages of the current call's session that nobody has fetched
+    yet."""
     request, page, _ = current_call()
     if request is None or page is None or not request.session_hash:
         return int  # returns 0
@@ -56,7 +66,8 @@ def unfetched() -> Callable[[], int]:
 
 
 def address_of(request: Any) -> str:
-    """A request's address as visitors are counted: one IPv6 customer has a network of 2^64 addresses."""
+    """A request's address as visitors are counted: one IPv6 customer has a network of 2^64
+    addresses."""
     client = getattr(request, "client", None)
     host = client.host if client else ""
     try:
@@ -86,14 +97,17 @@ class _Work:
 
 
 class Turns:
-    """So many threads. If more than `most` pieces wait, the newest one of the visitor with the most waiting ones is refused."""
+    """So many threads. If more than `most` pieces wait, the newest one of the visitor with the
+    most waiting ones is refused."""
 
     def __init__(self, threads: int, name: str, most: int = MOST_WAITING) -> None:
         self._pool = ThreadPoolExecutor(threads, name)
         self._most = most
         self._lock = threading.Lock()
         self._waiting: list[_Work] = []
-        self._served: dict[Any, int] = {}  # the number of the last piece begun for an address, and for a session
+        self._served: dict[
+            Any, int
+        ] = {}  # the number of the last piece begun for an address, and for a session
         self._number = self._begun = self._running = 0
 
     @property
@@ -108,7 +122,9 @@ class Turns:
             if len(self._waiting) >= self._most:
                 refused = one_too_many(self._waiting, new) or new
             self._waiting = [each for each in (*self._waiting, new) if each is not refused]
-        if refused is not None and refused.result.set_running_or_notify_cancel():  # else its visitor has left
+        if (
+            refused is not None and refused.result.set_running_or_notify_cancel()
+        ):  # else its visitor has left
             refused.result.set_exception(Trouble(TOO_MANY))
         if refused is not new:
             self._pool.submit(self._next)
@@ -156,7 +172,9 @@ def weight(values: Iterable[object]) -> int:
     objects, seen = list(values), set[int]()
     total = known = 0
     while objects:
-        new = {id(one): one for one in objects if id(one) not in seen and not isinstance(one, _SHARED)}
+        new = {
+            id(one): one for one in objects if id(one) not in seen and not isinstance(one, _SHARED)
+        }
         seen |= new.keys()
         known += sum(one.size for one in new.values() if isinstance(one, Weighed))
         total += sum(map(sys.getsizeof, new.values()))

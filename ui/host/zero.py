@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # this module is imported before torch, which `spaces` has to
 
 SECONDS_TO_BEGIN = 10
 TOKENS_PER_SECOND = 40
-"""For a pair of a few billion parameters, with a margin: a run that exceeds the time it asked for is cut off."""
+"""For a pair of a few billion parameters, with a margin: a run that exceeds the time it asked
+for is cut off."""
 MOST_SECONDS = 120
 
 
@@ -42,7 +43,8 @@ def duration(request: "Request", _flag: str = "") -> int:
 
 
 def on_zero_gpu(decode: "Decode") -> "Decode":
-    """The same function, run by ZeroGPU. Its errors (no quota left, no GPU free) become `Unavailable`."""
+    """The same function, run by ZeroGPU. Its errors (no quota left, no GPU free) become
+    `Unavailable`."""
     import gradio
     import spaces  # type: ignore[import-not-found, unused-ignore]
 
@@ -56,7 +58,9 @@ def on_zero_gpu(decode: "Decode") -> "Decode":
         try:
             yield from wrapped(request, flag)
         except gradio.Error as error:
-            plain = unescape(re.sub(r"<[^>]*>", "", f"{error.title}: {error.message}"))  # the page shows it as plain text
+            plain = unescape(
+                re.sub(r"<[^>]*>", "", f"{error.title}: {error.message}")
+            )  # the page shows it as plain text
             raise Unavailable(" ".join(plain.split())) from error
 
     return asked

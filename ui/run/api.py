@@ -20,8 +20,8 @@ _USUAL = Settings()
 class _Unwritten(BaseModel):
     """A list of events for a program, converted to JSON values only when the reader fetches it.
 
-    Gradio walks through all values several times, and blocks the decoder's thread meanwhile. This is a single value to
-    Gradio, and an unread list costs nothing.
+    Gradio walks through all values several times, and blocks the decoder's thread meanwhile.
+    This is a single value to Gradio, and an unread list costs nothing.
     """
 
     events: Any  # `Weighed`; not to be validated
@@ -54,23 +54,49 @@ def add_api(catalog: Catalog) -> None:
             temperature: 0 takes the most probable token.
             top_p: Keep the most probable tokens up to this total probability.
             seed: Same seed, same text.
-            num_draft_tokens: Draft tokens per step; 0 is plain decoding, "auto" adapts to acceptance rate and costs. At
-                temperature 0 it is the most: with many visitors, fewer may pay, and the text is the same.
-            verify_strategy: speculative_sampling, greedy_match, block_verification or typical_acceptance.
+            num_draft_tokens: Draft tokens per step; 0 is plain decoding, "auto" adapts to
+                acceptance rate and costs. At
+                temperature 0 it is the most: with many visitors, fewer may pay, and the text is
+                    the same.
+            verify_strategy: speculative_sampling, greedy_match, block_verification or
+                typical_acceptance.
             drafter: For example model or prompt_lookup; empty for the default.
-            draft_sampling: Draft tokens are "sampled" from the draft model's distribution, or its "argmax".
-            tree: Several candidates per position, such as 4x2x1: the children of a node by depth; empty for none.
+            draft_sampling: Draft tokens are "sampled" from the draft model's distribution, or
+                its "argmax".
+            tree: Several candidates per position, such as 4x2x1: the children of a node by
+                depth; empty for none.
 
         Yields:
             The new events as a list; all lists joined are the trace.
         """
         run = Run(keeps=False)
         try:
-            k: dict[str, Any] = {"auto": True} if num_draft_tokens == "auto" else {"num_draft_tokens": num_draft_tokens}
-            sampling = {"max_tokens": max_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
-            drafting = {"verify_strategy": verify_strategy, "drafter": drafter, "draft_sampling": draft_sampling, "tree": tree}
+            k: dict[str, Any] = (
+                {"auto": True}
+                if num_draft_tokens == "auto"
+                else {"num_draft_tokens": num_draft_tokens}
+            )
+            sampling = {
+                "max_tokens": max_tokens,
+                "temperature": temperature,
+                "top_p": top_p,
+                "seed": seed,
+            }
+            drafting = {
+                "verify_strategy": verify_strategy,
+                "drafter": drafter,
+                "draft_sampling": draft_sampling,
+                "tree": tree,
+            }
             settings = checked({"prompt": prompt, **sampling, **k, **drafting})
-            run.start(partial(catalog.start, settings.pair, settings.request(shrink_in_batch=True), reader=run.reader()))
+            run.start(
+                partial(
+                    catalog.start,
+                    settings.pair,
+                    settings.request(shrink_in_batch=True),
+                    reader=run.reader(),
+                )
+            )
             async for _, events in run.batches(SECONDS_PER_LIST):
                 if events:
                     unwritten: Any = _Unwritten(events=Weighed(events, run.weight_of(events)))
@@ -82,4 +108,9 @@ def add_api(catalog: Catalog) -> None:
         finally:
             run.cancel.set()
 
-    api(generate, api_name="generate", concurrency_id=DECODING, concurrency_limit=catalog.concurrency)
+    api(
+        generate,
+        api_name="generate",
+        concurrency_id=DECODING,
+        concurrency_limit=catalog.concurrency,
+    )

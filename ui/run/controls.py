@@ -17,7 +17,10 @@ from ui.run.settings import TITLES, Settings, checked
 
 EXAMPLES = {
     "A fairy tale": "Once upon a time there was a little fox who lived",
-    "A dialogue": '"Good morning," said the mole. "Where are you going?"\n\n"I am looking for my hat," said the',
+    "A dialogue": (
+        '"Good morning," said the mole. "Where are you going?"\n\n"I am looking for my hat,"'
+        " said the"
+    ),
     "A list": "In the basket there were apples, pears, plums,",
     "An odd one": "The quarterly report on semiconductor exports shows",
 }
@@ -36,16 +39,30 @@ STRATEGIES = [
     ("Block verification", "block_verification"),
     ("Typical acceptance (not lossless)", "typical_acceptance"),
 ]
-OWN_DRAFTER = ("Default", "The drafter that this pair comes with. Without one, earlier text is copied.")
+OWN_DRAFTER = (
+    "Default",
+    "The drafter that this pair comes with. Without one, earlier text is copied.",
+)
 
 HELP = {
-    "verify_strategy": "How the [target](#term-target) judges [draft tokens](#term-draft): [rules](#term-sampling).",
-    "drafter": "What proposes the [draft tokens](#term-draft). The output distribution is the same with each.",
-    "draft_sampling": "Drawn from the draft's distribution, or its most probable tokens. Argmax helps if the draft is less "
-    "sure than the target.",
-    "tree": "Several candidates per position: 4x2x1 drafts 4 tokens, 2 after each, then 1. More chances per target pass, but "
-    "each node costs verification: on 2 cores a pass over 17 tokens costs 1.84 single ones. One level, such as 4, can pay off; "
-    "deeper trees are only for teaching. Needs a draft head or a draft model.",
+    "verify_strategy": (
+        "How the [target](#term-target) judges [draft tokens](#term-draft):"
+        " [rules](#term-sampling)."
+    ),
+    "drafter": (
+        "What proposes the [draft tokens](#term-draft). The output distribution is the same with"
+        " each."
+    ),
+    "draft_sampling": (
+        "Drawn from the draft's distribution, or its most probable tokens. Argmax helps if the"
+        " draft is less sure than the target."
+    ),
+    "tree": (
+        "Several candidates per position: 4x2x1 drafts 4 tokens, 2 after each, then 1. More chances"
+        " per target pass, but each node costs verification: on 2 cores a pass over 17 tokens costs"
+        " 1.84 single ones. One level, such as 4, can pay off; deeper trees are only for teaching."
+        " Needs a draft head or a draft model."
+    ),
     "auto": "From the [acceptance rate](#term-alpha) so far and the pair's [costs](#term-cost).",
     "seed": "[Same seed](#term-seed), same text.",
     "top_p": "Keep the most probable tokens up to this total [probability](#term-top-p).",
@@ -54,8 +71,11 @@ HELP = {
     "repetition_penalty": "Above 1, earlier tokens become less likely.",
     "presence_penalty": "Subtracted from the logit of each generated token.",
     "frequency_penalty": "The same, once per time it was generated.",
-    "guided": "[Blocks](#term-guided) every token that violates it, for draft and target alike. Text that it requires, such as "
-    "the keys of JSON, is drafted without a drafter: this helps where a schema has long fixed parts.",
+    "guided": (
+        "[Blocks](#term-guided) every token that violates it, for draft and target alike. Text that"
+        " it requires, such as the keys of JSON, is drafted without a drafter: this helps where a"
+        " schema has long fixed parts."
+    ),
     "max_tokens": "Stop after this many.",
     "stop": "One per line; the text [ends before it](#term-stop). \\n is a line break.",
     "ignore_eos": "Continue up to max tokens, even if the model would end.",
@@ -88,7 +108,9 @@ FILL = f"""(kind, text) => {{
 HINTS = dict.fromkeys(TITLES, "An example; change it.") | {
     "choice": "An example; change it. One text per line, each with its leading space."
 }
-SHOW = f'(kind) => ({{ __type__: "update", visible: Boolean(kind), info: {json.dumps(HINTS)}[kind] }})'
+SHOW = (
+    f'(kind) => ({{ __type__: "update", visible: Boolean(kind), info: {json.dumps(HINTS)}[kind] }})'
+)
 
 Controls = dict[str, Component]  # the components by `Settings` field
 
@@ -104,9 +126,10 @@ def build_experiment(
 ) -> None:
     """Connect a button that starts an experiment and one that stops it.
 
-    `work` yields values for the outputs, of which the first shows the status. A ValueError becomes a toast; any other error is
-    shown as the status. `stopped` is the status after Stop. It appears once the browser has released the experiment: before
-    that, it would ignore another start.
+    `work` yields values for the outputs, of which the first shows the status. A ValueError
+    becomes a toast; any other error is shown as the status. `stopped` is the status after Stop.
+    It appears once the browser has released the experiment: before that, it would ignore another
+    start.
     """
     status, *others = outputs
     skip = [gr.skip()] * len(others)
@@ -120,7 +143,9 @@ def build_experiment(
 
     going = run.click(guarded, list(inputs), list(outputs), **options)
     stop.click(None, None, None, cancels=going, queue=False, **QUIET)
-    going.failure(lambda: stopped, None, status, queue=False, **QUIET)  # to Gradio, a cancelled event has failed
+    going.failure(
+        lambda: stopped, None, status, queue=False, **QUIET
+    )  # to Gradio, a cancelled event has failed
 
 
 def failed(error: Exception) -> str:
@@ -141,14 +166,19 @@ def build_examples(prompts: Mapping[str, str]) -> tuple[gr.Row, dict[gr.Button, 
 
 def drafter_choices(names: Sequence[str]) -> list[tuple[str, str]]:
     """The default and a choice per registered name: two lines each, the second a description."""
-    words = {"": OWN_DRAFTER} | {name: (DRAFTERS[name].title or name, DRAFTERS[name].about) for name in names}
+    words = {"": OWN_DRAFTER} | {
+        name: (DRAFTERS[name].title or name, DRAFTERS[name].about) for name in names
+    }
     return [(f"{title}\n{about}", name) for name, (title, about) in words.items()]
 
 
-def build_settings(start: Settings, pairs: list[tuple[str, str]], drafters: Sequence[str]) -> tuple[Controls, gr.Button]:
-    """All controls but the prompt, most of them in a drawer, which is closed at first, and the button that copies a link to
-    them. The pairs to choose from are labels with values. `ui.run.pairs` fills in what depends on the pair, but Gradio checks
-    values against the first choices.
+def build_settings(
+    start: Settings, pairs: list[tuple[str, str]], drafters: Sequence[str]
+) -> tuple[Controls, gr.Button]:
+    """All controls but the prompt, most of them in a drawer, which is closed at first, and the
+    button that copies a link to them. The pairs to choose from are labels with values.
+    `ui.run.pairs` fills in what depends on the pair, but Gradio checks values against the first
+    choices.
 
     Numbers have no bounds here, because Gradio's own error message would not name the field.
     """
@@ -164,18 +194,40 @@ def build_settings(start: Settings, pairs: list[tuple[str, str]], drafters: Sequ
         add(gr.Dropdown, "pair", "Models", choices=pairs, elem_id="pair")
         add(gr.Dropdown, "verify_strategy", "Verification", choices=STRATEGIES, elem_id="strategy")
         add(gr.Radio, "drafter", "Drafter", choices=drafter_choices(drafters), elem_id="drafter")
-        add(gr.Radio, "draft_sampling", "Draft tokens of a model", choices=[("Sampled", "sampled"), ("Argmax", "argmax")])
+        add(
+            gr.Radio,
+            "draft_sampling",
+            "Draft tokens of a model",
+            choices=[("Sampled", "sampled"), ("Argmax", "argmax")],
+        )
         add(gr.Textbox, "tree", "Token tree", placeholder="4x2x1", elem_id="tree")
         add(gr.Checkbox, "auto", "Choose k automatically")
         add(gr.Number, "seed", "Seed", elem_id="seed")
         add(gr.Slider, "top_p", "Top-p", minimum=0.05, maximum=1, step=0.05)
         add(gr.Number, "top_k", "Top-k")
         add(gr.Slider, "min_p", "Min-p", minimum=0, maximum=1, step=0.01)
-        add(gr.Slider, "repetition_penalty", "Repetition penalty", minimum=0.5, maximum=2, step=0.05)
+        add(
+            gr.Slider, "repetition_penalty", "Repetition penalty", minimum=0.5, maximum=2, step=0.05
+        )
         add(gr.Slider, "presence_penalty", "Presence penalty", minimum=-2, maximum=2, step=0.1)
         add(gr.Slider, "frequency_penalty", "Frequency penalty", minimum=-2, maximum=2, step=0.1)
-        add(gr.Dropdown, "guided", "Guide the text by", choices=KINDS, visible=GUIDED, elem_id="guided")
-        add(gr.Textbox, "guided_text", "Guide", lines=3, max_lines=12, visible=False, elem_id="guided-text")
+        add(
+            gr.Dropdown,
+            "guided",
+            "Guide the text by",
+            choices=KINDS,
+            visible=GUIDED,
+            elem_id="guided",
+        )
+        add(
+            gr.Textbox,
+            "guided_text",
+            "Guide",
+            lines=3,
+            max_lines=12,
+            visible=False,
+            elem_id="guided-text",
+        )
         add(gr.Number, "max_tokens", "Max tokens", elem_id="max-tokens")
         add(gr.Textbox, "stop", "Stop strings", lines=2)
         add(gr.Checkbox, "ignore_eos", "Ignore the end token")
@@ -193,4 +245,6 @@ def ordered(controls: Controls) -> list[Component]:
 
 def read(values: Sequence[Any]) -> Settings:
     """The settings from the components' values, in the order of `ordered`; see `checked`."""
-    return checked({field.name: value for field, value in zip(fields(Settings), values, strict=True)})
+    return checked(
+        {field.name: value for field, value in zip(fields(Settings), values, strict=True)}
+    )

@@ -1,4 +1,5 @@
-"""The parts of the page that depend on the chosen pair and on which pairs are loaded; what their models are."""
+"""The parts of the page that depend on the chosen pair and on which pairs are loaded; what their
+models are."""
 
 import os
 import re
@@ -24,11 +25,14 @@ OF_CHOICE = ("drafter", "line", "chat", "questions", "stories")
 """The parts that depend on the chosen pair."""
 ON_HUB = re.compile(r"[^\W_][^/]*/[^\W_][^/]*")  # a model's name there
 MODEL_CARD, CODE = "model-card.md", "step.py"
-FILTERED = "Words unsuitable for a classroom are blocked{}: tokens that would complete one are banned."
+FILTERED = (
+    "Words unsuitable for a classroom are blocked{}: tokens that would complete one are banned."
+)
 
 
 def build_notice(catalog: Catalog) -> gr.HTML:
-    """A line per pair that is not ready. `assets/js/page.js` polls until none is loading, then triggers `settled`."""
+    """A line per pair that is not ready. `assets/js/page.js` polls until none is loading, then
+    triggers `settled`."""
 
     def loading(_: object) -> bool:
         return bool(catalog.loading)
@@ -38,7 +42,8 @@ def build_notice(catalog: Catalog) -> gr.HTML:
 
 
 def choices(catalog: Catalog) -> list[tuple[str, str]]:
-    """The menu of pairs: labels with values. The default has the value "", so that links need not name it."""
+    """The menu of pairs: labels with values. The default has the value "", so that links need
+    not name it."""
     loading = catalog.loading
     return [
         (f"{label} (loading)" if name in loading else label, name if number else "")
@@ -47,15 +52,22 @@ def choices(catalog: Catalog) -> list[tuple[str, str]]:
 
 
 def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> None:
-    """Fill the components `notice`, `pair`, `line`, `models`, `drafter`, `chat`, `questions` and `stories`, and update them
-    when another pair is chosen, and when loading ends. Pages opened later show the pairs as they are then."""
+    """Fill the components `notice`, `pair`, `line`, `models`, `drafter`, `chat`, `questions` and
+    `stories`, and update them when another pair is chosen, and when loading ends. Pages opened
+    later show the pairs as they are then."""
 
     def follow(event: Callable[..., object], names: Collection[str]) -> None:
         def update(pair: Any, drafter: Any) -> dict[Block, Any]:
-            return {parts[name]: gr.update(**look) for name, look in _looks(catalog, pair, drafter).items() if name in names}
+            return {
+                parts[name]: gr.update(**look)
+                for name, look in _looks(catalog, pair, drafter).items()
+                if name in names
+            }
 
         inputs, outputs = [parts["pair"], parts["drafter"]], [parts[name] for name in names]
-        event(update, inputs, outputs, preprocess=False, queue=False, **QUIET)  # without preprocessing: see `_looks`
+        event(
+            update, inputs, outputs, preprocess=False, queue=False, **QUIET
+        )  # without preprocessing: see `_looks`
 
     def refresh() -> None:
         for name, look in _looks(catalog).items():
@@ -70,17 +82,23 @@ def follow_pairs(catalog: Catalog, page: gr.Blocks, parts: dict[str, Any]) -> No
 
 
 def _looks(catalog: Catalog, pair: Any = "", drafter: Any = None) -> dict[str, dict[str, Any]]:
-    """The attributes of the components in `follow_pairs` for a chosen pair, the default for an unknown one. Both arguments
-    arrive unchecked: a link may name a drafter before the menu has it. That is left alone unless the pair lacks it."""
+    """The attributes of the components in `follow_pairs` for a chosen pair, the default for an
+    unknown one. Both arguments arrive unchecked: a link may name a drafter before the menu has
+    it. That is left alone unless the pair lacks it."""
     pair = pair if isinstance(pair, str) and pair in catalog.pairs else ""
     served = catalog.of(pair)
     chats, lacks = served.engine.about.chat, drafter and drafter not in served.drafters
-    chosen = {"value": ""} if catalog.missing else {}  # the default changed, and the new one may have been chosen by name
+    chosen = (
+        {"value": ""} if catalog.missing else {}
+    )  # the default changed, and the new one may have been chosen by name
     return {
         "notice": {"value": render("notice", lines=catalog.notices, loading=bool(catalog.loading))},
         "pair": {"choices": choices(catalog), "visible": len(catalog.pairs) > 1, **chosen},
         "models": {"value": models_markup(catalog)},
-        "drafter": {"choices": drafter_choices(served.drafters), **({"value": ""} if lacks else {})},
+        "drafter": {
+            "choices": drafter_choices(served.drafters),
+            **({"value": ""} if lacks else {}),
+        },
         "line": {"value": models_in_short(catalog, pair)},
         "chat": {"visible": chats},
         "questions": {"visible": chats},
@@ -107,13 +125,16 @@ def size(parameters: int) -> str:
 
 
 def models_in_short(catalog: Catalog, pair: str = "") -> str:
-    """What a visitor must know about a pair before the first run, shown below the prompt, as HTML."""
+    """What a visitor must know about a pair before the first run, shown below the prompt, as
+    HTML."""
     return render("models_line", tales=catalog.of(pair).is_tales)
 
 
 def models_markup(catalog: Catalog) -> str:
     tales = any(served.is_tales for served in catalog.pairs.values())
-    filtered = [catalog.labels[name] for name, served in catalog.pairs.items() if served.filter_words]
+    filtered = [
+        catalog.labels[name] for name, served in catalog.pairs.items() if served.filter_words
+    ]
     where = "" if len(filtered) == len(catalog.pairs) else f" for {' and '.join(filtered)}"
     return render(
         "models",
@@ -137,5 +158,7 @@ def _rows(catalog: Catalog) -> list[dict[str, Any]]:
             notes = [f"{size(amount)} parameters"] if amount else []
             notes += [about.weights] if role == "target" and about.weights else []
             address = f"https://huggingface.co/{model}" if ON_HUB.fullmatch(model) else ""
-            rows.append({"role": role, "pair": pair, "model": model, "address": address, "notes": notes})
+            rows.append(
+                {"role": role, "pair": pair, "model": model, "address": address, "notes": notes}
+            )
     return rows

@@ -1,4 +1,5 @@
-"""Runs: the events that the decoder has delivered so far, and the visitor to whom each run belongs."""
+"""Runs: the events that the decoder has delivered so far, and the visitor to whom each run
+belongs."""
 
 import asyncio
 import threading
@@ -16,7 +17,16 @@ from naive_speculate.events import Event, MeasuredSpeedup
 from naive_speculate.events.trace import Trace
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.protocol import Deliver, Reader, Request
-from ui.host.visitors import GUIDING, STARTING, TOTAL_BYTES, VISITOR_BYTES, give_back, unfetched, visitor, weight
+from ui.host.visitors import (
+    GUIDING,
+    STARTING,
+    TOTAL_BYTES,
+    VISITOR_BYTES,
+    give_back,
+    unfetched,
+    visitor,
+    weight,
+)
 from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
@@ -24,17 +34,28 @@ Begin = Callable[[threading.Event, Deliver], None]
 
 BATCH_SECONDS = 0.05
 FEW_RUNS = 4
-"""Up to so many runs get batches that often. With more, each gets fewer and larger ones, because a batch costs the server more
-than its events."""
+"""Up to so many runs get batches that often. With more, each gets fewer and larger ones, because
+a batch costs the server more than its events."""
 MOST_UNREAD = 1000  # a run pauses if its reader leaves so many events unread, about 250 tokens
-ABANDONED_SECONDS = 60.0  # a run is ended if its events stay unread, or it stays paused, for so long
-LEFT_SECONDS = 600.0  # how long a visitor's runs are kept after the connection ends: it may come back
+ABANDONED_SECONDS = (
+    60.0  # a run is ended if its events stay unread, or it stays paused, for so long
+)
+LEFT_SECONDS = (
+    600.0  # how long a visitor's runs are kept after the connection ends: it may come back
+)
 KEPT_RUNS = 200
 WEIGHED_LISTS = 16
-"""One of so many delivered lists is measured and represents the others; measuring all would cost the decoder 5% of its time."""
+"""One of so many delivered lists is measured and represents the others; measuring all would cost
+the decoder 5% of its time."""
 GROWN_BYTES = 2**20  # after growing by so much, a run may force others out
-TOO_LARGE = f"The run was ended: its events exceed the {VISITOR_BYTES // 2**20} MB that this page keeps per visitor."
-NO_ROOM = "The run was ended: the server's memory for events is full. Try again in a moment, or with fewer tokens."
+TOO_LARGE = (
+    f"The run was ended: its events exceed the {VISITOR_BYTES // 2**20} MB that this page keeps per"
+    " visitor."
+)
+NO_ROOM = (
+    "The run was ended: the server's memory for events is full. Try again in a moment, or with"
+    " fewer tokens."
+)
 
 _live: set[int] = set()
 _newest = 0
@@ -42,14 +63,19 @@ _counting = threading.Lock()
 
 
 async def request_of(settings: Settings) -> Request:
-    """The request for some settings. A guide is parsed outside the event loop, which serves other visitors; a ValueError names
-    the invalid setting."""
+    """The request for some settings. A guide is parsed outside the event loop, which serves
+    other visitors; a ValueError names the invalid setting."""
     make = partial(settings.request, shrink_in_batch=True)
-    return await asyncio.wrap_future(GUIDING.submit(make, Reader(*visitor()))) if settings.guided else make()
+    return (
+        await asyncio.wrap_future(GUIDING.submit(make, Reader(*visitor())))
+        if settings.guided
+        else make()
+    )
 
 
 def _next_serial() -> int:
-    """A number larger than all before, also those of other servers, since a page may stay open when its server ends."""
+    """A number larger than all before, also those of other servers, since a page may stay open
+    when its server ends."""
     global _newest
     with _counting:
         _newest = max(_newest + 1, time.time_ns() // 1000)
@@ -57,25 +83,40 @@ def _next_serial() -> int:
 
 
 class Run:
-    """One run, live or replayed. The page refers to it by its unguessable `id`. If it `keeps` no events, only the reader of
-    `batches` gets them."""
+    """One run, live or replayed. The page refers to it by its unguessable `id`. If it `keeps` no
+    events, only the reader of `batches` gets them."""
 
     def __init__(
-        self, events: Iterable[Event] = (), *, id: str = "", title: str = "", size: int | None = None, keeps: bool = True
+        self,
+        events: Iterable[Event] = (),
+        *,
+        id: str = "",
+        title: str = "",
+        size: int | None = None,
+        keeps: bool = True,
     ) -> None:
         self.id = id or token_urlsafe(16)
         self.serial = _next_serial()  # larger for later runs
         self.visitor = ""  # the session that may see it; its own id until a visitor adopts it
-        self.events: list[Event] = list(events)  # only appended to, except for the last one's `speedup`
+        self.events: list[Event] = list(
+            events
+        )  # only appended to, except for the last one's `speedup`
         self.size = weight(self.events) if size is None else size  # of the events, in bytes
-        self.grown: Callable[[Run], None] = lambda _: None  # called when the size has grown by `GROWN_BYTES`
+        self.grown: Callable[[Run], None] = lambda _: (
+            None
+        )  # called when the size has grown by `GROWN_BYTES`
         self._keeps = keeps
         self._weighed, self._mean, self._lists = self.size, 0.0, 0
         self.live = False  # whether it was decoded in this process
         self.title = title  # the line above its tokens
-        self.crowded = False  # whether other runs were decoded at the same time, so that its times say little
-        self.plain: list[Event] = []  # the events of the same prompt without drafts, decoded after the run
-        # Measures the speedup and fills `plain`, and finds the acceptance without the guide; None if it was not decoded here.
+        self.crowded = (
+            False  # whether other runs were decoded at the same time, so that its times say little
+        )
+        self.plain: list[
+            Event
+        ] = []  # the events of the same prompt without drafts, decoded after the run
+        # Measures the speedup and fills `plain`, and finds the acceptance without the guide; None
+        # if it was not decoded here.
         self.measure: Callable[[], MeasuredSpeedup] | None = None
         self.unguided: Callable[[], dict[str, Any]] | None = None
         self.settings: Settings | None = None  # the visitor's; None for an opened trace
@@ -94,9 +135,13 @@ class Run:
         return Reader(*visitor(), self.behind)
 
     def behind(self) -> bool:
-        """Whether too many events are unread, here or in batches that the browser or program has not fetched."""
+        """Whether too many events are unread, here or in batches that the browser or program has
+        not fetched."""
         fetched = max(0, len(self._handed) - self._unfetched())
-        if self.cancel.is_set() or self.inbox.unread + sum(list(self._handed)[fetched:]) <= MOST_UNREAD:
+        if (
+            self.cancel.is_set()
+            or self.inbox.unread + sum(list(self._handed)[fetched:]) <= MOST_UNREAD
+        ):
             self._behind_since = None
             return False
         self._behind_since = self._behind_since or time.monotonic()
@@ -121,7 +166,9 @@ class Run:
         _live.add(self.serial)
         context = copy_context()  # contains the visitor's request, which ZeroGPU needs
         guided = self.settings is not None and bool(self.settings.guided)
-        turn = (GUIDING if guided else STARTING).submit(partial(context.run, self._begin, begin), Reader(*visitor()))
+        turn = (GUIDING if guided else STARTING).submit(
+            partial(context.run, self._begin, begin), Reader(*visitor())
+        )
         turn.add_done_callback(self._check_turn)
 
     def _begin(self, begin: Begin) -> None:
@@ -168,9 +215,11 @@ class Run:
         self.cancel.set()
 
     async def batches(self, every: float = BATCH_SECONDS) -> AsyncIterator[tuple[int, list[Event]]]:
-        """The events in batches, one every so many seconds, each with the number of its first event.
+        """The events in batches, one every so many seconds, each with the number of its first
+        event.
 
-        The last batch comes after `done` and may be empty. The first ones come at once, so that the first token is not delayed.
+        The last batch comes after `done` and may be empty. The first ones come at once, so that
+        the first token is not delayed.
         """
         sent = 0
         async for events in self.inbox.lists(lambda: every * max(1, len(_live) / FEW_RUNS)):
@@ -185,7 +234,12 @@ class Runs:
     A run is found by its unguessable id only, so that no visitor can see another's.
     """
 
-    def __init__(self, kept: int = KEPT_RUNS, total_bytes: int = TOTAL_BYTES, visitor_bytes: int = VISITOR_BYTES) -> None:
+    def __init__(
+        self,
+        kept: int = KEPT_RUNS,
+        total_bytes: int = TOTAL_BYTES,
+        visitor_bytes: int = VISITOR_BYTES,
+    ) -> None:
         self._most_runs, self._total_bytes, self._visitor_bytes = kept, total_bytes, visitor_bytes
         self._lock = threading.RLock()
         self._kept: dict[str, Run] = {}  # by id, the oldest first
@@ -197,7 +251,8 @@ class Runs:
         self._pinned[run.id] = run
 
     def add(self, visitor: str, run: Run) -> None:
-        """Make a run the visitor's current one; the previous one is cancelled, the one before that forgotten."""
+        """Make a run the visitor's current one; the previous one is cancelled, the one before
+        that forgotten."""
         with self._lock:
             self._left.pop(visitor, None)
             self._forget_those_gone()
@@ -209,7 +264,8 @@ class Runs:
         run.grown = self._make_room
 
     def adopt(self, visitor: str, run_id: object) -> Run | None:
-        """Assign a run that was added under its own id to a visitor; None if there is none, or it is assigned already."""
+        """Assign a run that was added under its own id to a visitor; None if there is none, or
+        it is assigned already."""
         with self._lock:
             run = self.get(run_id)
             if run is None or run.visitor != run.id:
@@ -221,20 +277,30 @@ class Runs:
         return [run for run in self._kept.values() if run.visitor == visitor]
 
     def _make_room(self, new: Run) -> None:
-        """Forget the oldest finished runs, the visitor's own first. If that is not enough, end the new one if it alone is
-        too large, else the largest live one."""
+        """Forget the oldest finished runs, the visitor's own first. If that is not enough, end
+        the new one if it alone is too large, else the largest live one."""
         with self._lock:
             if new.id not in self._kept:  # it was forgotten before it grew
                 return
             others = [run for run in self._kept.values() if run is not new]
             for old in sorted(others, key=lambda run: run.visitor != new.visitor):
-                crowded = len(self._kept) > self._most_runs or _size(self._kept.values()) > self._total_bytes
-                greedy = old.visitor == new.visitor and _size(self._own(new.visitor)) > self._visitor_bytes
+                crowded = (
+                    len(self._kept) > self._most_runs
+                    or _size(self._kept.values()) > self._total_bytes
+                )
+                greedy = (
+                    old.visitor == new.visitor
+                    and _size(self._own(new.visitor)) > self._visitor_bytes
+                )
                 if old.done.is_set() and (crowded or greedy):
                     self.drop(old)
             if new.size > self._visitor_bytes:
                 new.end(TOO_LARGE)
-            going = [run for run in self._kept.values() if not run.done.is_set() and not run.cancel.is_set()]
+            going = [
+                run
+                for run in self._kept.values()
+                if not run.done.is_set() and not run.cancel.is_set()
+            ]
             if going and _size(self._kept.values()) > self._total_bytes:
                 max(going, key=lambda run: run.size).end(NO_ROOM)
 

@@ -29,9 +29,10 @@ Seed = Annotated[int | None, BeforeValidator(lambda value: None if value == "" e
 class Settings:
     """A run's settings, named as in the library.
 
-    `num_draft_tokens` is ignored if `auto` is on. `stop` has one string per line. Without `seed` a random one is drawn.
-    `guided` is the kind of guide, empty for none; `guided_text` is the guide, with one text per line as in `stop`. An
-    empty `pair` or `drafter` is the default. An empty `tree` is none.
+    `num_draft_tokens` is ignored if `auto` is on. `stop` has one string per line. Without `seed`
+    a random one is drawn. `guided` is the kind of guide, empty for none; `guided_text` is the
+    guide, with one text per line as in `stop`. An empty `pair` or `drafter` is the default. An
+    empty `tree` is none.
     """
 
     prompt: Text = ""
@@ -60,12 +61,16 @@ class Settings:
     def params(self) -> SamplingParams:
         """The library's parameters; a ValueError names the field that is out of range."""
         same = {name: getattr(self, name) for name in ALIKE}
-        stop = [line.replace("\\n", "\n") for line in self.stop.split("\n") if line]  # as in the control's help
-        return SamplingParams(**same, stop=stop, guided_decoding=guide(self.guided, self.guided_text))
+        stop = [
+            line.replace("\\n", "\n") for line in self.stop.split("\n") if line
+        ]  # as in the control's help
+        return SamplingParams(
+            **same, stop=stop, guided_decoding=guide(self.guided, self.guided_text)
+        )
 
     def request(self, detail: Detail = "full", *, shrink_in_batch: bool = False) -> Request:
-        """The request for the engine; details cost time, so omit them if only tokens and times are needed. A ValueError names
-        the invalid setting. See `Request` for both arguments."""
+        """The request for the engine; details cost time, so omit them if only tokens and times
+        are needed. A ValueError names the invalid setting. See `Request` for both arguments."""
         if not self.prompt.strip():
             raise ValueError("prompt is empty: write the start of a text")
         return Request(
@@ -88,14 +93,22 @@ class Settings:
         return urlencode({name: "" if value is None else value for name, value in changed.items()})
 
 
-ALIKE = {field.name for field in fields(Settings)} & {field.name for field in fields(SamplingParams)} - {"stop"}
+ALIKE = {field.name for field in fields(Settings)} & {
+    field.name for field in fields(SamplingParams)
+} - {"stop"}
 """Settings with the same name and meaning in the library."""
-NOTHING = Settings(prompt="", seed=None)  # settings relative to which a link contains the prompt and the seed
+NOTHING = Settings(
+    prompt="", seed=None
+)  # settings relative to which a link contains the prompt and the seed
 
 
 def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     """The settings in a link, by field; a ValueError names the invalid value."""
-    linked = {field.name: query[field.name][:MAX_PROMPT_CHARACTERS] for field in fields(Settings) if field.name in query}
+    linked = {
+        field.name: query[field.name][:MAX_PROMPT_CHARACTERS]
+        for field in fields(Settings)
+        if field.name in query
+    }
     settings = checked(linked)
     choices: dict[str, Collection[str]] = {
         "verify_strategy": VERIFIERS,
@@ -105,12 +118,15 @@ def from_query(query: Mapping[str, str]) -> dict[str, Any]:
     }
     for name, known in choices.items():
         if name in linked and linked[name] not in known:
-            raise ValueError(f"{name} must be one of {', '.join(filter(None, known))}, got {linked[name]!r:.80}")
+            raise ValueError(
+                f"{name} must be one of {', '.join(filter(None, known))}, got {linked[name]!r:.80}"
+            )
     return {name: getattr(settings, name) for name in linked}
 
 
 def settings_of(trace: Trace) -> Settings | None:
-    """The settings of a run, from its first event; None if it lacks some, or the controls cannot express them."""
+    """The settings of a run, from its first event; None if it lacks some, or the controls cannot
+    express them."""
     started = trace.started
     values = dict(trace.settings)
     if started is None or "verify_strategy" not in values:
@@ -122,40 +138,57 @@ def settings_of(trace: Trace) -> Settings | None:
     guided = controls_of(values.get("guided_decoding"))
     if guided is None:
         return None
-    values |= guided | {"prompt": started.prompt or "".join(started.prompt_texts or []), "seed": started.seed}
-    if any(len(value) > MAX_PROMPT_CHARACTERS for value in values.values() if isinstance(value, str)):
+    values |= guided | {
+        "prompt": started.prompt or "".join(started.prompt_texts or []),
+        "seed": started.seed,
+    }
+    if any(
+        len(value) > MAX_PROMPT_CHARACTERS for value in values.values() if isinstance(value, str)
+    ):
         return None  # Gradio stores the controls' values
     names = {field.name for field in fields(Settings)}
     try:
-        return checked({name: value for name, value in values.items() if name in names and value is not None})
+        return checked(
+            {name: value for name, value in values.items() if name in names and value is not None}
+        )
     except ValueError:
         return None
 
 
 def guide(kind: str, text: str) -> dict[str, Any] | None:
-    """The library's `guided_decoding`; None for no guide. Raises ValueError if the kind is unknown or the guide empty."""
+    """The library's `guided_decoding`; None for no guide. Raises ValueError if the kind is
+    unknown or the guide empty."""
     if not kind:
         return None
     if kind not in TITLES:
         raise ValueError(f"guided must be one of {', '.join(TITLES)}, got {kind!r:.80}")
     if not text.strip():
-        raise ValueError(f"“Guide” is empty: write {TITLES[kind][0].lower()}{TITLES[kind][1:]} there")
+        raise ValueError(
+            f"“Guide” is empty: write {TITLES[kind][0].lower()}{TITLES[kind][1:]} there"
+        )
     if kind == "choice":
         return {"choice": [line.replace("\\n", "\n") for line in text.split("\n") if line.strip()]}
     return {"regex": text} if kind == "regex" else {"json": text, "disable_any_whitespace": True}
 
 
 def controls_of(guided: Mapping[str, Any] | None) -> dict[str, str] | None:
-    """The controls' values for a run's `guided_decoding`; None if the controls cannot express it."""
+    """The controls' values for a run's `guided_decoding`; None if the controls cannot express
+    it."""
     match guided or None:
         case None:
             return {}
         case {"choice": [*texts]} if all(isinstance(text, str) for text in texts):
-            return {"guided": "choice", "guided_text": "\n".join(text.replace("\n", "\\n") for text in texts)}
+            return {
+                "guided": "choice",
+                "guided_text": "\n".join(text.replace("\n", "\\n") for text in texts),
+            }
         case {"regex": str(text)}:
             return {"guided": "regex", "guided_text": text}
         case {"json": schema, "disable_any_whitespace": True}:
-            return {"guided": "json", "guided_text": schema if isinstance(schema, str) else json.dumps(schema)}
+            return {
+                "guided": "json",
+                "guided_text": schema if isinstance(schema, str) else json.dumps(schema),
+            }
     return None
 
 
@@ -163,7 +196,10 @@ def title(trace: Trace) -> str:
     """A run's settings in one line of plain text."""
     started, settings = trace.started, trace.settings
     k, temperature = settings.get("num_draft_tokens"), settings.get("temperature")
-    drafter, tree = DRAFTERS.get(str(settings.get("drafter"))), settings.get("tree") if k != 0 else None
+    drafter, tree = (
+        DRAFTERS.get(str(settings.get("drafter"))),
+        settings.get("tree") if k != 0 else None,
+    )
     parts = [
         drafter.title.lower() if drafter and drafter.title and k != 0 else "",
         f"tree {tree}" if tree else "",
@@ -177,7 +213,8 @@ def title(trace: Trace) -> str:
 
 
 def checked(values: Mapping[str, Any]) -> Settings:
-    """Settings from values by field, or the defaults. A ValueError names the field that is empty or has the wrong type."""
+    """Settings from values by field, or the defaults. A ValueError names the field that is empty
+    or has the wrong type."""
     try:
         return Settings(**values)
     except ValidationError as error:

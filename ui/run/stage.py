@@ -1,14 +1,17 @@
-"""The stage: tokens, steps and replay bar in one custom component, fed with numbered batches of events; a run as one HTML file.
+"""The stage: tokens, steps and replay bar in one custom component, fed with numbered batches of
+events; a run as one HTML file.
 
-A batch is JSON text, so that Gradio sends it whole instead of computing a difference. `<` is escaped, so that no token can look
-like a tag. The lists of most probable tokens stay on the server: they are most of an event's size, and the browser requests
-them only for the inspector.
+A batch is JSON text, so that Gradio sends it whole instead of computing a difference. `<` is
+escaped, so that no token can look like a tag. The lists of most probable tokens stay on the
+server: they are most of an event's size, and the browser requests them only for the inspector.
 
-The browser asks the server about its run, such as for what is decoded afterwards to compare it: the speedup, which is measured
-once and stored in the run's last event, so that a saved trace contains it; and the acceptance without its guide.
+The browser asks the server about its run, such as for what is decoded afterwards to compare it:
+the speedup, which is measured once and stored in the run's last event, so that a saved trace
+contains it; and the acceptance without its guide.
 
-The HTML file replays a run without server or network: it contains the page's own stage and scripts. The scripts are ES modules
-that import one another; an import map resolves each name to its text as a data URL.
+The HTML file replays a run without server or network: it contains the page's own stage and
+scripts. The scripts are ES modules that import one another; an import map resolves each name to
+its text as a data URL.
 """
 
 import json
@@ -46,7 +49,10 @@ HEAVY = {"cost_table", "logprobs", "prompt_logprobs"} | {
 RESYNC_EVENTS = 4000  # most events in one answer to a request for missed events
 MAX_EXPLAINED = 2000  # longer runs, in events, have no explanations in the inspector, only its bar
 ENTRIES = ("stage", "inspector", "glossary", "offline")
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' data:; img-src data: blob:"
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' data:; img-src data:"
+    " blob:"
+)
 LEGEND = ("accepted", "resampled", "bonus", "rejected", "discarded", "proposed")
 TILES = {
     "Acceptance rate": "acceptance-rate",
@@ -66,17 +72,27 @@ FAILURES = (NotMeasured, ValueError, RuntimeError)  # the decoder stopped or fai
 def build_stage(runs: Runs, first: Run) -> gr.HTML:
     """The component, showing `first`; its events are `open`, `lost`, `follow` and `linked`."""
     events, functions = ["open", "lost", "follow", "linked"], _server_functions(runs)
-    return component("stage", template(), batch(first), events=events, server_functions=functions, label="Tokens and steps")
+    return component(
+        "stage",
+        template(),
+        batch(first),
+        events=events,
+        server_functions=functions,
+        label="Tokens and steps",
+    )
 
 
 def template() -> str:
-    """The component's markup; it never changes, so Gradio never changes what the script adds to it."""
+    """The component's markup; it never changes, so Gradio never changes what the script adds to
+    it."""
     return render(
         "stage",
         keys={"prompt": PROMPT} | {kind: STYLES[kind] for kind in LEGEND},
         terms={"drafted": "draft", "prompt": ""},  # other kinds have their label's
         tiles=TILES,
-        drafters={name: (drafter.title or name, drafter.about) for name, drafter in DRAFTERS.items()},
+        drafters={
+            name: (drafter.title or name, drafter.about) for name, drafter in DRAFTERS.items()
+        },
     )
 
 
@@ -102,9 +118,12 @@ def _server_functions(runs: Runs) -> list[Callable[..., Any]]:
         return run.trace.to_jsonl() if run else ""
 
     def explain(request: object) -> str:
-        """The inspector's words and distributions: `[run id, event number, number of shown events]` → JSON."""
+        """The inspector's words and distributions: `[run id, event number, number of shown
+        events]` → JSON."""
         match request:
-            case [run_id, int(number), int(upto)] if (run := runs.read(run_id)) and 0 <= number < upto <= len(run.events):
+            case [run_id, int(number), int(upto)] if (
+                run := runs.read(run_id)
+            ) and 0 <= number < upto <= len(run.events):
                 if run.events[number].kind in TOKEN_KINDS:
                     return explanation(Trace(run.events[:upto]), number)
         return ""
@@ -119,14 +138,16 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
         return to_json(await in_turn(lambda: without_guide(run))) if run else ""
 
     async def speedup(request: object) -> str:
-        """The speedup, measured first if necessary: `[run id, whether the visitor asked]` → JSON (see `speedup_of`)."""
+        """The speedup, measured first if necessary: `[run id, whether the visitor asked]` → JSON
+        (see `speedup_of`)."""
         match request:
             case [run_id, bool(asked)] if run := runs.get(run_id):
                 return to_json(await in_turn(lambda: speedup_of(run, asked=asked)))
         return ""
 
     def plain(request: object) -> str:
-        """The tokens of the run without drafts, while they are decoded: `[run id, how many the browser has]` → JSON."""
+        """The tokens of the run without drafts, while they are decoded: `[run id, how many the
+        browser has]` → JSON."""
         match request:
             case [run_id, int(have)] if have >= 0 and (run := runs.get(run_id)):
                 return to_json(plain_rows(list(run.plain), have))
@@ -138,14 +159,21 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
         return settings.query(NOTHING) if settings else ""
 
     def file(request: object) -> str:
-        """A file's text: `[run id, "replay" or "html"]` for a run, or `[run id, "round", step, number of shown events]` for one
-        step; empty if there is no such step."""
+        """A file's text: `[run id, "replay" or "html"]` for a run, or `[run id, "round", step,
+        number of shown events]` for one step; empty if there is no such step."""
         match request:
             case [run_id, "replay"] if run := runs.get(run_id):
                 return offline_page(run, template())
             case [run_id, "html"] if run := runs.get(run_id):
-                return render("document", policy=Markup(_POLICY), title=run.title or "A run", body=Markup(to_html(run.events)))
-            case [run_id, "round", int(step), int(upto)] if (run := runs.get(run_id)) and 0 < upto <= len(run.events):
+                return render(
+                    "document",
+                    policy=Markup(_POLICY),
+                    title=run.title or "A run",
+                    body=Markup(to_html(run.events)),
+                )
+            case [run_id, "round", int(step), int(upto)] if (
+                run := runs.get(run_id)
+            ) and 0 < upto <= len(run.events):
                 with suppress(ValueError):  # there is no such step
                     return step_svg(run.events[:upto], step)
         return ""
@@ -154,8 +182,8 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
 
 
 def speedup_of(run: Run, *, asked: bool) -> dict[str, Any]:
-    """The answer for the browser: the `speedup`, measured now if possible, or a `reason` and whether to ask `again`. A
-    stopped run is measured only if the visitor `asked`."""
+    """The answer for the browser: the `speedup`, measured now if possible, or a `reason` and
+    whether to ask `again`. A stopped run is measured only if the visitor `asked`."""
     finished = run.trace.finished
     if finished is not None and finished.speedup is not None:
         return {"speedup": finished.to_dict()["speedup"]}
@@ -188,7 +216,8 @@ def acceptance(events: Sequence[Event]) -> dict[str, Any]:
 
 
 def without_guide(run: Run) -> dict[str, Any]:
-    """The acceptance of a guided run without its guide, for the browser, or a `reason` and whether to ask `again`."""
+    """The acceptance of a guided run without its guide, for the browser, or a `reason` and
+    whether to ask `again`."""
     if run.unguided is None:
         return _reason(UNREPEATED)
     try:
@@ -208,8 +237,8 @@ def _reason(why: str | Exception, *, again: bool = False) -> dict[str, Any]:
 def batch(run: Run, first: int = 0, most: int | None = None) -> str:
     """One message: a run's events from number `first` on, at most `most`.
 
-    The browser ignores messages with a smaller `serial` than that of the run it shows. If a run is `over`, it requests the
-    events that the message omits.
+    The browser ignores messages with a smaller `serial` than that of the run it shows. If a run
+    is `over`, it requests the events that the message omits.
     """
     done = run.done.is_set()  # read before the events: later ones belong to the next message
     events = run.events[first:] if most is None else run.events[first : first + most]
@@ -245,8 +274,12 @@ def offline_page(run: Run, stage: str) -> str:
     content = {"message": json.dumps(data), "words": _words(run.trace)}
     imports = {}
     for name, text in sorted(modules_for(ENTRIES).items()):
-        script = IMPORT.sub(r'\1"ns/\2.js"', text)  # imports of other scripts are by the names that the import map resolves
-        imports[f"ns/{name}.js"] = f"data:text/javascript;base64,{b64encode(script.encode()).decode()}"
+        script = IMPORT.sub(
+            r'\1"ns/\2.js"', text
+        )  # imports of other scripts are by the names that the import map resolves
+        imports[f"ns/{name}.js"] = (
+            f"data:text/javascript;base64,{b64encode(script.encode()).decode()}"
+        )
     return render(
         "offline",
         policy=Markup(_POLICY),
@@ -261,7 +294,8 @@ def offline_page(run: Run, stage: str) -> str:
 
 
 def _words(trace: Trace) -> dict[int, object]:
-    """The inspector's explanation of each token as of the end of its step, and the data to redraw its position."""
+    """The inspector's explanation of each token as of the end of its step, and the data to
+    redraw its position."""
     explained: dict[int, object] = {}
     end = len(trace) if len(trace) <= MAX_EXPLAINED else 0
     for number in reversed(range(end)):

@@ -1,7 +1,8 @@
-"""What the other strategies would have accepted of a run's draft tokens, step by step, as HTML for a dialog.
+"""What the other strategies would have accepted of a run's draft tokens, step by step, as HTML
+for a dialog.
 
-The counts with the run's own draws come from its events. The expected counts follow from p and q of the draft tokens,
-which every trace with probabilities has.
+The counts with the run's own draws come from its events. The expected counts follow from p and q
+of the draft tokens, which every trace with probabilities has.
 """
 
 from collections import defaultdict
@@ -23,15 +24,19 @@ from ui.run.runs import Runs
 TITLE = "The same draft tokens under other strategies"
 MOST_STEPS = 300
 NAMES = {name: words.partition(" (")[0] for words, name in STRATEGIES}
-NOT_RECORDED = "Not recorded: this run was saved by an earlier version, or without all details. Press Run for one that has it."
+NOT_RECORDED = (
+    "Not recorded: this run was saved by an earlier version, or without all details. Press Run for"
+    " one that has it."
+)
 NO_DRAFTS = "Nothing was drafted in this run, so there is nothing to verify."
 GREEDY = (
-    "This run compares each draft token with the target's most probable token: no draws, no temperature. At temperature 0 all "
-    "strategies do the same. Run with a temperature and speculative sampling to see them differ."
+    "This run compares each draft token with the target's most probable token: no draws, no"
+    " temperature. At temperature 0 all strategies do the same. Run with a temperature and"
+    " speculative sampling to see them differ."
 )
 OF_TREE = (
-    "This run drafted token trees: several candidates per position, which the other strategies cannot judge. Run without a "
-    "tree to compare them."
+    "This run drafted token trees: several candidates per position, which the other strategies"
+    " cannot judge. Run without a tree to compare them."
 )
 ABOUT = {
     "greedy_match": "the text of temperature 0",
@@ -46,8 +51,9 @@ DRAWING = (VerifyStrategy.SPECULATIVE_SAMPLING, VerifyStrategy.BLOCK_VERIFICATIO
 
 @dataclass(slots=True)
 class ComparedStep:
-    """A step with draft tokens: its number from 0, and their texts; how many of them each strategy accepts with the run's draws
-    and on average, by name; and at each position of the window, the distance of typical acceptance from the target."""
+    """A step with draft tokens: its number from 0, and their texts; how many of them each
+    strategy accepts with the run's draws and on average, by name; and at each position of the
+    window, the distance of typical acceptance from the target."""
 
     number: int
     drafts: list[str]
@@ -70,7 +76,9 @@ def build_strategies(runs: Runs) -> gr.HTML:
         return markup(run.trace) if run else ""
 
     dialog = render("strategies_dialog", title=TITLE)
-    return component("strategies", value=dialog, events=["lost"], server_functions=[compare], label=TITLE)
+    return component(
+        "strategies", value=dialog, events=["lost"], server_functions=[compare], label=TITLE
+    )
 
 
 def compared_steps(trace: Trace) -> list[ComparedStep]:
@@ -85,18 +93,32 @@ def compared_steps(trace: Trace) -> list[ComparedStep]:
         elif event.kind == EventKind.STEP and event.others is not None and own in NAMES:
             window = drafts.pop(number, [])
             recorded = {own: event.num_accepted or 0} | event.others
-            accepted = {name: min(recorded[name], len(window)) for name in NAMES if name in recorded}
-            texts, distances = [draft.text or draft.token or "" for draft in window], event.typical_distances or []
-            steps.append(ComparedStep(number, texts, accepted, _expected(window, accepted), distances[: len(window)]))
+            accepted = {
+                name: min(recorded[name], len(window)) for name in NAMES if name in recorded
+            }
+            texts, distances = (
+                [draft.text or draft.token or "" for draft in window],
+                event.typical_distances or [],
+            )
+            steps.append(
+                ComparedStep(
+                    number, texts, accepted, _expected(window, accepted), distances[: len(window)]
+                )
+            )
     return steps
 
 
 def _expected(window: Sequence[Event], accepted: Mapping[str, int]) -> dict[str, float]:
-    expected: dict[str, float] = {name: count for name, count in accepted.items() if name not in DRAWING}
+    expected: dict[str, float] = {
+        name: count for name, count in accepted.items() if name not in DRAWING
+    }
     probs = [(draft.target_prob, draft.draft_prob) for draft in window]
     ratios = [p / q for p, q in probs if p is not None and q is not None and p >= 0 and q > 0]
     if len(ratios) == len(window):
-        expected |= {name: expected_accepted(ratios, block=name == VerifyStrategy.BLOCK_VERIFICATION) for name in DRAWING}
+        expected |= {
+            name: expected_accepted(ratios, block=name == VerifyStrategy.BLOCK_VERIFICATION)
+            for name in DRAWING
+        }
     return expected
 
 
@@ -107,36 +129,63 @@ def markup(trace: Trace) -> str:
     plain = sum(event.kind == EventKind.STEP and not event.num_draft for event in trace)
     rows = []  # per strategy
     for name in NAMES:
-        drawn = _cell([(step.accepted[name], len(step.drafts)) for step in steps if name in step.accepted], plain)
-        expected = _cell([(step.expected[name], len(step.drafts)) for step in steps if name in step.expected], plain)
+        drawn = _cell(
+            [(step.accepted[name], len(step.drafts)) for step in steps if name in step.accepted],
+            plain,
+        )
+        expected = _cell(
+            [(step.expected[name], len(step.drafts)) for step in steps if name in step.expected],
+            plain,
+        )
         if drawn or expected:
-            rows.append({"name": name, "drawn": drawn, "expected": expected, "output": _output(name, steps)})
+            rows.append(
+                {"name": name, "drawn": drawn, "expected": expected, "output": _output(name, steps)}
+            )
     differing, left = sum(step.differs for step in steps), max(0, len(steps) - MOST_STEPS)
-    known = {"names": NAMES, "own": trace.settings["verify_strategy"], "steps": steps, "summary": rows}
+    known = {
+        "names": NAMES,
+        "own": trace.settings["verify_strategy"],
+        "steps": steps,
+        "summary": rows,
+    }
     return render("strategies", **known, differing=differing, shown=steps[:MOST_STEPS], left=left)
 
 
 def _why_none(trace: Trace) -> str:
     if not any(event.kind == EventKind.PROPOSED for event in trace):
         return NO_DRAFTS
-    if trace.settings.get("verify_strategy") == VerifyStrategy.GREEDY_MATCH or trace.settings.get("temperature") == 0:
+    if (
+        trace.settings.get("verify_strategy") == VerifyStrategy.GREEDY_MATCH
+        or trace.settings.get("temperature") == 0
+    ):
         return GREEDY
     return OF_TREE if trace.settings.get("tree") else NOT_RECORDED
 
 
 def _cell(steps: Sequence[tuple[float, int]], plain: int) -> dict[str, float]:
-    """Accepted and drafted tokens of these steps, and tokens per target pass as in the page's tile; empty without steps. The
-    `plain` steps had no draft tokens and give one token under each strategy."""
+    """Accepted and drafted tokens of these steps, and tokens per target pass as in the page's
+    tile; empty without steps. The `plain` steps had no draft tokens and give one token under
+    each strategy."""
     if not steps:
         return {}
     accepted, drafted = (sum(amounts) for amounts in zip(*steps, strict=True))
     tokens_per_pass = 1 + accepted / (len(steps) + plain)
-    return {"accepted": accepted, "drafted": drafted, "share": min(1.0, accepted / max(1, drafted)), "pace": tokens_per_pass}
+    return {
+        "accepted": accepted,
+        "drafted": drafted,
+        "share": min(1.0, accepted / max(1, drafted)),
+        "pace": tokens_per_pass,
+    }
 
 
 def _output(name: str, steps: Sequence[ComparedStep]) -> str:
-    judged = [distance for step in steps for distance in step.distances[: step.accepted.get(name, 0) + 1]]
+    judged = [
+        distance for step in steps for distance in step.distances[: step.accepted.get(name, 0) + 1]
+    ]
     if name != VerifyStrategy.TYPICAL_ACCEPTANCE or not judged:
         return ABOUT[name]
     mean = sum(judged) / len(judged)
-    return f"{ABOUT[name]}: {number(mean, 2)} from the target per position, at most {number(max(judged), 2)} (total variation)"
+    return (
+        f"{ABOUT[name]}: {number(mean, 2)} from the target per position, at most"
+        f" {number(max(judged), 2)} (total variation)"
+    )

@@ -1,4 +1,5 @@
-"""The Run tab: prompt and controls, the run's tokens and steps, its numbers, the inspector, the charts."""
+"""The Run tab: prompt and controls, the run's tokens and steps, its numbers, the inspector, the
+charts."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -39,8 +40,9 @@ COPY_LINK = """(query) => {
 
 
 class Workbench:
-    """Builds the tab inside the current Blocks context, and handles its events. `controls` are the settings' components by
-    field, `settings` the same in the order of `Settings`; `follow_pairs` fills `parts`."""
+    """Builds the tab inside the current Blocks context, and handles its events. `controls` are
+    the settings' components by field, `settings` the same in the order of `Settings`;
+    `follow_pairs` fills `parts`."""
 
     def __init__(self, catalog: Catalog, runs: Runs, first: Run) -> None:
         self._catalog, self._runs = catalog, runs
@@ -61,13 +63,19 @@ class Workbench:
                 self.others = build_strategies(runs)
                 build_waterfall()
                 models = gr.HTML(html_template="${value}", apply_default_css=False, elem_id="about")
-        self.parts |= {"models": models} | {name: self.controls[name] for name in ("pair", "drafter", "chat")}
+        self.parts |= {"models": models} | {
+            name: self.controls[name] for name in ("pair", "drafter", "chat")
+        }
         self.settings = parts.ordered(self.controls)
         self._connect_events()
 
     def _build_side(self) -> None:
         """Prompt, examples, buttons and settings."""
-        look: dict[str, Any] = {"lines": 2, "max_lines": 8, "placeholder": "Ask a question, or start a story…"}
+        look: dict[str, Any] = {
+            "lines": 2,
+            "max_lines": 8,
+            "placeholder": "Ask a question, or start a story…",
+        }
         self._prompt = gr.Textbox(self._start.prompt, label="Prompt", elem_id="prompt", **look)
         with gr.Row(elem_classes="ns-go"):
             self.run = gr.Button("Run", variant="primary", elem_id="run")
@@ -110,7 +118,9 @@ class Workbench:
         self.stage.follow(self._follow, None, self.stage, trigger_mode="multiple", **decoding)
         for view in (self.stage, self.others):
             view.lost(lambda: gr.Warning(NO_RUN), None, None, **QUIET)
-        self.share.click(self._link, self.settings, link, **QUIET).success(None, link, None, js=COPY_LINK, **QUIET)
+        self.share.click(self._link, self.settings, link, **QUIET).success(
+            None, link, None, js=COPY_LINK, **QUIET
+        )
 
     async def _decode(self, request: gr.Request, *values: Any) -> AsyncIterator[Any]:
         """Run was pressed: decode with the controls' settings."""
@@ -129,7 +139,10 @@ class Workbench:
         def read() -> Settings:
             settings = from_query(linked(event))
             if "prompt" not in settings:
-                raise ValueError("the server no longer has the link's run, and the link lacks the settings to repeat it")
+                raise ValueError(
+                    "the server no longer has the link's run, and the link lacks the settings to"
+                    " repeat it"
+                )
             return replace(self._start, **settings)
 
         async for message in self._stream(request, read, LOST_LINK):
@@ -137,10 +150,22 @@ class Workbench:
 
     def _warn(self, problem: object) -> None:
         """Show a problem with the settings, under their labels."""
-        warn(in_labels(problem, {name: str(control.label) for name, control in self.controls.items() if name != "prompt"}))
+        warn(
+            in_labels(
+                problem,
+                {
+                    name: str(control.label)
+                    for name, control in self.controls.items()
+                    if name != "prompt"
+                },
+            )
+        )
 
-    async def _stream(self, request: gr.Request, read: Callable[[], Settings], refused: Any) -> AsyncIterator[Any]:
-        """Decode, and yield messages with the new events about 20 times per second, or `refused` if it could not start."""
+    async def _stream(
+        self, request: gr.Request, read: Callable[[], Settings], refused: Any
+    ) -> AsyncIterator[Any]:
+        """Decode, and yield messages with the new events about 20 times per second, or `refused`
+        if it could not start."""
         try:
             settings = read()
             wanted = await request_of(settings)
@@ -151,16 +176,21 @@ class Workbench:
             yield refused
             return
         run = Run()
-        run.measure = lambda: self._catalog.measure(settings.pair, seeded(wanted, run.events[0].seed), run.plain)
+        run.measure = lambda: self._catalog.measure(
+            settings.pair, seeded(wanted, run.events[0].seed), run.plain
+        )
         if wanted.params.guided_decoding is not None:
             without = partial(seeded, wanted, guided_decoding=None)
-            run.unguided = cache(lambda: acceptance(self._catalog.events(settings.pair, without(run.events[0].seed))))
+            run.unguided = cache(
+                lambda: acceptance(self._catalog.events(settings.pair, without(run.events[0].seed)))
+            )
         run.settings = settings
         self._runs.add(request.session_hash or "", run)
         run.start(partial(begin, reader=run.reader()))
         if queue:
             gr.Info(queue)
-        # If the connection breaks, this ends but the run continues: the page may request the rest (see `Run`).
+        # If the connection breaks, this ends but the run continues: the page may request the rest
+        # (see `Run`).
         async for first, events in run.batches():
             if first == 0 and events:
                 run.title = title(Trace(events))
@@ -176,9 +206,11 @@ class Workbench:
         self._runs.cancel(request.session_hash or "")
 
     def _open(self, event: gr.EventData, request: gr.Request) -> Any:
-        """Replay an uploaded trace file (see `ui.run.recorded.traces`), and set the controls to its settings.
+        """Replay an uploaded trace file (see `ui.run.recorded.traces`), and set the controls to
+        its settings.
 
-        The event contains the server's answer: the `run`, or the `problem`; neither if the file was too large to send.
+        The event contains the server's answer: the `run`, or the `problem`; neither if the file
+        was too large to send.
         """
         asked = payload(event)
         run = self._runs.adopt(request.session_hash or "", asked.get("run"))
@@ -186,7 +218,10 @@ class Workbench:
             warn(asked.get("problem") or (NO_ROOM if asked.get("run") else TOO_LARGE))
             return [gr.skip()] * (1 + len(self.settings))
         settings = settings_of(run.trace)
-        return [batch(run, most=0), *(getattr(settings, field.name, gr.skip()) for field in fields(Settings))]
+        return [
+            batch(run, most=0),
+            *(getattr(settings, field.name, gr.skip()) for field in fields(Settings)),
+        ]
 
     def _link(self, *values: Any) -> Any:
         try:
@@ -209,4 +244,8 @@ class Workbench:
 
 def linked(event: gr.EventData) -> dict[str, str]:
     """A link's parameters, from an event with its `query`."""
-    return dict(parse_qsl(str(payload(event).get("query", ""))[:MAX_PROMPT_CHARACTERS], keep_blank_values=True))
+    return dict(
+        parse_qsl(
+            str(payload(event).get("query", ""))[:MAX_PROMPT_CHARACTERS], keep_blank_values=True
+        )
+    )

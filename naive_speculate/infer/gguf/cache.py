@@ -1,4 +1,5 @@
-"""Rows of one llama.cpp context, each a sequence of its unified cache; rolling back removes positions."""
+"""Rows of one llama.cpp context, each a sequence of its unified cache; rolling back removes
+positions."""
 
 import ctypes
 import threading
@@ -11,14 +12,19 @@ from naive_speculate.infer.gguf.library import Context, llama_cpp
 from naive_speculate.infer.rows import BatchCache
 
 _FIRST_CELLS = 512
-_Entry = tuple[int, int, int, bool]  # a token, its position, its row, and whether its logits are wanted
+_Entry = tuple[
+    int, int, int, bool
+]  # a token, its position, its row, and whether its logits are wanted
 
 
 class GgufCache(BatchCache):
-    """A cache whose keys and values are stored by llama.cpp, in a context that `new_context` makes for a number of
-    tokens. Raises `ValueError` if there are more rows than llama.cpp has sequences."""
+    """A cache whose keys and values are stored by llama.cpp, in a context that `new_context`
+    makes for a number of tokens. Raises `ValueError` if there are more rows than llama.cpp has
+    sequences."""
 
-    def __init__(self, new_context: Callable[[int], Context], batch_size: int, vocab_size: int) -> None:
+    def __init__(
+        self, new_context: Callable[[int], Context], batch_size: int, vocab_size: int
+    ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self.lengths: list[int] = []
@@ -37,7 +43,8 @@ class GgufCache(BatchCache):
         self.lengths += [0] * count
 
     def copy_row(self, source: int, destination: int) -> None:
-        """Replace the tokens of `destination` by those of `source`; both share the stored states."""
+        """Replace the tokens of `destination` by those of `source`; both share the stored
+        states."""
         self.clear_row(destination)
         self._library.llama_memory_seq_cp(self._context.memory, source, destination, -1, -1)
         self.lengths[destination] = self.lengths[source]
@@ -54,20 +61,27 @@ class GgufCache(BatchCache):
         if self._context.num_cells > 2 * wanted:
             self._move(wanted)
 
-    def decode(self, rows: Sequence[int], query: Sequence[Sequence[int]], first: int) -> torch.Tensor:
-        """Compute and store tokens that follow those of these distinct rows. Returns the logits of each row's tokens from index
-        `first` on, row after row, float32, shape `[num_logits, vocab_size]`. Raises `MemoryError` if memory is insufficient
-        (the rows are unchanged), `RuntimeError` if llama.cpp fails."""
+    def decode(
+        self, rows: Sequence[int], query: Sequence[Sequence[int]], first: int
+    ) -> torch.Tensor:
+        """Compute and store tokens that follow those of these distinct rows. Returns the logits
+        of each row's tokens from index `first` on, row after row, float32, shape `[num_logits,
+        vocab_size]`. Raises `MemoryError` if memory is insufficient (the rows are unchanged),
+        `RuntimeError` if llama.cpp fails."""
         entries: list[_Entry] = []
         for row, tokens in zip(rows, query, strict=True):
             start = self.lengths[row]
-            entries += [(token, start + index, row, index >= first) for index, token in enumerate(tokens)]
+            entries += [
+                (token, start + index, row, index >= first) for index, token in enumerate(tokens)
+            ]
         with self._lock:
             needed = sum(self.lengths) + len(entries)
             if needed > self._context.num_cells:
                 self._move(max(needed, self._context.num_cells * 3 // 2))
             begins = range(0, len(entries), Context.MAX_TOKENS)
-            found = [self._compute(rows, entries[begin : begin + Context.MAX_TOKENS]) for begin in begins]
+            found = [
+                self._compute(rows, entries[begin : begin + Context.MAX_TOKENS]) for begin in begins
+            ]
             for row, tokens in zip(rows, query, strict=True):
                 self.lengths[row] += len(tokens)
         return torch.cat(found)
@@ -89,14 +103,19 @@ class GgufCache(BatchCache):
         if status != 0:
             for row in rows:
                 library.llama_memory_seq_rm(self._context.memory, row, self.lengths[row], -1)
-            raise RuntimeError(f"llama.cpp could not compute {count} tokens: llama_decode returned {status}")
+            raise RuntimeError(
+                f"llama.cpp could not compute {count} tokens: llama_decode returned {status}"
+            )
         if not any(wanted):
             return torch.empty(0, self._vocab_size)
         logits = library.llama_get_logits(handle)
-        return torch.from_numpy(np.ctypeslib.as_array(logits, (sum(wanted), self._vocab_size))).clone()
+        return torch.from_numpy(
+            np.ctypeslib.as_array(logits, (sum(wanted), self._vocab_size))
+        ).clone()
 
     def _move(self, num_cells: int) -> None:
-        """Move all rows into a context of another size; nothing changes if memory is insufficient."""
+        """Move all rows into a context of another size; nothing changes if memory is
+        insufficient."""
         context, library = self._new_context(num_cells), self._library
         for row, length in enumerate(self.lengths):
             if not length:
@@ -105,5 +124,7 @@ class GgufCache(BatchCache):
             state = (ctypes.c_uint8 * size)()
             library.llama_state_seq_get_data(self._context.handle, state, size, row)
             if library.llama_state_seq_set_data(context.handle, state, size, row) == 0:
-                raise MemoryError(f"llama.cpp could not move {length} tokens into a cache of {num_cells}")
+                raise MemoryError(
+                    f"llama.cpp could not move {length} tokens into a cache of {num_cells}"
+                )
         self._context = context

@@ -1,6 +1,8 @@
-"""Writes a transformers model as a GGUF file for llama.cpp: the Llama family and Gemma 2, with byte-level BPE.
+"""Writes a transformers model as a GGUF file for llama.cpp: the Llama family and Gemma 2, with
+byte-level BPE.
 
-Command line: `python -m naive_speculate.infer.gguf.export FOLDER FILE.gguf`. For other models use llama.cpp's own script.
+Command line: `python -m naive_speculate.infer.gguf.export FOLDER FILE.gguf`. For other models
+use llama.cpp's own script.
 """
 
 import argparse
@@ -15,7 +17,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from naive_speculate.infer.end_tokens import end_tokens
 
-_ARCHITECTURES = {"llama": "LLAMA", "mistral": "LLAMA", "qwen2": "QWEN2", "qwen3": "QWEN3", "gemma2": "GEMMA2"}
+_ARCHITECTURES = {
+    "llama": "LLAMA",
+    "mistral": "LLAMA",
+    "qwen2": "QWEN2",
+    "qwen3": "QWEN3",
+    "gemma2": "GEMMA2",
+}
 _GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 DTYPES = {
     "float32": "F32",
@@ -31,20 +39,30 @@ DTYPES = {
 def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32") -> None:
     """Write a transformers causal language model as a GGUF file.
 
-    The tokenizer must be byte-level BPE with GPT-2's pre-tokenizer; None writes token numbers. `dtype` is the type of the
-    matrices, a name in `DTYPES`; norms and biases are float32. Quantised types need rows of whole blocks of 32 numbers. Raises
-    `ValueError` if model, tokenizer or rows are not supported.
+    The tokenizer must be byte-level BPE with GPT-2's pre-tokenizer; None writes token numbers.
+    `dtype` is the type of the matrices, a name in `DTYPES`; norms and biases are float32.
+    Quantised types need rows of whole blocks of 32 numbers. Raises `ValueError` if model,
+    tokenizer or rows are not supported.
     """
     config = model.config
     if config.model_type not in _ARCHITECTURES:
-        raise ValueError(f"model is {config.model_type!r}; {', '.join(_ARCHITECTURES)} can be exported")
+        raise ValueError(
+            f"model is {config.model_type!r}; {', '.join(_ARCHITECTURES)} can be exported"
+        )
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     architecture = gguf.MODEL_ARCH[_ARCHITECTURES[config.model_type]]
     writer = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[architecture])
     _write_shape(writer, config)
-    writer.add_file_type(gguf.LlamaFileType[f"{'ALL' if dtype == 'float32' else 'MOSTLY'}_{DTYPES[dtype]}"])
-    _write_tokens(writer, config, tokenizer, end_tokens(getattr(model, "generation_config", None), config, model.name_or_path))
+    writer.add_file_type(
+        gguf.LlamaFileType[f"{'ALL' if dtype == 'float32' else 'MOSTLY'}_{DTYPES[dtype]}"]
+    )
+    _write_tokens(
+        writer,
+        config,
+        tokenizer,
+        end_tokens(getattr(model, "generation_config", None), config, model.name_or_path),
+    )
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     tied = config.tie_word_embeddings
     for name, tensor in model.state_dict().items():
@@ -55,7 +73,9 @@ def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32")
             raise ValueError(f"model has {name!r}, which GGUF has no name for")
         values = _in_llama_cpp_layout(name, tensor.detach().float().cpu(), config)
         kind = gguf.GGMLQuantizationType[DTYPES["float32" if values.dim() < 2 else dtype]]
-        writer.add_tensor(found, gguf.quants.quantize(values.contiguous().numpy(), kind), raw_dtype=kind)
+        writer.add_tensor(
+            found, gguf.quants.quantize(values.contiguous().numpy(), kind), raw_dtype=kind
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -65,7 +85,10 @@ def export(model: Any, tokenizer: Any, path: str | Path, dtype: str = "float32")
 def _write_shape(writer: Any, config: Any) -> None:
     rope = config.rope_parameters
     if rope["rope_type"] != "default":
-        raise ValueError(f"model has rotary positions of type {rope['rope_type']!r}; only 'default' can be exported")
+        raise ValueError(
+            f"model has rotary positions of type {rope['rope_type']!r}; only 'default' can be"
+            " exported"
+        )
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -84,7 +107,9 @@ def _write_shape(writer: Any, config: Any) -> None:
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
     elif getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
-        raise ValueError("model has a sliding window, which llama.cpp does not compute for this family")
+        raise ValueError(
+            "model has a sliding window, which llama.cpp does not compute for this family"
+        )
 
 
 def _write_tokens(writer: Any, config: Any, tokenizer: Any, ends: Sequence[int]) -> None:
@@ -97,12 +122,17 @@ def _write_tokens(writer: Any, config: Any, tokenizer: Any, ends: Sequence[int])
         state = json.loads(tokenizer.backend_tokenizer.to_str())
         is_gpt2 = (state["pre_tokenizer"] or {}).items() >= _GPT2.items()
         if state["model"]["type"] != "BPE" or state["normalizer"] is not None or not is_gpt2:
-            raise ValueError("tokenizer is not byte-level BPE with GPT-2's pre-tokenizer, the only kind that can be exported")
+            raise ValueError(
+                "tokenizer is not byte-level BPE with GPT-2's pre-tokenizer, the only kind that can"
+                " be exported"
+            )
         for piece, token in tokenizer.get_vocab().items():
             pieces[token], kinds[token] = piece, gguf.TokenType.NORMAL
         for token, entry in tokenizer.added_tokens_decoder.items():
             kinds[token] = gguf.TokenType.CONTROL if entry.special else gguf.TokenType.USER_DEFINED
-        merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in state["model"]["merges"]]
+        merges = [
+            pair if isinstance(pair, str) else " ".join(pair) for pair in state["model"]["merges"]
+        ]
         if tokenizer.chat_template:
             writer.add_chat_template(tokenizer.chat_template)
     writer.add_tokenizer_model("gpt2")
@@ -112,8 +142,14 @@ def _write_tokens(writer: Any, config: Any, tokenizer: Any, ends: Sequence[int])
     writer.add_token_merges(merges or ["[ PAD"])  # llama.cpp requires some
     if (bos := config.bos_token_id) is not None:
         writer.add_bos_token_id(bos)
-    adders = (writer.add_eos_token_id, writer.add_eot_token_id, writer.add_eom_token_id)  # llama.cpp ends a text at each
-    for add, token in zip(adders, (token for token in ends if 0 <= token < config.vocab_size), strict=False):
+    adders = (
+        writer.add_eos_token_id,
+        writer.add_eot_token_id,
+        writer.add_eom_token_id,
+    )  # llama.cpp ends a text at each
+    for add, token in zip(
+        adders, (token for token in ends if 0 <= token < config.vocab_size), strict=False
+    ):
         add(token)
     writer.add_add_bos_token(tokenizer is not None and tokenizer("a").input_ids[0] == bos)
 
@@ -122,18 +158,34 @@ def _in_llama_cpp_layout(name: str, tensor: torch.Tensor, config: Any) -> torch.
     if config.model_type == "gemma2":
         return tensor + 1 if name.endswith("norm.weight") else tensor
     if config.model_type in ("llama", "mistral") and ".self_attn." in name:
-        for part, heads in (("q_proj", config.num_attention_heads), ("k_proj", config.num_key_value_heads)):
-            if part in name:  # llama.cpp stores rotary pairs adjacent, transformers half a head apart
-                return tensor.view(heads, 2, -1, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
+        for part, heads in (
+            ("q_proj", config.num_attention_heads),
+            ("k_proj", config.num_key_value_heads),
+        ):
+            if (
+                part in name
+            ):  # llama.cpp stores rotary pairs adjacent, transformers half a head apart
+                return (
+                    tensor.view(heads, 2, -1, *tensor.shape[1:])
+                    .transpose(1, 2)
+                    .reshape(tensor.shape)
+                )
     return tensor
 
 
 def main() -> None:
     """Write a saved model as a GGUF file."""
-    parser = argparse.ArgumentParser(prog="python -m naive_speculate.infer.gguf.export", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m naive_speculate.infer.gguf.export", description=main.__doc__
+    )
     parser.add_argument("folder", help="a model as transformers saves it, with its tokenizer")
     parser.add_argument("path", help="the file to write")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="type of the matrices (default: %(default)s)")
+    parser.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        default="float32",
+        help="type of the matrices (default: %(default)s)",
+    )
     options = parser.parse_args()
     try:
         model = AutoModelForCausalLM.from_pretrained(options.folder, dtype=torch.float32)

@@ -12,7 +12,9 @@ from typing import Any
 
 from naive_speculate.infer import device
 
-_AT_LEAST = "0.3.36"  # least version of llama-cpp-python; the structures of llama.cpp's C interface change between versions
+# least version of llama-cpp-python; the structures of llama.cpp's C interface change between
+# versions
+_AT_LEAST = "0.3.36"
 _NEEDED = f"needs the package llama-cpp-python>={_AT_LEAST}: pip install 'naive-speculate[gguf]'"
 _ERROR_LEVEL = 4
 _log = logging.getLogger(__name__)
@@ -27,8 +29,8 @@ def is_installed() -> bool:
 
 @cache
 def llama_cpp() -> Any:
-    """The module of llama-cpp-python with llama.cpp's C functions. Raises `ValueError`, which names the extra, if the package
-    is missing, too old, or cannot load its library."""
+    """The module of llama-cpp-python with llama.cpp's C functions. Raises `ValueError`, which
+    names the extra, if the package is missing, too old, or cannot load its library."""
     try:
         found = importlib.metadata.version("llama-cpp-python")
         if not is_installed():
@@ -50,9 +52,10 @@ def _listen(level: int, text: bytes, _: Any) -> None:
 
 
 class ModelFile:
-    """A GGUF file loaded by llama.cpp; freed with its last reference. Of several parts, `path` is the first; `options` are
-    fields of `llama_model_params`. `handle` is llama.cpp's `llama_model *`, `vocabulary` its `llama_vocab *`. Raises
-    `ValueError` with llama.cpp's error message, or the name of the missing extra."""
+    """A GGUF file loaded by llama.cpp; freed with its last reference. Of several parts, `path`
+    is the first; `options` are fields of `llama_model_params`. `handle` is llama.cpp's
+    `llama_model *`, `vocabulary` its `llama_vocab *`. Raises `ValueError` with llama.cpp's error
+    message, or the name of the missing extra."""
 
     def __init__(self, path: str | Path, **options: Any) -> None:
         self.path = Path(path)
@@ -78,24 +81,31 @@ class ModelFile:
 
         For byte-level BPE only ids in the file count, since llama.cpp defaults to GPT-2's token 11.
         """
-        if self.value("tokenizer.ggml.model") == "gpt2" and self.value(f"tokenizer.ggml.{name}_token_id") is None:
+        if (
+            self.value("tokenizer.ggml.model") == "gpt2"
+            and self.value(f"tokenizer.ggml.{name}_token_id") is None
+        ):
             return None
         token = int(getattr(llama_cpp(), f"llama_vocab_{name}")(self.vocabulary))
         return token if token >= 0 else None
 
 
 class Context:
-    """A model's working memory in llama.cpp: a unified cache of `num_cells` tokens for up to `MAX_ROWS` sequences.
+    """A model's working memory in llama.cpp: a unified cache of `num_cells` tokens for up to
+    `MAX_ROWS` sequences.
 
-    Layers with a sliding window store all their keys, so that every sequence can be rolled back. `options` are more fields of
-    `llama_context_params`. `handle` is llama.cpp's `llama_context *`, `memory` its `llama_memory_t`. Raises `MemoryError` if
-    memory is insufficient, or the model does not support these options.
+    Layers with a sliding window store all their keys, so that every sequence can be rolled back.
+    `options` are more fields of `llama_context_params`. `handle` is llama.cpp's `llama_context
+    *`, `memory` its `llama_memory_t`. Raises `MemoryError` if memory is insufficient, or the
+    model does not support these options.
     """
 
     MAX_ROWS = 256  # LLAMA_MAX_SEQ
     MAX_TOKENS = 512  # most tokens of one call
 
-    def __init__(self, file: ModelFile, num_cells: int, num_threads: int, options: dict[str, Any]) -> None:
+    def __init__(
+        self, file: ModelFile, num_cells: int, num_threads: int, options: dict[str, Any]
+    ) -> None:
         self.file = file
         library = llama_cpp()
         params = library.llama_context_default_params()
@@ -116,7 +126,9 @@ class Context:
         self.handle = library.llama_init_from_model(file.handle, params)
         if not self.handle:
             detail = f": {_errors[0]}" if _errors else ""
-            raise MemoryError(f"llama.cpp has no memory for {num_cells} tokens of {file.path.name}{detail}")
+            raise MemoryError(
+                f"llama.cpp has no memory for {num_cells} tokens of {file.path.name}{detail}"
+            )
         # The model must outlive its contexts.
         weakref.finalize(self, lambda handle, _: library.llama_free(handle), self.handle, file)
         self.memory = library.llama_get_memory(self.handle)

@@ -10,9 +10,17 @@ from transformers import BatchEncoding, PreTrainedTokenizerFast
 from naive_speculate.infer.gguf.library import ModelFile, llama_cpp
 from naive_speculate.infer.gguf.metadata import read_metadata
 
-_UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5  # kinds of tokens, with the format's numbers
+_UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = (
+    2,
+    3,
+    4,
+    5,
+)  # kinds of tokens, with the format's numbers
 
-_LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _DIGIT = r"\p{N}"
 _SPLITS = dict.fromkeys(("gpt-2", "mpt", "olmo", "jais"), "") | {
     name: split
@@ -23,15 +31,18 @@ _SPLITS = dict.fromkeys(("gpt-2", "mpt", "olmo", "jais"), "") | {
     }.items()
     for name in names.split()
 }
-"""The split pattern of byte-level BPE, by llama.cpp's name of the pre-tokenizer (`llama_vocab::impl::load` and
-`llm_tokenizer_bpe` in llama-vocab.cpp). Empty for GPT-2's own rule alone, which also applies after digits are split."""
+"""The split pattern of byte-level BPE, by llama.cpp's name of the pre-tokenizer
+(`llama_vocab::impl::load` and `llm_tokenizer_bpe` in llama-vocab.cpp). Empty for GPT-2's own
+rule alone, which also applies after digits are split."""
 _WITH_BOS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")
-"""Pre-tokenizers that add a beginning-of-sequence token by default, and that ignore merges for pieces that are tokens."""
+"""Pre-tokenizers that add a beginning-of-sequence token by default, and that ignore merges for
+pieces that are tokens."""
 
 
 class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignore]
-    """llama.cpp encodes texts, since it has every pre-tokenizer; the fast backend decodes. `path`: the file. Raises
-    `ValueError` if it is not a GGUF file, its tokenizer has no fast backend, or llama-cpp-python is missing."""
+    """llama.cpp encodes texts, since it has every pre-tokenizer; the fast backend decodes.
+    `path`: the file. Raises `ValueError` if it is not a GGUF file, its tokenizer has no fast
+    backend, or llama-cpp-python is missing."""
 
     def __init__(self, path: str | Path) -> None:
         metadata = read_metadata(path)
@@ -39,20 +50,27 @@ class GgufTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc, unused-ignor
         ends = {name: self._header.special_token(name) for name in ("bos", "eos")}
         super().__init__(**_options(metadata, _backend(metadata), ends))
 
-    def __call__(self, text: Any = None, *arguments: Any, add_special_tokens: bool = True, **options: Any) -> BatchEncoding:
+    def __call__(
+        self, text: Any = None, *arguments: Any, add_special_tokens: bool = True, **options: Any
+    ) -> BatchEncoding:
         """Token ids of a text, with a beginning-of-sequence token if the file requires one."""
         if not isinstance(text, str):
-            return super().__call__(text, *arguments, add_special_tokens=add_special_tokens, **options)
+            return super().__call__(
+                text, *arguments, add_special_tokens=add_special_tokens, **options
+            )
         library, data = llama_cpp(), text.encode("utf-8", errors="replace")
         room = len(data) + 8
         tokens = (library.llama_token * room)()
-        count = library.llama_tokenize(self._header.vocabulary, data, len(data), tokens, room, add_special_tokens, True)
+        count = library.llama_tokenize(
+            self._header.vocabulary, data, len(data), tokens, room, add_special_tokens, True
+        )
         return BatchEncoding({"input_ids": tokens[:count]})
 
 
 def plain_tokenizer(path: str | Path) -> Any:
-    """The tokenizer without llama.cpp: byte-level BPE from the file's tokens and merges, other kinds by transformers. Raises
-    `ValueError` if it is not a GGUF file, or its tokenizer is not supported."""
+    """The tokenizer without llama.cpp: byte-level BPE from the file's tokens and merges, other
+    kinds by transformers. Raises `ValueError` if it is not a GGUF file, or its tokenizer is not
+    supported."""
     metadata = read_metadata(path)
     if metadata.get("tokenizer.ggml.model") != "gpt2":
         from transformers import AutoTokenizer  # slow to import
@@ -60,10 +78,16 @@ def plain_tokenizer(path: str | Path) -> Any:
         return AutoTokenizer.from_pretrained(str(Path(path).parent), gguf_file=Path(path).name)
     pre = metadata.get("tokenizer.ggml.pre")
     if pre not in _SPLITS:
-        raise ValueError(f"its pre-tokenizer {pre!r:.40} is supported by llama.cpp only: pip install 'naive-speculate[gguf]'")
+        raise ValueError(
+            f"its pre-tokenizer {pre!r:.40} is supported by llama.cpp only: pip install"
+            " 'naive-speculate[gguf]'"
+        )
     backend, split = _backend(metadata, ignore_merges=pre in _WITH_BOS), _SPLITS[pre]
     if split:
-        parts = [pre_tokenizers.Split(Regex(split), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=split == _DIGIT)]
+        parts = [
+            pre_tokenizers.Split(Regex(split), "isolated"),
+            pre_tokenizers.ByteLevel(False, use_regex=split == _DIGIT),
+        ]
         backend.pre_tokenizer = pre_tokenizers.Sequence(parts)
     ends = {name: metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
     if metadata.get("tokenizer.ggml.add_bos_token", pre in _WITH_BOS) and ends["bos"] is not None:
@@ -74,26 +98,45 @@ def plain_tokenizer(path: str | Path) -> Any:
     return PreTrainedTokenizerFast(**_options(metadata, backend, ends))
 
 
-def _options(metadata: Mapping[str, Any], backend: Tokenizer, ends: Mapping[str, int | None]) -> dict[str, Any]:
+def _options(
+    metadata: Mapping[str, Any], backend: Tokenizer, ends: Mapping[str, int | None]
+) -> dict[str, Any]:
     """Arguments of a fast tokenizer, special tokens included."""
     pieces = metadata["tokenizer.ggml.tokens"]
     kinds = metadata.get("tokenizer.ggml.token_type") or [0] * len(pieces)
     control = [piece for piece, kind in zip(pieces, kinds, strict=True) if kind == _CONTROL]
-    backend.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in control])
-    backend.add_tokens(
-        [AddedToken(piece, normalized=False) for piece, kind in zip(pieces, kinds, strict=True) if kind == _USER_DEFINED]
+    backend.add_special_tokens(
+        [AddedToken(piece, special=True, normalized=False) for piece in control]
     )
-    named = {f"{name}_token": None if token is None else pieces[token] for name, token in ends.items()}
+    backend.add_tokens(
+        [
+            AddedToken(piece, normalized=False)
+            for piece, kind in zip(pieces, kinds, strict=True)
+            if kind == _USER_DEFINED
+        ]
+    )
+    named = {
+        f"{name}_token": None if token is None else pieces[token] for name, token in ends.items()
+    }
     others = [piece for piece in control if piece not in named.values()]
     template = metadata.get("tokenizer.chat_template")
-    return {"tokenizer_object": backend, "extra_special_tokens": others, "chat_template": template, **named}
+    return {
+        "tokenizer_object": backend,
+        "extra_special_tokens": others,
+        "chat_template": template,
+        **named,
+    }
 
 
 def _backend(metadata: Mapping[str, Any], ignore_merges: bool = False) -> Tokenizer:
     """A fast tokenizer with the file's tokens; a `ValueError` if its kind is not supported."""
     kind, pieces = metadata.get("tokenizer.ggml.model"), metadata["tokenizer.ggml.tokens"]
     kinds = metadata.get("tokenizer.ggml.token_type") or [0] * len(pieces)
-    vocabulary = {piece: token for token, piece in reversed(list(enumerate(pieces))) if kinds[token] != _UNUSED}
+    vocabulary = {
+        piece: token
+        for token, piece in reversed(list(enumerate(pieces)))
+        if kinds[token] != _UNUSED
+    }
     if kind == "gpt2":
         pairs = [pair.partition(" ")[::2] for pair in metadata.get("tokenizer.ggml.merges", [])]
         merges = [pair for pair in pairs if vocabulary.keys() >= {*pair, "".join(pair)}]
@@ -104,11 +147,17 @@ def _backend(metadata: Mapping[str, Any], ignore_merges: bool = False) -> Tokeni
     if kind in ("llama", "t5"):
         scores = metadata.get("tokenizer.ggml.scores") or [0.0] * len(pieces)
         unknown = next((token for token, kind in enumerate(kinds) if kind == _UNKNOWN), None)
-        tokenizer = Tokenizer(models.Unigram(list(zip(pieces, scores, strict=True)), unknown, byte_fallback=True))
+        tokenizer = Tokenizer(
+            models.Unigram(list(zip(pieces, scores, strict=True)), unknown, byte_fallback=True)
+        )
         prefixed = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first" if prefixed else "never", split=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
+            prepend_scheme="first" if prefixed else "never", split=False
+        )
         steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-        tokenizer.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if prefixed else steps)
+        tokenizer.decoder = decoders.Sequence(
+            [*steps, decoders.Strip(" ", 1, 0)] if prefixed else steps
+        )
         return tokenizer
     known = "byte-level BPE ('gpt2') and SentencePiece ('llama', 't5') are supported"
     raise ValueError(f"its tokenizer is of kind {kind!r}; {known}")

@@ -1,6 +1,7 @@
 """Reads models from GGUF files without llama.cpp: dequantised, for our own executors.
 
-The Llama family is read here. transformers reads other families, but drops llama.cpp's scaling of rotary positions.
+The Llama family is read here. transformers reads other families, but drops llama.cpp's scaling
+of rotary positions.
 """
 
 import math
@@ -16,31 +17,48 @@ import torch
 
 from naive_speculate.infer.end_tokens import end_tokens
 from naive_speculate.infer.gguf.metadata import StoredTensor, read_header
-from naive_speculate.infer.llama.stored import LazyTensors, StoredLlama, expected_shapes, stored_llama
+from naive_speculate.infer.llama.stored import (
+    LazyTensors,
+    StoredLlama,
+    expected_shapes,
+    stored_llama,
+)
 from naive_speculate.infer.llama.weights import RotaryTable, default_rotary
 
 _FAMILIES = ("llama", "qwen2", "qwen3")  # llama.cpp's names; Mistral is a "llama" there
-_PERMUTED = "llama"  # the family whose rotary pairs llama.cpp stores adjacent, not half a head apart
+_PERMUTED = (  # the family whose rotary pairs llama.cpp stores adjacent, not half a head apart
+    "llama"
+)
 _FACTORS = "rope_freqs.weight"
 _ENDS = [f"tokenizer.ggml.{end}_token_id" for end in ("eos", "eot", "eom")]
-_AT_ONCE = 2**16  # weights that are dequantised at a time; the intermediate values fit a core's cache
+_AT_ONCE = (
+    2**16
+)  # weights that are dequantised at a time; the intermediate values fit a core's cache
 
 
 def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
-    """The model of a file, with its weights on a device in a dtype; None if it is not of the Llama family. Raises `ValueError`
-    if the file is damaged or not supported; `OSError` if it cannot be read."""
+    """The model of a file, with its weights on a device in a dtype; None if it is not of the
+    Llama family. Raises `ValueError` if the file is damaged or not supported; `OSError` if it
+    cannot be read."""
     metadata, tensors = read_header(path)
     if metadata.get("general.architecture") not in _FAMILIES:
         return None
     if metadata.get("split.count", 1) > 1:
-        raise ValueError("it is one of several parts, which only llama.cpp reads: pip install 'naive-speculate[gguf]'")
+        raise ValueError(
+            "it is one of several parts, which only llama.cpp reads: pip install"
+            " 'naive-speculate[gguf]'"
+        )
     try:
         config = _config(metadata, tensors)
         rotary = _rotary(metadata, config, path, tensors.pop(_FACTORS, None), device)
         renamed = _renamed(config, tensors)
     except KeyError as error:
         raise ValueError(f"{error.args[0]} is missing") from None
-    heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads} if config.model_type == _PERMUTED else {}
+    heads = (
+        {"q": config.num_attention_heads, "k": config.num_key_value_heads}
+        if config.model_type == _PERMUTED
+        else {}
+    )
 
     def read(name: str) -> torch.Tensor:
         tensor = dequantised(path, renamed[name], dtype)
@@ -53,8 +71,11 @@ def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> Sto
     return stored_llama(str(path), config, state, rotary, end_tokens(None, config, str(path)))
 
 
-def dequantised(path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A tensor of a file. Raises `ValueError` if its type is not supported, or the file is truncated."""
+def dequantised(
+    path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """A tensor of a file. Raises `ValueError` if its type is not supported, or the file is
+    truncated."""
     try:
         kind = gguf.GGMLQuantizationType(tensor.kind)
         block, size = gguf.GGML_QUANT_SIZES[kind]
@@ -73,7 +94,9 @@ def dequantised(path: Path, tensor: StoredTensor, dtype: torch.dtype = torch.flo
             try:
                 part[:] = gguf.quants.dequantize(stored, kind)
             except NotImplementedError:
-                raise ValueError(f"it has weights of type {kind.name}, which is not supported") from None
+                raise ValueError(
+                    f"it has weights of type {kind.name}, which is not supported"
+                ) from None
     return torch.from_numpy(found.reshape(tensor.shape)).to(dtype)
 
 
@@ -102,8 +125,8 @@ def unread_by_transformers(path: Path) -> str | None:
 
 
 def _scaling(metadata: Mapping[str, Any], at: str) -> tuple[str, float]:
-    """Kind and factor of the scaling of rotary positions: without a kind it is linear, as in llama.cpp (llama-model.cpp);
-    older files have its factor as `scale_linear`."""
+    """Kind and factor of the scaling of rotary positions: without a kind it is linear, as in
+    llama.cpp (llama-model.cpp); older files have its factor as `scale_linear`."""
     factor = metadata.get(at + "scaling.factor", metadata.get(at + "scale_linear", 0.0))
     return metadata.get(at + "scaling.type", "linear"), factor or 1.0
 
@@ -136,13 +159,21 @@ def _config(metadata: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) ->
 
 
 def _rotary(
-    metadata: Mapping[str, Any], config: Any, path: Path, factors: StoredTensor | None, device: torch.device
+    metadata: Mapping[str, Any],
+    config: Any,
+    path: Path,
+    factors: StoredTensor | None,
+    device: torch.device,
 ) -> RotaryTable:
     at = config.model_type + ".rope."
     covered = metadata.get(at + "dimension_count", config.head_dim)
     scaling, factor = _scaling(metadata, at)
     if covered != config.head_dim or scaling not in ("none", "linear"):
-        what = f"are scaled by {scaling!r}" if covered == config.head_dim else "cover a part of each head"
+        what = (
+            f"are scaled by {scaling!r}"
+            if covered == config.head_dim
+            else "cover a part of each head"
+        )
         raise ValueError(f"its rotary positions {what}, which is not supported")
     factor = factor if scaling == "linear" else 1.0
     slower = factor if factors is None else factor * dequantised(path, factors)
@@ -151,15 +182,22 @@ def _rotary(
 
 def _renamed(config: Any, tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
     """The tensors by transformers' names."""
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH[config.model_type.upper()], config.num_hidden_layers)
-    has = {part: f"blk.0.{part}" in tensors for part in ("attn_q.bias", "attn_output.bias", "attn_q_norm.weight")}
+    names = gguf.get_tensor_name_map(
+        gguf.MODEL_ARCH[config.model_type.upper()], config.num_hidden_layers
+    )
+    has = {
+        part: f"blk.0.{part}" in tensors
+        for part in ("attn_q.bias", "attn_output.bias", "attn_q_norm.weight")
+    }
     found: dict[str, StoredTensor] = {}
     left = dict(tensors)
     for name, shape in expected_shapes(config, *has.values()).items():
         theirs = names.get_name(name, try_suffixes=(".weight", ".bias")) or name
         tensor = found[name] = left.pop(theirs)
         if tensor.shape != shape:
-            raise ValueError(f"{theirs} is {list(tensor.shape)}, its metadata require {list(shape)}")
+            raise ValueError(
+                f"{theirs} is {list(tensor.shape)}, its metadata require {list(shape)}"
+            )
     if left:
         raise ValueError(f"it holds {min(left)}, which is not supported")
     return found

@@ -1,4 +1,5 @@
-"""A block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036): one forward drafts all positions of a window.
+"""A block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036): one forward drafts all positions
+of a window.
 
 Names and computation follow the authors' `dflash/model.py` (z-lab/dflash).
 """
@@ -20,9 +21,10 @@ from naive_speculate.infer.ragged_cache import CacheRows
 class BlockHead(Head):
     """A few layers that draft a whole block: the last token, and mask tokens after it.
 
-    Each position of the block attends to the target's fused states of all tokens before the block, and to the whole block. The
-    output at the j-th mask is the distribution of the j-th draft token; it does not depend on the other draft tokens. The
-    block always has its trained size, so that a window's length does not change the distributions.
+    Each position of the block attends to the target's fused states of all tokens before the
+    block, and to the whole block. The output at the j-th mask is the distribution of the j-th
+    draft token; it does not depend on the other draft tokens. The block always has its trained
+    size, so that a window's length does not change the distributions.
 
     Args:
         weights: Its weights, on the target's device; they have no `state_projection`.
@@ -53,9 +55,10 @@ class BlockHead(Head):
 
     @torch.inference_mode()
     def read(self, features: torch.Tensor, rows: CacheRows) -> None:
-        """Extend the rows by the target's hidden states at their next tokens, padding included. `features`: hidden states of
-        `layers`, concatenated, shape `[rows, num_tokens, len(layers) * target_hidden_size]`; `rows`: rows of a cache of this
-        block drafter. Raises `ValueError` if their width differs."""
+        """Extend the rows by the target's hidden states at their next tokens, padding included.
+        `features`: hidden states of `layers`, concatenated, shape `[rows, num_tokens,
+        len(layers) * target_hidden_size]`; `rows`: rows of a cache of this block drafter. Raises
+        `ValueError` if their width differs."""
         rows.cache.require(self._shape, self.dtype, self.device)
         llama, num_new = self._forward, features.shape[1]
         states = llama.norm(self._fused(features), self._weights.hidden_norm)
@@ -68,9 +71,10 @@ class BlockHead(Head):
 
     @torch.inference_mode()
     def draft(self, token_ids: Sequence[int], rows: CacheRows) -> torch.Tensor:
-        """The logits of each row's draft tokens; the rows' ends do not move. `token_ids`: each row's last token; `rows`: rows
-        that hold the states of all tokens before it. The result has shape `[rows, block_size - 1, vocab_size]`, minus infinity
-        for tokens that it does not have."""
+        """The logits of each row's draft tokens; the rows' ends do not move. `token_ids`: each
+        row's last token; `rows`: rows that hold the states of all tokens before it. The result
+        has shape `[rows, block_size - 1, vocab_size]`, minus infinity for tokens that it does
+        not have."""
         rows.cache.require(self._shape, self.dtype, self.device)
         llama, size = self._forward, self.block_size
         block = on_device([[token, *self._masks] for token in token_ids], self.device)

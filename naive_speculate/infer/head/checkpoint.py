@@ -1,21 +1,26 @@
-"""Loads draft heads in three layouts: that of the EAGLE authors, that of vLLM's speculators, and our own; and block drafters.
+"""Loads draft heads in three layouts: that of the EAGLE authors, that of vLLM's speculators, and
+our own; and block drafters.
 
-The first two name a layer's weights as transformers does: `midlayer.*` (the authors) or `layers.0.*` (speculators, which may
-have more layers). Other tensors are `fc.weight`, `norm.weight` and `lm_head.weight`. A head with fewer tokens than its target
-also has `d2t` (target token = i + d2t[i]) and `t2d` (which target tokens it has). Without `embed_tokens.weight` the target's
-embeddings are shared. The authors' configuration is flat; speculators' has the layer's sizes in `transformer_layer_config`.
+The first two name a layer's weights as transformers does: `midlayer.*` (the authors) or
+`layers.0.*` (speculators, which may have more layers). Other tensors are `fc.weight`,
+`norm.weight` and `lm_head.weight`. A head with fewer tokens than its target also has `d2t`
+(target token = i + d2t[i]) and `t2d` (which target tokens it has). Without `embed_tokens.weight`
+the target's embeddings are shared. The authors' configuration is flat; speculators' has the
+layer's sizes in `transformer_layer_config`.
 
-Our own layout is speculators' with `state_proj.weight`: states are added to the embeddings (see `HeadWeights`), and
-`hidden_norm.weight` is outside the layers. The tensors decide what a head is and how many layers it has. Configurations are
-unreliable: the authors' are named `LlamaForCausalLM`, and one declares the 40 layers of its target.
+Our own layout is speculators' with `state_proj.weight`: states are added to the embeddings (see
+`HeadWeights`), and `hidden_norm.weight` is outside the layers. The tensors decide what a head is
+and how many layers it has. Configurations are unreliable: the authors' are named
+`LlamaForCausalLM`, and one declares the 40 layers of its target.
 
-EAGLE-3.1 adds two options: `fc_norm.{i}.weight` norms the hidden state of each target layer before `fc.weight`, and
-`norm_output` feeds back the state after `norm.weight`.
+EAGLE-3.1 adds two options: `fc_norm.{i}.weight` norms the hidden state of each target layer
+before `fc.weight`, and `norm_output` feeds back the state after `norm.weight`.
 
-A block drafter in the layout of z-lab/dflash has `fc.weight`, `hidden_norm.weight`, Qwen3 or Llama layers and `norm.weight`;
-embeddings and output matrix are the target's. Its configuration has `block_size`, and in `dflash_config` or at the top
-`mask_token_id` and `target_layer_ids`, where i is the output of layer i. It may have an `lm_head.weight` of its own, with
-`d2t` and `t2d` as above.
+A block drafter in the layout of z-lab/dflash has `fc.weight`, `hidden_norm.weight`, Qwen3 or
+Llama layers and `norm.weight`; embeddings and output matrix are the target's. Its configuration
+has `block_size`, and in `dflash_config` or at the top `mask_token_id` and `target_layer_ids`,
+where i is the output of layer i. It may have an `lm_head.weight` of its own, with `d2t` and
+`t2d` as above.
 """
 
 import logging
@@ -54,21 +59,29 @@ from naive_speculate.infer.llama.weights import (
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-_IGNORED = ("verifier_norm.weight", "verifier_lm_head.weight", ".self_attn.rotary_emb.inv_freq")  # ends of names
+_IGNORED = (
+    "verifier_norm.weight",
+    "verifier_lm_head.weight",
+    ".self_attn.rotary_emb.inv_freq",
+)  # ends of names
 _LAYER = re.compile(r"layers\.(\d+)\.")
 _FC_NORM = re.compile(r"fc_norm\.\d+\.weight")
 _log = logging.getLogger(__name__)
 
 
 def load_head(
-    source: str | Path, target: Any, device: torch.device, dtype: torch.dtype | None = None, executor: str = "torch"
+    source: str | Path,
+    target: Any,
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+    executor: str = "torch",
 ) -> DraftHead | BlockHead:
     """Load a draft head or a block drafter.
 
     Args:
         source: Hub id or local folder.
-        target: The model that it drafts for. Its `num_layers`, `input_embeddings` and `output_embeddings` fill what the
-            checkpoint leaves open.
+        target: The model that it drafts for. Its `num_layers`, `input_embeddings` and
+            `output_embeddings` fill what the checkpoint leaves open.
         device: Where it computes: the device of the target's hidden states.
         dtype: None for the dtype of the stored weights, or float32 in ONNX Runtime.
         executor: "torch" or "onnx", of a draft head; a block drafter runs in torch.
@@ -81,22 +94,35 @@ def load_head(
         config = read_config(name)
         stored = read_tensors(name)
         block = declares_block(config)
-        for part in ("fc.weight", "hidden_norm.weight"):  # heads of EAGLE-1 and EAGLE-2 have the first alone
-            if not block and not declares_head(config) and not any(key.endswith(part) for key in stored):
-                raise ValueError(f"it is no EAGLE-3 head and none of `python -m train`: it has no {part}")
+        for part in (
+            "fc.weight",
+            "hidden_norm.weight",
+        ):  # heads of EAGLE-1 and EAGLE-2 have the first alone
+            if (
+                not block
+                and not declares_head(config)
+                and not any(key.endswith(part) for key in stored)
+            ):
+                raise ValueError(
+                    f"it is no EAGLE-3 head and none of `python -m train`: it has no {part}"
+                )
         wanted = dtype or (torch.float32 if executor == "onnx" else stored["fc.weight"].dtype)
         used = {key: tensor for key, tensor in stored.items() if not key.endswith(_IGNORED)}
         for key, tensor in used.items():
             if key.endswith("weight") and not tensor.is_floating_point():
                 raise ValueError(f"{key} is {tensor.dtype}; quantised heads are not supported")
-        tensors = {key: t.to(device, wanted) if t.is_floating_point() else t for key, t in used.items()}
+        tensors = {
+            key: t.to(device, wanted) if t.is_floating_point() else t for key, t in used.items()
+        }
         layer_config = _layer_config(config, _num_layers(tensors))
         weights = _weights(tensors, config, layer_config, target, block)
         layers = (block_layers if block else target_layers)(config, weights, target)
         shape = _shape(layer_config, weights)
         rotary = _rotary(layer_config, shape.head_dim, device)
         if block:
-            return BlockHead(weights, shape, rotary, layers, name, *_block(config, len(weights.embedding)))
+            return BlockHead(
+                weights, shape, rotary, layers, name, *_block(config, len(weights.embedding))
+            )
         return DraftHead(weights, shape, rotary, layers, name, executor)
     except KeyError as error:
         raise load_error("head", name, ValueError(f"{error.args[0]} is missing")) from None
@@ -133,7 +159,9 @@ def _shape(config: Any, weights: HeadWeights) -> LlamaShape:
     kinds = getattr(config, "layer_types", None) or []
     if len(kinds) != len(weights.layers):  # they are the target's
         kinds = [None] * len(weights.layers)
-    windows = tuple(config.sliding_window if kind == "sliding_attention" else None for kind in kinds)
+    windows = tuple(
+        config.sliding_window if kind == "sliding_attention" else None for kind in kinds
+    )
     return replace(shape_in(config), vocab_size=len(weights.head), windows=windows)
 
 
@@ -153,29 +181,45 @@ def _block(config: Mapping[str, Any], vocab_size: int) -> tuple[int, int]:
     if type(size) is not int or size < 2:
         raise ValueError(f"block_size must be a whole number of at least 2, got {size!r:.80}")
     if type(mask) is not int or not 0 <= mask < vocab_size:
-        raise ValueError(f"mask_token_id must be one of the target's {vocab_size} tokens, got {mask!r:.80}")
+        raise ValueError(
+            f"mask_token_id must be one of the target's {vocab_size} tokens, got {mask!r:.80}"
+        )
     for name in ("sample_from_anchor", "shift_label"):
         if option(config, name, "dflash_config"):
-            raise ValueError(f"{name} is not supported: a mask must predict the token at its own position")
+            raise ValueError(
+                f"{name} is not supported: a mask must predict the token at its own position"
+            )
     return size, mask
 
 
 def _weights(
-    tensors: dict[str, torch.Tensor], config: Mapping[str, Any], layer: "PretrainedConfig", target: Any, block: bool
+    tensors: dict[str, torch.Tensor],
+    config: Mapping[str, Any],
+    layer: "PretrainedConfig",
+    target: Any,
+    block: bool,
 ) -> HeadWeights:
     t2d = tensors.pop("t2d", None)
     adds = "state_proj.weight" in tensors and not block
     before_residual = bool(option(config, "norm_before_residual"))
     if adds and before_residual:
-        raise ValueError("norm_before_residual is not supported for a head that adds states to embeddings")
+        raise ValueError(
+            "norm_before_residual is not supported for a head that adds states to embeddings"
+        )
     take = _checked(tensors, _shapes(layer, adds or block))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
-        embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size).to(tensors["fc.weight"])
+        embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size).to(
+            tensors["fc.weight"]
+        )
     elif embedding.dim() != 2 or embedding.shape[1] != layer.hidden_size:
-        raise ValueError(f"embed_tokens.weight is {list(embedding.shape)}, hidden_size is {layer.hidden_size}")
+        raise ValueError(
+            f"embed_tokens.weight is {list(embedding.shape)}, hidden_size is {layer.hidden_size}"
+        )
     if block and "lm_head.weight" not in tensors:
-        head = _targets_matrix(target, "output_embeddings", layer.hidden_size).to(tensors["fc.weight"])
+        head = _targets_matrix(target, "output_embeddings", layer.hidden_size).to(
+            tensors["fc.weight"]
+        )
     elif layer.tie_word_embeddings and "lm_head.weight" not in tensors:
         head = embedding
     else:
@@ -213,18 +257,28 @@ def _shapes(config: Any, adds: bool) -> dict[str, tuple[int, ...]]:
     }
     for index in range(config.num_hidden_layers):
         read = d if adds or index else 2 * d
-        shapes |= {f"layers.{index}.self_attn.{part}_norm.weight": (shape_in(config).head_dim,) for part in "qk"}
-        shapes |= {f"layers.{index}.{name}": size for name, size in layer_shapes(config, read).items()}
+        shapes |= {
+            f"layers.{index}.self_attn.{part}_norm.weight": (shape_in(config).head_dim,)
+            for part in "qk"
+        }
+        shapes |= {
+            f"layers.{index}.{name}": size for name, size in layer_shapes(config, read).items()
+        }
     return shapes
 
 
-def _checked(tensors: dict[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]]) -> LazyTensors:
-    """The tensors of a checkpoint; reading one checks its shape and removes it from the dictionary."""
+def _checked(
+    tensors: dict[str, torch.Tensor], shapes: Mapping[str, tuple[int, ...]]
+) -> LazyTensors:
+    """The tensors of a checkpoint; reading one checks its shape and removes it from the
+    dictionary."""
 
     def read(name: str) -> torch.Tensor:
         tensor = tensors.pop(name)
         wanted = shapes.get(name, (-1,) * tensor.dim())
-        if len(wanted) != tensor.dim() or any(size not in (-1, got) for size, got in zip(wanted, tensor.shape, strict=True)):
+        if len(wanted) != tensor.dim() or any(
+            size not in (-1, got) for size, got in zip(wanted, tensor.shape, strict=True)
+        ):
             shown = str(list(wanted)).replace("-1", "any")
             raise ValueError(f"{name} is {list(tensor.shape)}, its configuration requires {shown}")
         return tensor
@@ -238,7 +292,9 @@ def _layer_norms(take: LazyTensors, declared: bool) -> torch.Tensor | None:
         return None
     norms = [take[f"fc_norm.{index}.weight"] for index in range(max(1, len(names)))]
     if any(norm.dim() != 1 or norm.shape != norms[0].shape for norm in norms):
-        raise ValueError(f"fc_norm has weights of shapes {', '.join(str(list(norm.shape)) for norm in norms)}")
+        raise ValueError(
+            f"fc_norm has weights of shapes {', '.join(str(list(norm.shape)) for norm in norms)}"
+        )
     return torch.stack(norms)
 
 
@@ -246,18 +302,27 @@ def _targets_matrix(target: Any, name: str, width: int) -> torch.Tensor:
     """The target's `input_embeddings` or `output_embeddings`, which a head of its width shares."""
     what, matrix = name.replace("_", " "), getattr(target, name, None)
     if matrix is None:
-        raise ValueError(f"it has no {what} of its own, and {type(target).__name__} has no {name} to share")
+        raise ValueError(
+            f"it has no {what} of its own, and {type(target).__name__} has no {name} to share"
+        )
     if matrix.shape[1] != width:
-        raise ValueError(f"it has no {what} of its own; its width is {width}, the target's is {matrix.shape[1]}")
+        raise ValueError(
+            f"it has no {what} of its own; its width is {width}, the target's is {matrix.shape[1]}"
+        )
     found: torch.Tensor = matrix.detach()
     return found
 
 
-def _token_ids(d2t: torch.Tensor | None, t2d: torch.Tensor | None, count: int, vocab_size: int) -> torch.Tensor | None:
+def _token_ids(
+    d2t: torch.Tensor | None, t2d: torch.Tensor | None, count: int, vocab_size: int
+) -> torch.Tensor | None:
     """The target token of each of the head's `count` tokens; None where they are the same."""
     if d2t is None:
         if count != vocab_size:
-            raise ValueError(f"d2t is missing: lm_head.weight has {count} tokens, embed_tokens.weight {vocab_size}")
+            raise ValueError(
+                f"d2t is missing: lm_head.weight has {count} tokens, embed_tokens.weight"
+                f" {vocab_size}"
+            )
         return None
     if d2t.shape != (count,):
         raise ValueError(f"d2t is {list(d2t.shape)}, lm_head.weight has {count} tokens")
@@ -266,6 +331,11 @@ def _token_ids(d2t: torch.Tensor | None, t2d: torch.Tensor | None, count: int, v
         raise ValueError(f"d2t leads to token {int(token_ids.max())}, the target has {vocab_size}")
     if len(token_ids.unique()) != count:
         raise ValueError("d2t leads to a token twice")
-    if t2d is not None and (len(t2d) != vocab_size or t2d.bool().nonzero().flatten().tolist() != sorted(token_ids.tolist())):
-        raise ValueError(f"t2d and d2t do not agree on which of the target's {vocab_size} tokens the head has")
+    if t2d is not None and (
+        len(t2d) != vocab_size
+        or t2d.bool().nonzero().flatten().tolist() != sorted(token_ids.tolist())
+    ):
+        raise ValueError(
+            f"t2d and d2t do not agree on which of the target's {vocab_size} tokens the head has"
+        )
     return None if count == vocab_size and not bool(d2t.any()) else token_ids

@@ -1,8 +1,9 @@
-"""Finds and reads the files of a draft head: `config.json` and safetensors, in a local folder or on the Hub.
+"""Finds and reads the files of a draft head: `config.json` and safetensors, in a local folder or
+on the Hub.
 
-Tensor names are those of vLLM's speculators: `layers.0.*`, where the EAGLE authors write `midlayer.*`.
-`eagle_aux_hidden_state_layer_ids` lists the target's hidden states that a head reads; without it they are those after 2, n / 2
-and n - 3 of n layers.
+Tensor names are those of vLLM's speculators: `layers.0.*`, where the EAGLE authors write
+`midlayer.*`. `eagle_aux_hidden_state_layer_ids` lists the target's hidden states that a head
+reads; without it they are those after 2, n / 2 and n - 3 of n layers.
 """
 
 import json
@@ -26,14 +27,26 @@ _log = logging.getLogger(__name__)
 def is_head(source: str | Path) -> bool:
     """Whether a folder or a Hub repository holds a draft head; False where it cannot be read.
 
-    A head is recognised by its configuration: its name, a `draft_vocab_size` or a `dflash_config`. Otherwise the tensors of a
-    folder decide.
+    A head is recognised by its configuration: its name, a `draft_vocab_size` or a
+    `dflash_config`. Otherwise the tensors of a folder decide.
     """
     name = str(source)
     try:
         config = read_config(name)
-        return declares_head(config) or declares_block(config) or (is_path(name) and "fc.weight" in _tensor_names(name))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError):
+        return (
+            declares_head(config)
+            or declares_block(config)
+            or (is_path(name) and "fc.weight" in _tensor_names(name))
+        )
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        SafetensorError,
+    ):
         return False
 
 
@@ -45,14 +58,20 @@ def declares_head(config: Mapping[str, Any]) -> bool:
 
 def declares_block(config: Mapping[str, Any]) -> bool:
     """Whether a configuration declares a block drafter."""
-    return "dflash_config" in config or any("dflash" in str(name).lower() for name in config.get("architectures") or ())
+    return "dflash_config" in config or any(
+        "dflash" in str(name).lower() for name in config.get("architectures") or ()
+    )
 
 
 def read_config(name: str) -> dict[str, Any]:
     """The configuration of a head; a `ValueError` if there is none."""
     path = model_file(name, "config.json")
     if path is None:
-        raise ValueError("there is no such folder" if is_path(name) and not Path(name).exists() else "it has no config.json")
+        raise ValueError(
+            "there is no such folder"
+            if is_path(name) and not Path(name).exists()
+            else "it has no config.json"
+        )
     found: Any = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError("its config.json holds no configuration")
@@ -89,8 +108,8 @@ def option(config: Mapping[str, Any], name: str, section: str = "eagle_config") 
 
 
 def target_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> list[int]:
-    """The hidden states that a head reads, each as the number of target layers before it. Raises `ValueError` if they are
-    neither given nor implied, or the weights do not fit them."""
+    """The hidden states that a head reads, each as the number of target layers before it. Raises
+    `ValueError` if they are neither given nor implied, or the weights do not fit them."""
     depth: int | None = getattr(target, "num_layers", None)
     found = _given_layers(config, depth)
     if found is None:
@@ -98,35 +117,52 @@ def target_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) 
             raise ValueError(f"{_IDS} is missing, and {type(target).__name__} has no num_layers")
         found = [2, depth // 2, depth - 3]
         if min(found) < 0:
-            raise ValueError(f"{_IDS} is missing, and a target of {depth} layers has no layer {min(found)}")
+            raise ValueError(
+                f"{_IDS} is missing, and a target of {depth} layers has no layer {min(found)}"
+            )
     width, norm, norms = weights.fuse.shape[1], weights.input_norm, weights.layer_norms
     if width % len(found) or (norm is not None and len(norm) != width):
-        raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(found)} layers")
+        raise ValueError(
+            f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(found)} layers"
+        )
     if norms is not None and norms.shape != (len(found), width // len(found)):
-        raise ValueError(f"fc_norm has {len(norms)} weights of {norms.shape[1]}, which do not fit {len(found)} layers")
+        raise ValueError(
+            f"fc_norm has {len(norms)} weights of {norms.shape[1]}, which do not fit {len(found)}"
+            " layers"
+        )
     return found
 
 
 def block_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -> list[int]:
     """The hidden states that a block drafter reads, each as the number of target layers before it.
 
-    `target_layer_ids` i is the output of layer i (z-lab/dflash, `extract_context_feature`). Without it they are spread evenly
-    from the second layer to the third-last (`build_target_layer_ids` there). Raises `ValueError` as `target_layers`.
+    `target_layer_ids` i is the output of layer i (z-lab/dflash, `extract_context_feature`).
+    Without it they are spread evenly from the second layer to the third-last
+    (`build_target_layer_ids` there). Raises `ValueError` as `target_layers`.
     """
     given, depth = option(config, _BLOCK_IDS, "dflash_config"), getattr(target, "num_layers", None)
     if given is None:
         if depth is None:
-            raise ValueError(f"{_BLOCK_IDS} is missing, and {type(target).__name__} has no num_layers")
+            raise ValueError(
+                f"{_BLOCK_IDS} is missing, and {type(target).__name__} has no num_layers"
+            )
         last = len(weights.layers) - 1
-        given = [round(1 + index * (depth - 4) / last) for index in range(last + 1)] if last else [depth // 2]
+        given = (
+            [round(1 + index * (depth - 4) / last) for index in range(last + 1)]
+            if last
+            else [depth // 2]
+        )
     _check_numbers(_BLOCK_IDS, given)
     if weights.fuse.shape[1] % len(given):
-        raise ValueError(f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(given)} layers")
+        raise ValueError(
+            f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(given)} layers"
+        )
     return [layer + 1 for layer in given]
 
 
 def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | None:
-    """The configured layer numbers, each as the number of layers before its hidden state; None where there are none."""
+    """The configured layer numbers, each as the number of layers before its hidden state; None
+    where there are none."""
     nested = (config.get("eagle_config") or {}).get(_IDS)
     given = config.get(_IDS) or nested
     if not given:
@@ -140,10 +176,16 @@ def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | N
         outputs, why = False, "they are at the top level"
     else:
         outputs, why = given[0] == 1, f"the first is {given[0]}"
-    _log.info("%s %s are read as layer %s: %s", _IDS, given, "outputs" if outputs else "inputs", why)
+    _log.info(
+        "%s %s are read as layer %s: %s", _IDS, given, "outputs" if outputs else "inputs", why
+    )
     return [layer + outputs for layer in given]
 
 
 def _check_numbers(name: str, given: Any) -> None:
-    if not isinstance(given, list) or not given or any(type(layer) is not int or layer < 0 for layer in given):
+    if (
+        not isinstance(given, list)
+        or not given
+        or any(type(layer) is not int or layer < 0 for layer in given)
+    ):
         raise ValueError(f"{name} must be a list of layer numbers, got {given!r:.80}")

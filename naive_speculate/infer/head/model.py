@@ -34,7 +34,14 @@ class Head:
     role: ClassVar[str] = "head"  # its name among a pair's models, and its drafter's
     _forward: Any
 
-    def __init__(self, weights: HeadWeights, shape: LlamaShape, layers: Sequence[int], name: str, executor: str) -> None:
+    def __init__(
+        self,
+        weights: HeadWeights,
+        shape: LlamaShape,
+        layers: Sequence[int],
+        name: str,
+        executor: str,
+    ) -> None:
         self.layers = tuple(layers)
         self.name = name
         self.executor = executor
@@ -48,7 +55,11 @@ class Head:
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
-        return RaggedKVCache(batch_size) if self._graphs is None else self._graphs.new_cache(batch_size)
+        return (
+            RaggedKVCache(batch_size)
+            if self._graphs is None
+            else self._graphs.new_cache(batch_size)
+        )
 
     def recycle(self, cache: RaggedKVCache) -> None:
         """Take back an unused cache for a later `new_cache`; see `Graphs`."""
@@ -60,14 +71,17 @@ class Head:
         return getattr(vars(self).get("_forward"), "graphs", None)  # a forward is not made for this
 
     def _features(self, features: torch.Tensor) -> torch.Tensor:
-        """Hidden states of the target, `[..., len(layers) * target_hidden_size]`, in the head's dtype and on its device. Raises
-        `ValueError` if their width differs."""
+        """Hidden states of the target, `[..., len(layers) * target_hidden_size]`, in the head's
+        dtype and on its device. Raises `ValueError` if their width differs."""
         if features.shape[-1] != (width := len(self.layers) * self.target_hidden_size):
-            raise ValueError(f"head {self.name!r} reads hidden states of width {width}, got {features.shape[-1]}")
+            raise ValueError(
+                f"head {self.name!r} reads hidden states of width {width}, got {features.shape[-1]}"
+            )
         return features.to(self.device, self.dtype)
 
     def _fused(self, features: torch.Tensor) -> torch.Tensor:
-        """One hidden state of the head's width, `[..., d]`, from the target's hidden states of `layers`, concatenated."""
+        """One hidden state of the head's width, `[..., d]`, from the target's hidden states of
+        `layers`, concatenated."""
         features, epsilon = self._features(features), self._shape.norm_epsilon
         if (norm := self._weights.input_norm) is not None:
             features = F.rms_norm(features, norm.shape, norm, epsilon)
@@ -77,10 +91,13 @@ class Head:
         return F.linear(features, self._weights.fuse)
 
     def _in_target_tokens(self, logits: torch.Tensor) -> torch.Tensor:
-        """Logits of all of the target's tokens; minus infinity for those that the head does not have."""
+        """Logits of all of the target's tokens; minus infinity for those that the head does not
+        have."""
         if (token_ids := self._weights.token_ids) is None:
             return logits
-        return logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf).index_copy_(-1, token_ids, logits)
+        return logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf).index_copy_(
+            -1, token_ids, logits
+        )
 
 
 class TorchHead(TorchLlama):
@@ -92,18 +109,24 @@ class TorchHead(TorchLlama):
     def forward(  # type: ignore[override]
         self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int]
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Compute logits and write keys and values after the rows' ends; the ends do not move. See `DraftHead.forward`. Returns
-        logits, shape `[rows, draft_vocab_size]`, and the state for the next draft token, shape `[rows, d]`. Raises `ValueError`
-        if a token is not in the vocabulary (on the CPU; CUDA ends the process)."""
+        """Compute logits and write keys and values after the rows' ends; the ends do not move.
+        See `DraftHead.forward`. Returns logits, shape `[rows, draft_vocab_size]`, and the state
+        for the next draft token, shape `[rows, d]`. Raises `ValueError` if a token is not in the
+        vocabulary (on the CPU; CUDA ends the process)."""
         return self.run([token_ids, states, on_device(last, self.device)], rows)
 
-    def compute(self, inputs: Sequence[torch.Tensor], place: Place) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
-        """The forward itself, as `TorchLlama.compute`; `inputs`: tokens, states, and `last` on the device."""
+    def compute(  # type: ignore[override]
+        self, inputs: Sequence[torch.Tensor], place: Place
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The forward itself, as `TorchLlama.compute`; `inputs`: tokens, states, and `last` on
+        the device."""
         weights, (token_ids, states, at) = self.weights, inputs
         embedded, normed = self.embed(token_ids), self.norm(states, weights.hidden_norm)
         if weights.state_projection is None:
             hidden = normed if weights.norm_before_residual else states
-            read = torch.cat([self.norm(embedded, weights.layers[0].attention_norm), normed], dim=-1)
+            read = torch.cat(
+                [self.norm(embedded, weights.layers[0].attention_norm), normed], dim=-1
+            )
         else:
             hidden = embedded + F.linear(normed, weights.state_projection)
             read = self.norm(hidden, weights.layers[0].attention_norm)
@@ -119,14 +142,17 @@ class TorchHead(TorchLlama):
 
 
 class DraftHead(Head):
-    """A draft head: EAGLE-3 (Li et al. 2025, arXiv 2503.01840), or one that adds states to embeddings.
+    """A draft head: EAGLE-3 (Li et al. 2025, arXiv 2503.01840), or one that adds states to
+    embeddings.
 
-    At position i it reads the embedding of token i + 1 and a hidden state, and predicts token i + 2. The hidden state is the
-    fused state of the target at token i or, if the target has not computed it yet, the head's own output at i - 1. `weights`:
-    its weights, on the target's device. `shape`: the shape of its layers; `vocab_size` is the head's own. `rotary`: its rotary
-    embedding. `layers`, `name`: see `Head`. `executor`: "torch", or "onnx" (float32 on the CPU). `rounded`: with "onnx", the
-    same head in 8 bits, which halves the time of a draft token; else None. Rounding enlarges what a batch changes in the last
-    bits of a row's states, so it is not for drafts that a seed must repeat.
+    At position i it reads the embedding of token i + 1 and a hidden state, and predicts token i
+    + 2. The hidden state is the fused state of the target at token i or, if the target has not
+    computed it yet, the head's own output at i - 1. `weights`: its weights, on the target's
+    device. `shape`: the shape of its layers; `vocab_size` is the head's own. `rotary`: its
+    rotary embedding. `layers`, `name`: see `Head`. `executor`: "torch", or "onnx" (float32 on
+    the CPU). `rounded`: with "onnx", the same head in 8 bits, which halves the time of a draft
+    token; else None. Rounding enlarges what a batch changes in the last bits of a row's states,
+    so it is not for drafts that a seed must repeat.
     """
 
     rounded: "DraftHead | None" = None
@@ -142,7 +168,11 @@ class DraftHead(Head):
     ) -> None:
         super().__init__(weights, shape, layers, name, executor)
         if executor == "torch":
-            graphs = Graphs(shape, rotary, CudaCapture(self.device)) if self.device.type == "cuda" else None
+            graphs = (
+                Graphs(shape, rotary, CudaCapture(self.device))
+                if self.device.type == "cuda"
+                else None
+            )
             self._forward = TorchHead(shape, weights, rotary, graphs)
         else:
             from naive_speculate.infer.head.onnx import OnnxHead  # onnxruntime is optional
@@ -154,32 +184,42 @@ class DraftHead(Head):
 
     @cached_property
     def _forward(self) -> Any:
-        """In ONNX Runtime the forward in float32 is made when it is first needed: most runs draft in 8 bits."""
+        """In ONNX Runtime the forward in float32 is made when it is first needed: most runs
+        draft in 8 bits."""
         from naive_speculate.infer.head.onnx import OnnxHead
 
         with _MAKING:
             if (forward := vars(self).get("_forward")) is None:
-                forward = vars(self)["_forward"] = OnnxHead(self._shape, self._weights, self._rotary)
+                forward = vars(self)["_forward"] = OnnxHead(
+                    self._shape, self._weights, self._rotary
+                )
                 self._weights = self._weights.with_matrices(_dropped)
         return forward
 
     @torch.inference_mode()
     def forward(
-        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int], of_target: bool = False
+        self,
+        token_ids: torch.Tensor,
+        states: torch.Tensor,
+        rows: CacheRows,
+        last: Sequence[int],
+        of_target: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Compute logits and extend the rows by all tokens, padding included.
 
         Args:
             token_ids: int64, shape `[rows, num_new]`.
-            states: Hidden states of the tokens before these: the head's own, shape `[rows, num_new, d]`, or the target's.
+            states: Hidden states of the tokens before these: the head's own, shape `[rows,
+                num_new, d]`, or the target's.
             rows: Rows of a cache of this head.
-            last: The token index of each row's logits; later tokens are padding. Of a single row, any number of indices.
+            last: The token index of each row's logits; later tokens are padding. Of a single
+                row, any number of indices.
             of_target: Whether the states are the target's, of `layers`, concatenated, shape
                 `[rows, num_new, len(layers) * target_hidden_size]`.
 
         Returns:
-            tuple: Logits, shape `[len(last), vocab_size]`, minus infinity for tokens that the head does not have; and the
-                head's own hidden state, shape `[len(last), d]`.
+            tuple: Logits, shape `[len(last), vocab_size]`, minus infinity for tokens that the
+                head does not have; and the head's own hidden state, shape `[len(last), d]`.
 
         Raises:
             ValueError: If the target's states have another width.
@@ -189,7 +229,9 @@ class DraftHead(Head):
             states = self._features(states) if of_target else states
             logits, hidden = self._forward.forward(token_ids, states, rows, last, of_target)
         else:
-            logits, hidden = self._forward.forward(token_ids, self._fused(states) if of_target else states, rows, last)
+            logits, hidden = self._forward.forward(
+                token_ids, self._fused(states) if of_target else states, rows, last
+            )
         rows.advance(token_ids.shape[1])
         return self._in_target_tokens(logits), hidden
 
@@ -205,7 +247,11 @@ def check_head(head: Any, target: Any) -> None:
         raise ValueError(f"head must be a DraftHead, which load_pair loads, got {head!r:.80}")
     for what, wanted in (("hidden_size", head.target_hidden_size), ("vocab_size", head.vocab_size)):
         if (found := getattr(target, what, None)) not in (None, wanted):
-            raise ValueError(f"head {head.name!r} is for a target with {what} {wanted}, this one's is {found}")
+            raise ValueError(
+                f"head {head.name!r} is for a target with {what} {wanted}, this one's is {found}"
+            )
     depth = getattr(target, "num_layers", None)
     if depth is not None and max(head.layers) > depth:
-        raise ValueError(f"head {head.name!r} reads layer {max(head.layers)} of its target, this one has {depth}")
+        raise ValueError(
+            f"head {head.name!r} reads layer {max(head.layers)} of its target, this one has {depth}"
+        )

@@ -1,4 +1,5 @@
-"""Runs a draft head with ONNX Runtime on the CPU: its layers as an ONNX graph, in float32 or rounded to 8 bits."""
+"""Runs a draft head with ONNX Runtime on the CPU: its layers as an ONNX graph, in float32 or
+rounded to 8 bits."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,8 +20,9 @@ _ROWS = 4096  # rows of a matrix that are rounded together
 
 
 def rounded(weight: torch.Tensor, bits: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
-    """A matrix `[n, k]` in blocks of 32 numbers, the last of a row filled up: rounded numbers, uint8 `[n, blocks, 32]`, with
-    zero in the middle of their range, and the blocks' scales, float32 `[n, blocks]`."""
+    """A matrix `[n, k]` in blocks of 32 numbers, the last of a row filled up: rounded numbers,
+    uint8 `[n, blocks, 32]`, with zero in the middle of their range, and the blocks' scales,
+    float32 `[n, blocks]`."""
     blocks = F.pad(weight.float(), (0, -weight.shape[1] % _BLOCK)).unflatten(1, (-1, _BLOCK))
     middle = 2 ** (bits - 1)
     scales = blocks.abs().amax(-1) / (middle - 1)
@@ -29,10 +31,11 @@ def rounded(weight: torch.Tensor, bits: int = 8) -> tuple[torch.Tensor, torch.Te
 
 
 class HeadGraph(GraphBuilder):
-    """The graph of a head, with the state for the next draft token (`state_name`) `[b, n, d]` as an output.
+    """The graph of a head, with the state for the next draft token (`state_name`) `[b, n, d]` as
+    an output.
 
-    `in_8_bits`: whether the matrices, and what they are multiplied with, are rounded to 8 bits. Reading them takes most of a
-    forward's time.
+    `in_8_bits`: whether the matrices, and what they are multiplied with, are rounded to 8 bits.
+    Reading them takes most of a forward's time.
     """
 
     def __init__(self, shape: LlamaShape, weights: HeadWeights, in_8_bits: bool) -> None:
@@ -49,10 +52,12 @@ class HeadGraph(GraphBuilder):
             stream = states_normed if weights.norm_before_residual else states
             normed = self._add("Concat", [self._norm(embedded, first_norm), states_normed], axis=-1)
         (*_, stream), normed = self._layers(weights, stream, normed, "at")
-        # the state for the next draft token: the last layer's output, before or after the final norm
+        # the state for the next draft token: the last layer's output, before or after the final
+        # norm
         self.state_name = normed if weights.norm_output else stream
         value = helper.make_tensor_value_info
-        inputs = [  # the target's hidden states of the tokens, or the head's own: the others are of no token
+        # the target's hidden states of the tokens, or the head's own: the others are of no token
+        inputs = [
             value("features", TensorProto.FLOAT, ["b", "s_target", weights.fuse.shape[1]]),
             value("own_states", TensorProto.FLOAT, ["b", "s_own", shape.hidden_size]),
             # the token indices of each row's logits, one but in trees, instead of `logits_from`
@@ -66,7 +71,9 @@ class HeadGraph(GraphBuilder):
         if weights.input_norm is not None:
             name = self._norm(name, weights.input_norm)
         if weights.layer_norms is not None:
-            by_layer = self._add("Reshape", [name, self._constant(0, 0, *weights.layer_norms.shape)])
+            by_layer = self._add(
+                "Reshape", [name, self._constant(0, 0, *weights.layer_norms.shape)]
+            )
             normed = self._norm(by_layer, torch.ones(weights.layer_norms.shape[1]))
             scaled = self._add("Mul", [normed, self._weight(weights.layer_norms)])
             name = self._add("Reshape", [scaled, self._constant(0, 0, weights.fuse.shape[1])])
@@ -75,27 +82,56 @@ class HeadGraph(GraphBuilder):
     def _product(self, source: str, weight: torch.Tensor) -> str:
         if not self._in_8_bits:
             return super()._product(source, weight)
-        some = zip(*map(rounded, weight.split(_ROWS)), strict=True)  # not all at once, which would take three times the memory
+        some = zip(
+            *map(rounded, weight.split(_ROWS)), strict=True
+        )  # not all at once, which would take three times the memory
         numbers, scales = (self._weight(torch.cat(parts)) for parts in some)
-        shape: dict[str, Any] = {"N": weight.shape[0], "K": weight.shape[1], "block_size": _BLOCK, "bits": 8}
-        return self._add("MatMulNBits", [source, numbers, scales], domain=ORT, accuracy_level=4, **shape)
+        shape: dict[str, Any] = {
+            "N": weight.shape[0],
+            "K": weight.shape[1],
+            "block_size": _BLOCK,
+            "bits": 8,
+        }
+        return self._add(
+            "MatMulNBits", [source, numbers, scales], domain=ORT, accuracy_level=4, **shape
+        )
 
 
 class OnnxHead(OnnxSession):
-    """A forward of a draft head, like `TorchHead`; its weights are float32 on the CPU. `in_8_bits`: see `HeadGraph`."""
+    """A forward of a draft head, like `TorchHead`; its weights are float32 on the CPU.
+    `in_8_bits`: see `HeadGraph`."""
 
-    def __init__(self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable, in_8_bits: bool = False) -> None:
+    def __init__(
+        self, shape: LlamaShape, weights: HeadWeights, rotary: RotaryTable, in_8_bits: bool = False
+    ) -> None:
         super().__init__(graph := HeadGraph(shape, weights, in_8_bits), rotary)
-        self._state_name, self._widths = graph.state_name, {"features": weights.fuse.shape[1], "own_states": shape.hidden_size}
+        self._state_name, self._widths = (
+            graph.state_name,
+            {"features": weights.fuse.shape[1], "own_states": shape.hidden_size},
+        )
 
     def forward(
-        self, token_ids: torch.Tensor, states: torch.Tensor, rows: CacheRows, last: Sequence[int], of_target: bool
+        self,
+        token_ids: torch.Tensor,
+        states: torch.Tensor,
+        rows: CacheRows,
+        last: Sequence[int],
+        of_target: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `DraftHead.forward`; the ends of the rows do not move."""
         count, each = len(token_ids), len(last) // len(token_ids)
-        logits, state = (np.empty((count, each, size), np.float32) for size in (self.shape.vocab_size, self.shape.hidden_size))
+        logits, state = (
+            np.empty((count, each, size), np.float32)
+            for size in (self.shape.vocab_size, self.shape.hidden_size)
+        )
         at = np.array(last, np.int64).reshape(count, each, 1)
-        given = {name: np.empty((count, 0, width), np.float32) for name, width in self._widths.items()}
+        given = {
+            name: np.empty((count, 0, width), np.float32) for name, width in self._widths.items()
+        }
         given["features" if of_target else "own_states"] = states.detach().numpy()
-        self.run({"token_ids": token_array(token_ids), "at": at} | given, rows, {"logits": logits, self._state_name: state})
+        self.run(
+            {"token_ids": token_array(token_ids), "at": at} | given,
+            rows,
+            {"logits": logits, self._state_name: state},
+        )
         return torch.from_numpy(logits).flatten(0, 1), torch.from_numpy(state).flatten(0, 1)

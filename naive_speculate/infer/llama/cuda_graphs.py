@@ -1,8 +1,8 @@
 """CUDA graphs for the windows of decoding.
 
-On a GPU the forward of a few tokens takes longer to launch, kernel by kernel, than to compute. A CUDA graph launches all
-kernels at once, but always the same ones on the same addresses. So lengths are numbers on the device, and attention covers the
-cache's whole buffers under a mask.
+On a GPU the forward of a few tokens takes longer to launch, kernel by kernel, than to compute. A
+CUDA graph launches all kernels at once, but always the same ones on the same addresses. So
+lengths are numbers on the device, and attention covers the cache's whole buffers under a mask.
 """
 
 import logging
@@ -19,12 +19,14 @@ from naive_speculate.infer.device import on_device
 from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable, rotation
 from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, causal_mask
 
-MAX_TOKENS = 32  # of a query; longer ones are prompts, or long copies for a head to read, and seldom occur twice
+# of a query; longer ones are prompts, or long copies for a head to read, and seldom occur twice
+MAX_TOKENS = 32
 CAPACITY_STEP = 512  # positions by which caches grow: graphs are captured again after that
 MAX_SPARE = 2  # most caches that are kept
 MAX_GRAPHS = 64  # most graphs of one cache; at the limit all are dropped and captured again on use
 Capture = Callable[[Callable[[], torch.Tensor]], tuple[Callable[[], None], torch.Tensor]]
-"""Turns a computation into a function that repeats it, and the tensor that then holds the result."""
+"""Turns a computation into a function that repeats it, and the tensor that then holds the
+result."""
 _Key = tuple[Any, ...]  # first row, number of rows, and what else a forward depends on
 Write = Callable[[int, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 """Stores a layer's new keys and values and returns all to attend to; see `CacheRows.write`."""
@@ -35,13 +37,18 @@ _log = logging.getLogger(__name__)
 class Place(NamedTuple):
     """What attention needs of the place of new tokens in a cache."""
 
-    rotation: tuple[torch.Tensor, torch.Tensor]  # cosines and sines there, `[rows, 1, num_new, head_dim / 2]`
-    masks: Mapping[int | None, torch.Tensor | None]  # by sliding window; None where all tokens are attended to
+    rotation: tuple[
+        torch.Tensor, torch.Tensor
+    ]  # cosines and sines there, `[rows, 1, num_new, head_dim / 2]`
+    masks: Mapping[
+        int | None, torch.Tensor | None
+    ]  # by sliding window; None where all tokens are attended to
     write: Write
 
 
 Compute = Callable[..., tuple[torch.Tensor, torch.Tensor | None]]
-"""A forward from its inputs, its place and options, with no work on the host: logits, and hidden states or None."""
+"""A forward from its inputs, its place and options, with no work on the host: logits, and hidden
+states or None."""
 
 
 @dataclass
@@ -66,11 +73,11 @@ class _Windows:
 
 
 class Graphs:
-    """Captures forwards of a model or head, as CUDA graphs or what `capture` makes, for every window width that occurs a second
-    time.
+    """Captures forwards of a model or head, as CUDA graphs or what `capture` makes, for every
+    window width that occurs a second time.
 
-    Up to `MAX_SPARE` small caches of one row that are no longer used are kept for later sequences, since graphs were captured
-    for their buffers.
+    Up to `MAX_SPARE` small caches of one row that are no longer used are kept for later
+    sequences, since graphs were captured for their buffers.
     """
 
     def __init__(self, shape: LlamaShape, rotary: RotaryTable, capture: Capture) -> None:
@@ -80,7 +87,8 @@ class Graphs:
         self._works = True
         self._caches: WeakKeyDictionary[RaggedKVCache, _Windows] = WeakKeyDictionary()
         self._spare: list[RaggedKVCache] = []
-        # Captured forwards share memory, so writing inputs and reading results must not be interrupted.
+        # Captured forwards share memory, so writing inputs and reading results must not be
+        # interrupted.
         self._lock = threading.Lock()
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
@@ -93,18 +101,27 @@ class Graphs:
         return RaggedKVCache(batch_size, CAPACITY_STEP)
 
     def recycle(self, cache: RaggedKVCache) -> None:
-        """Take back an unused cache; large ones, and those whose buffers could not all be allocated, are dropped."""
-        small, complete = cache.capacity <= 2 * CAPACITY_STEP, cache.num_layers == self._shape.num_layers
+        """Take back an unused cache; large ones, and those whose buffers could not all be
+        allocated, are dropped."""
+        small, complete = (
+            cache.capacity <= 2 * CAPACITY_STEP,
+            cache.num_layers == self._shape.num_layers,
+        )
         if len(cache.lengths) == 1 and small and complete and len(self._spare) < MAX_SPARE:
             self._spare.append(cache)
 
     def run(
-        self, rows: CacheRows, inputs: Sequence[torch.Tensor], compute: Compute, options: tuple[Any, ...]
+        self,
+        rows: CacheRows,
+        inputs: Sequence[torch.Tensor],
+        compute: Compute,
+        options: tuple[Any, ...],
     ) -> tuple[torch.Tensor, torch.Tensor | None] | None:
         """The result of a captured forward; reserves room in the cache.
 
-        `inputs`: the new tokens `[rows, num_new]`, and others; `options`: what else `compute` depends on. None if the forward
-        is the first of its kind or is not captured: compute it as usual.
+        `inputs`: the new tokens `[rows, num_new]`, and others; `options`: what else `compute`
+        depends on. None if the forward is the first of its kind or is not captured: compute it
+        as usual.
         """
         num_new = inputs[0].shape[1]
         if num_new > MAX_TOKENS or not rows.contiguous or rows.branches:
@@ -121,7 +138,11 @@ class Graphs:
         return logits, states if states.shape[-1] else None
 
     def _window(
-        self, rows: CacheRows, inputs: Sequence[torch.Tensor], compute: Compute, options: tuple[Any, ...]
+        self,
+        rows: CacheRows,
+        inputs: Sequence[torch.Tensor],
+        compute: Compute,
+        options: tuple[Any, ...],
     ) -> _Window | None:
         windows = self._caches.get(rows.cache)
         if windows is None or windows.version != rows.cache.version:
@@ -138,7 +159,10 @@ class Graphs:
             windows.full = True
             return None
         except RuntimeError as error:
-            _log.warning("CUDA graphs are not used, so decoding is slower: %s", " ".join(str(error).split())[:300])
+            _log.warning(
+                "CUDA graphs are not used, so decoding is slower: %s",
+                " ".join(str(error).split())[:300],
+            )
             self._works = False
             self._caches.clear()
             return None
@@ -147,26 +171,44 @@ class Graphs:
         windows.captured[key] = window
         return window
 
-    def _captured(self, rows: CacheRows, inputs: Sequence[torch.Tensor], compute: Compute, options: tuple[Any, ...]) -> _Window:
-        """Capture a forward that reads and writes the rows of the cache's buffers, from a position of each on."""
-        own, device, capacity = [given.clone() for given in inputs], inputs[0].device, rows.cache.capacity
+    def _captured(
+        self,
+        rows: CacheRows,
+        inputs: Sequence[torch.Tensor],
+        compute: Compute,
+        options: tuple[Any, ...],
+    ) -> _Window:
+        """Capture a forward that reads and writes the rows of the cache's buffers, from a
+        position of each on."""
+        own, device, capacity = (
+            [given.clone() for given in inputs],
+            inputs[0].device,
+            rows.cache.capacity,
+        )
         starts, tables = on_device(rows.lengths, device), self._rotary.up_to(capacity)
         covered = slice(rows.indices[0], rows.indices[-1] + 1)
         numbers = torch.arange(covered.start, covered.stop, device=device)[:, None]
         offsets = torch.arange(inputs[0].shape[1], device=device)
-        buffers, windows = [tuple(state) for state in rows.cache.buffers()], set(self._shape.windows)
+        buffers, windows = (
+            [tuple(state) for state in rows.cache.buffers()],
+            set(self._shape.windows),
+        )
 
         def whole() -> torch.Tensor:
             positions = starts[:, None] + offsets
             masks = {window: causal_mask(positions, capacity, window) for window in windows}
 
-            def write(layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            def write(
+                layer: int, keys: torch.Tensor, values: torch.Tensor
+            ) -> tuple[torch.Tensor, torch.Tensor]:
                 for buffer, new in zip(buffers[layer], (keys, values), strict=True):
                     buffer[numbers, :, positions] = new.transpose(1, 2)
                 return buffers[layer][0][covered], buffers[layer][1][covered]
 
             place = Place(rotation(tables, positions, buffers[0][0].dtype), masks, write)
-            return torch.cat([part for part in compute(own, place, *options) if part is not None], dim=-1)
+            return torch.cat(
+                [part for part in compute(own, place, *options) if part is not None], dim=-1
+            )
 
         replay, result = self._capture(whole)
         return _Window(own, starts, (tables, numbers, offsets, buffers), replay, result)
@@ -180,22 +222,34 @@ class CudaCapture:
         self._pool: Any = None
         self._side_stream: torch.cuda.Stream | None = None
 
-    def __call__(self, compute: Callable[[], torch.Tensor]) -> tuple[Callable[[], None], torch.Tensor]:
-        """See `Capture`. Raises `RuntimeError` if something in the computation cannot be captured."""
+    def __call__(
+        self, compute: Callable[[], torch.Tensor]
+    ) -> tuple[Callable[[], None], torch.Tensor]:
+        """See `Capture`. Raises `RuntimeError` if something in the computation cannot be
+        captured."""
         with _CAPTURING, torch.cuda.device(self._device):
-            if self._pool is None:  # not in __init__: a server that forks must not initialise CUDA before
+            if (
+                self._pool is None
+            ):  # not in __init__: a server that forks must not initialise CUDA before
                 self._pool = torch.cuda.graph_pool_handle()
             if self._side_stream is None:
-                self._side_stream = torch.cuda.Stream()  # one for all, since the pool's memory belongs to its stream
+                self._side_stream = (
+                    torch.cuda.Stream()
+                )  # one for all, since the pool's memory belongs to its stream
             current, side = torch.cuda.current_stream(), self._side_stream
             side.wait_stream(current)
             try:
                 with torch.cuda.stream(side):
-                    compute()  # the first call lets libraries choose kernels and allocate workspaces
+                    # the first call lets libraries choose kernels and allocate workspaces
+                    compute()
                 current.wait_stream(side)
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, pool=self._pool, stream=side, capture_error_mode="thread_local"):
+                with torch.cuda.graph(
+                    graph, pool=self._pool, stream=side, capture_error_mode="thread_local"
+                ):
                     result = compute()
             finally:
-                torch.cuda.set_stream(current)  # after a failed capture torch leaves the side stream current
+                torch.cuda.set_stream(
+                    current
+                )  # after a failed capture torch leaves the side stream current
         return graph.replay, result

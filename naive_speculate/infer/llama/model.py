@@ -35,32 +35,45 @@ class _Forward(Protocol):
 
 
 class LlamaLanguageModel(HasEndTokens):
-    """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), on CUDA as graphs
-    (`Graphs`).
+    """A `BatchLanguageModel` computed by ONNX Runtime (`OnnxLlama`) or torch (`TorchLlama`), on
+    CUDA as graphs (`Graphs`).
 
-    Its logits equal transformers' up to rounding. `eos_token_ids` (see `end_tokens`) may be empty, `max_positions` is None
-    where the configuration has no limit, `executor` is "onnx" or "torch", and `input_embeddings` is the embedding table, shape
-    `[vocab_size, hidden_size]`; `output_embeddings` is the matrix before the logits, likewise, the same tensor where they are
-    tied. `stored`: its weights. `executor`: "onnx" needs onnxruntime, the CPU and float32; "auto" takes it where possible, else
-    "torch". `forward`: an executor of one's own. Raises `ValueError` if the executor cannot run the model.
+    Its logits equal transformers' up to rounding. `eos_token_ids` (see `end_tokens`) may be
+    empty, `max_positions` is None where the configuration has no limit, `executor` is "onnx" or
+    "torch", and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`;
+    `output_embeddings` is the matrix before the logits, likewise, the same tensor where they are
+    tied. `stored`: its weights. `executor`: "onnx" needs onnxruntime, the CPU and float32;
+    "auto" takes it where possible, else "torch". `forward`: an executor of one's own. Raises
+    `ValueError` if the executor cannot run the model.
     """
 
-    def __init__(self, stored: StoredLlama, executor: Executor = "auto", forward: _Forward | None = None) -> None:
+    def __init__(
+        self, stored: StoredLlama, executor: Executor = "auto", forward: _Forward | None = None
+    ) -> None:
         weights, shape = stored.weights, stored.shape
         self.executor = choose_executor(executor, weights.embedding.device, weights.embedding.dtype)
         self._forward = forward or _forward_of(self.executor, stored)
-        self.name, self.eos_token_ids, self.num_parameters = stored.name, stored.eos_token_ids, stored.num_parameters
+        self.name, self.eos_token_ids, self.num_parameters = (
+            stored.name,
+            stored.eos_token_ids,
+            stored.num_parameters,
+        )
         self.vocab_size, self.max_positions = shape.vocab_size, stored.max_positions
         self.num_layers, self.hidden_size = shape.num_layers, shape.hidden_size
         self.input_embeddings = getattr(self._forward, "table", weights.embedding)
         self.output_embeddings = self.input_embeddings
         if weights.head.data_ptr() != weights.embedding.data_ptr():  # ONNX Runtime has a copy
-            self.output_embeddings = on_disk(weights.head) if self.executor == "onnx" else weights.head
+            self.output_embeddings = (
+                on_disk(weights.head) if self.executor == "onnx" else weights.head
+            )
 
     @classmethod
-    def from_transformers(cls, model: "PreTrainedModel", executor: Executor = "auto") -> "LlamaLanguageModel":
-        """Take the weights of a loaded model; no reference to the model remains, so dropping it frees its copy. Raises
-        `ValueError` if the model is not supported, or the executor cannot run it."""
+    def from_transformers(
+        cls, model: "PreTrainedModel", executor: Executor = "auto"
+    ) -> "LlamaLanguageModel":
+        """Take the weights of a loaded model; no reference to the model remains, so dropping it
+        frees its copy. Raises `ValueError` if the model is not supported, or the executor cannot
+        run it."""
         return cls(StoredLlama.of(model), executor)
 
     @property
@@ -74,7 +87,11 @@ class LlamaLanguageModel(HasEndTokens):
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
-        return RaggedKVCache(batch_size) if self._graphs is None else self._graphs.new_cache(batch_size)
+        return (
+            RaggedKVCache(batch_size)
+            if self._graphs is None
+            else self._graphs.new_cache(batch_size)
+        )
 
     def recycle(self, cache: RaggedKVCache) -> None:
         """Take back an unused cache for a later `new_cache`; see `Graphs`."""
@@ -84,11 +101,17 @@ class LlamaLanguageModel(HasEndTokens):
     takes_trees = True  # its cache may be `TreeRows`
 
     def forward(
-        self, query_token_ids: torch.Tensor, kv_cache: KVCache, *, num_logits: int | None = None, layers: Sequence[int] = ()
+        self,
+        query_token_ids: torch.Tensor,
+        kv_cache: KVCache,
+        *,
+        num_logits: int | None = None,
+        layers: Sequence[int] = (),
     ) -> Any:
-        """See `BatchLanguageModel.forward`. The states of a `KVCache` of another package are copied at every call. Raises
-        `ValueError` if the query has another shape or other rows than the cache, a token is not in the vocabulary, a layer does
-        not exist, or the cache belongs to a model of another shape."""
+        """See `BatchLanguageModel.forward`. The states of a `KVCache` of another package are
+        copied at every call. Raises `ValueError` if the query has another shape or other rows
+        than the cache, a token is not in the vocabulary, a layer does not exist, or the cache
+        belongs to a model of another shape."""
         check_query(query_token_ids)
         batch_size, count = query_token_ids.shape
         num_logits = checked_num_logits(num_logits, count)
@@ -96,7 +119,9 @@ class LlamaLanguageModel(HasEndTokens):
         check_layers(layers, shape.num_layers)
         with as_rows(kv_cache, batch_size, count) as rows:
             rows.cache.require(shape, forward.dtype, forward.device)
-            logits, features = forward.forward(query_token_ids.to(self.device), rows, num_logits, layers)
+            logits, features = forward.forward(
+                query_token_ids.to(self.device), rows, num_logits, layers
+            )
             rows.advance(count)
         return logits if features is None else (logits, features)
 
@@ -116,7 +141,11 @@ def choose_executor(executor: str, device: torch.device, dtype: torch.dtype) -> 
 def _forward_of(executor: str, stored: StoredLlama) -> _Forward:
     if executor == "torch":
         device = stored.weights.embedding.device
-        graphs = Graphs(stored.shape, stored.rotary, CudaCapture(device)) if device.type == "cuda" else None
+        graphs = (
+            Graphs(stored.shape, stored.rotary, CudaCapture(device))
+            if device.type == "cuda"
+            else None
+        )
         return TorchLlama(stored.shape, stored.weights, stored.rotary, graphs)
     from naive_speculate.infer.llama.onnx_session import OnnxLlama  # onnxruntime is optional
 
@@ -125,7 +154,10 @@ def _forward_of(executor: str, stored: StoredLlama) -> _Forward:
 
 def _onnx_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     if not is_installed("onnxruntime", _ONNXRUNTIME) or not is_installed("onnx", _ONNX):
-        return f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}: pip install 'naive-speculate[onnx]'"
+        return (
+            f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}: pip install"
+            " 'naive-speculate[onnx]'"
+        )
     if device.type != "cpu" or dtype != torch.float32:
         return f"runs float32 on the CPU; the model is {dtype} on {device}"
     return None

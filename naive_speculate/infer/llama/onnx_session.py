@@ -1,7 +1,9 @@
-"""Runs an ONNX graph, such as a Llama's, over a ragged cache with ONNX Runtime on the CPU, in float32.
+"""Runs an ONNX graph, such as a Llama's, over a ragged cache with ONNX Runtime on the CPU, in
+float32.
 
-Nothing is copied between cache and graph. The cache's buffers are bound to the graph's inputs and outputs, until the buffers
-are replaced, and the attention nodes write new keys and values into them.
+Nothing is copied between cache and graph. The cache's buffers are bound to the graph's inputs
+and outputs, until the buffers are replaced, and the attention nodes write new keys and values
+into them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +26,11 @@ from naive_speculate.infer.threads import num_threads
 _POOL = Lock()
 _LOWEST = np.finfo(np.float32).min
 # The inputs of the masked form must be bound even when it is not used.
-_UNUSED = {"positions": np.zeros((1, 1), np.int64), "starts": np.zeros(1, np.int64), "mask": np.zeros((1, 1, 1, 1), np.float32)}
+_UNUSED = {
+    "positions": np.zeros((1, 1), np.int64),
+    "starts": np.zeros(1, np.int64),
+    "mask": np.zeros((1, 1, 1, 1), np.float32),
+}
 
 
 class OnnxSession:
@@ -34,27 +40,44 @@ class OnnxSession:
         self.shape = shape = graph.shape
         windows = [window for window in shape.windows if window is not None]
         self._masks = {"mask": None} | ({"window_mask": windows[0]} if windows else {})
-        self._always_by_mask = not all(has_fast_form(shape, layer) for layer in range(shape.num_layers))
+        self._always_by_mask = not all(
+            has_fast_form(shape, layer) for layer in range(shape.num_layers)
+        )
         self._rotary = rotary
         self.table = graph.table
         self._session = _session(graph)
         self._lock = Lock()  # a binding serves one forward at a time
-        # for each cache: what a binding depends on but its rows and outputs, and the bindings by these. It keeps the tables:
-        # another session with the same rotary embedding may replace them during a forward
-        self._bindings: WeakKeyDictionary[RaggedKVCache, tuple[int, Any, dict[Any, Any]]] = WeakKeyDictionary()
+        # for each cache: what a binding depends on but its rows and outputs, and the bindings by
+        # these. It keeps the tables: another session with the same rotary embedding may replace
+        # them during a forward
+        self._bindings: WeakKeyDictionary[RaggedKVCache, tuple[int, Any, dict[Any, Any]]] = (
+            WeakKeyDictionary()
+        )
 
-    def run(self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]) -> None:
-        """One forward. Keys and values are written after the rows' ends; the ends do not move. Inputs, with `token_ids` among
-        them, and the contiguous outputs to fill, with `logits`, are arrays by name, with a row per row of the cache. Raises
-        `ValueError` if a token is not in the vocabulary."""
+    def run(
+        self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]
+    ) -> None:
+        """One forward. Keys and values are written after the rows' ends; the ends do not move.
+        Inputs, with `token_ids` among them, and the contiguous outputs to fill, with `logits`,
+        are arrays by name, with a row per row of the cache. Raises `ValueError` if a token is
+        not in the vocabulary."""
         cache = rows.cache
         with self._lock:
             cache.reserve(max(rows.lengths) + inputs["token_ids"].shape[1])
             for begin, end in _consecutive(rows.indices):
-                parts = [{name: array[begin:end] for name, array in each.items()} for each in (inputs, outputs)]
-                self._run(parts[0], rows if rows.branches else cache.rows(rows.indices[begin:end]), parts[1])
+                parts = [
+                    {name: array[begin:end] for name, array in each.items()}
+                    for each in (inputs, outputs)
+                ]
+                self._run(
+                    parts[0],
+                    rows if rows.branches else cache.rows(rows.indices[begin:end]),
+                    parts[1],
+                )
 
-    def _run(self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]) -> None:
+    def _run(
+        self, inputs: Mapping[str, Array], rows: CacheRows, outputs: Mapping[str, Array]
+    ) -> None:
         """One forward over consecutive rows."""
         token_ids = inputs["token_ids"]
         count, num_new = token_ids.shape
@@ -62,7 +85,11 @@ class OnnxSession:
         # The fast form takes several tokens per row only of one row, or of empty rows.
         by_mask = rows.branches or (count > 1 and num_new > 1 and max(lengths) > 0)
         last = np.array(lengths, np.int32) + np.int32(num_new - 1)
-        ends = {"last": last, "total": last.max() + np.int32(1), "logits_from": np.array([-outputs["logits"].shape[1]])}
+        ends = {
+            "last": last,
+            "total": last.max() + np.int32(1),
+            "logits_from": np.array([-outputs["logits"].shape[1]]),
+        }
         masks = self._mask_inputs(rows, num_new) if by_mask or self._always_by_mask else {}
         for name, array in {**inputs, **ends, **masks, "by_mask": np.bool_(by_mask)}.items():
             io.bind_cpu_input(name, np.asarray(array, order="C"))
@@ -82,7 +109,11 @@ class OnnxSession:
         if version != cache.version or bound is not tables:
             bindings = {}
             self._bindings[cache] = cache.version, tables, bindings
-        key = (rows.indices[0], len(rows.indices), outputs)  # an output of an earlier forward must not stay bound
+        key = (
+            rows.indices[0],
+            len(rows.indices),
+            outputs,
+        )  # an output of an earlier forward must not stay bound
         if key in bindings:
             return bindings[key]
         io = bindings[key] = self._session.io_binding()
@@ -108,8 +139,8 @@ class OnnxSession:
 
 
 class OnnxLlama(OnnxSession):
-    """A forward of a Llama-like model, like `TorchLlama`, of float32 weights on the CPU. ONNX Runtime copies all but the
-    embedding table, which is moved to a file."""
+    """A forward of a Llama-like model, like `TorchLlama`, of float32 weights on the CPU. ONNX
+    Runtime copies all but the embedding table, which is moved to a file."""
 
     dtype = torch.float32
     device = torch.device("cpu")
@@ -121,24 +152,31 @@ class OnnxLlama(OnnxSession):
     def forward(
         self, token_ids: torch.Tensor, rows: CacheRows, num_logits: int, layers: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """See `TorchLlama.forward`; all tensors are float32. Raises `ValueError` if a token is not in the vocabulary, or tokens
-        are not int64."""
+        """See `TorchLlama.forward`; all tensors are float32. Raises `ValueError` if a token is
+        not in the vocabulary, or tokens are not int64."""
         query = token_array(token_ids)
         count, num_new = query.shape
         logits = np.empty((count, num_logits, self.shape.vocab_size), np.float32)
         names = [self._residuals[layer] for layer in layers]
-        states = {name: np.empty((count, num_new, self.shape.hidden_size), np.float32) for name in names}
+        states = {
+            name: np.empty((count, num_new, self.shape.hidden_size), np.float32) for name in names
+        }
         self.run({"token_ids": query}, rows, {"logits": logits} | states)
-        features = torch.from_numpy(np.concatenate([states[name] for name in names], axis=-1)) if layers else None
+        features = (
+            torch.from_numpy(np.concatenate([states[name] for name in names], axis=-1))
+            if layers
+            else None
+        )
         return torch.from_numpy(logits), features
 
 
 @lru_cache
 def _has_shared_pool() -> bool:
-    """Make one thread pool for all sessions of the process; not if other code used ONNX Runtime before without one.
+    """Make one thread pool for all sessions of the process; not if other code used ONNX Runtime
+    before without one.
 
-    ONNX Runtime's threads spin after each operation, waiting for the next. With a pool per session, the threads of draft and
-    target would compete.
+    ONNX Runtime's threads spin after each operation, waiting for the next. With a pool per
+    session, the threads of draft and target would compete.
     """
     try:
         onnxruntime.set_global_thread_pool_sizes(num_threads(), 1)
@@ -158,9 +196,14 @@ def _session(graph: GraphBuilder) -> onnxruntime.InferenceSession:
     else:
         options.intra_op_num_threads, options.inter_op_num_threads = num_threads(), 1
         options.add_session_config_entry("session.force_spinning_stop", "1")
-    values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight.contiguous().numpy()) for weight in graph.initializers.values()]
+    values = [
+        onnxruntime.OrtValue.ortvalue_from_numpy(weight.contiguous().numpy())
+        for weight in graph.initializers.values()
+    ]
     options.add_external_initializers(list(graph.initializers), values)
-    return onnxruntime.InferenceSession(graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def token_array(token_ids: torch.Tensor) -> Array:
@@ -171,7 +214,8 @@ def token_array(token_ids: torch.Tensor) -> Array:
 
 
 def _consecutive(rows: list[int]) -> Iterator[tuple[int, int]]:
-    """Cut a list of rows into runs `[begin, end)` of consecutive numbers, each a slice of the cache's buffers."""
+    """Cut a list of rows into runs `[begin, end)` of consecutive numbers, each a slice of the
+    cache's buffers."""
     begin = 0
     for index in range(1, len(rows) + 1):
         if index == len(rows) or rows[index] != rows[index - 1] + 1:
@@ -180,5 +224,6 @@ def _consecutive(rows: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def _bind_array(bind: Any, name: str, array: Array) -> None:
-    """Bind a contiguous array to an input or output by its address; it must not be freed before the forward."""
+    """Bind a contiguous array to an input or output by its address; it must not be freed before
+    the forward."""
     bind(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)

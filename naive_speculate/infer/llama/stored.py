@@ -1,4 +1,5 @@
-"""Reads a Llama model from a folder without transformers' model classes, whose import dominates the start-up time.
+"""Reads a Llama model from a folder without transformers' model classes, whose import dominates
+the start-up time.
 
 Only folders with a complete, expected configuration are read here; transformers reads all others.
 """
@@ -61,8 +62,8 @@ class StoredLlama:
 
     @classmethod
     def of(cls, model: Any) -> "StoredLlama":
-        """The weights of a model of transformers; tensors that are not fused share its memory. Raises `ValueError` if its
-        configuration is not supported, with the reason."""
+        """The weights of a model of transformers; tensors that are not fused share its memory.
+        Raises `ValueError` if its configuration is not supported, with the reason."""
         config, name = model.config, model.name_or_path or type(model).__name__
         if (reason := is_supported(config)) is not None:
             raise ValueError(f"model {name}: {reason}")
@@ -85,7 +86,8 @@ def stored_dtype(folder: Path) -> torch.dtype | None:
 
 
 class LazyTensors(Mapping[str, torch.Tensor]):
-    """Tensors by name, with their shapes. Each is read on access, so that only the tensors in use take memory."""
+    """Tensors by name, with their shapes. Each is read on access, so that only the tensors in
+    use take memory."""
 
     def __init__(self, shapes: Mapping[str, Any], read: Callable[[str], torch.Tensor]) -> None:
         self.shapes, self._read = shapes, read
@@ -106,7 +108,8 @@ class LazyTensors(Mapping[str, torch.Tensor]):
 
 
 def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> StoredLlama | None:
-    """The model in a folder, with its weights on a device in a dtype; None where transformers must read it."""
+    """The model in a folder, with its weights on a device in a dtype; None where transformers
+    must read it."""
     config = _config(folder)
     if config is None:
         return None
@@ -123,7 +126,9 @@ def read_llama(folder: Path, device: torch.device, dtype: torch.dtype) -> Stored
     rotary = default_rotary(config.rope_parameters["rope_theta"], shape_in(config).head_dim, device)
     ends = end_tokens(_read_json(folder / "generation_config.json"), config, str(folder))
     # A copy: a view would keep the whole mapped file in memory.
-    state = LazyTensors(shapes, lambda name: files[name].get_tensor(name).to(device, dtype, copy=True))
+    state = LazyTensors(
+        shapes, lambda name: files[name].get_tensor(name).to(device, dtype, copy=True)
+    )
     return stored_llama(str(folder), config, state, rotary, ends)
 
 
@@ -145,11 +150,16 @@ def stored_llama(
 
 def _config(folder: Path) -> Any:
     given = _read_json(folder / "config.json")
-    return full_config(given) if given is not None and given.get("architectures") == ["LlamaForCausalLM"] else None
+    return (
+        full_config(given)
+        if given is not None and given.get("architectures") == ["LlamaForCausalLM"]
+        else None
+    )
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
-    """The JSON object of a file; None where it is missing or damaged. Raises `ValueError` if it holds something else."""
+    """The JSON object of a file; None where it is missing or damaged. Raises `ValueError` if it
+    holds something else."""
     try:
         given: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -160,11 +170,16 @@ def _read_json(path: Path) -> dict[str, Any] | None:
 
 
 def full_config(given: Mapping[str, Any]) -> Any:
-    """A Llama's configuration from a file's values, without transformers' class; None if it is incomplete or unexpected."""
+    """A Llama's configuration from a file's values, without transformers' class; None if it is
+    incomplete or unexpected."""
     if given.get("model_type") != "llama":
         return None
     given = _under_current_names(given)
-    if any(name not in given for name in REQUIRED) or given.get("attention_bias") or "auto_map" in given:
+    if (
+        any(name not in given for name in REQUIRED)
+        or given.get("attention_bias")
+        or "auto_map" in given
+    ):
         return None
     if any(given[name] is None for name in REQUIRED if name not in ("eos_token_id", "head_dim")):
         return None
@@ -183,21 +198,26 @@ def _under_current_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """A configuration under the names of transformers 5."""
     found = {"dtype": given.get("torch_dtype"), "head_dim": None} | dict(given)
     if "rope_theta" in given and given.get("rope_scaling") is None:
-        found.setdefault("rope_parameters", {"rope_type": "default", "rope_theta": given["rope_theta"]})
+        found.setdefault(
+            "rope_parameters", {"rope_type": "default", "rope_theta": given["rope_theta"]}
+        )
     return found
 
 
 def expected_shapes(
     config: Any, qkv_bias: bool = False, output_bias: bool = False, head_norms: bool = False
 ) -> dict[str, tuple[int, ...]]:
-    """All required weights, with their shapes: with or without biases of the projections before and after the attention, and
-    norms of each head's queries and keys."""
+    """All required weights, with their shapes: with or without biases of the projections before
+    and after the attention, and norms of each head's queries and keys."""
     shape = shape_in(config)
     hidden, head_dim = shape.hidden_size, shape.head_dim
     queries, keys = shape.num_heads * head_dim, shape.num_kv_heads * head_dim
     layer = layer_shapes(config)
     if qkv_bias:
-        layer |= {f"self_attn.{part}_proj.bias": (size,) for part, size in zip("qkv", (queries, keys, keys), strict=True)}
+        layer |= {
+            f"self_attn.{part}_proj.bias": (size,)
+            for part, size in zip("qkv", (queries, keys, keys), strict=True)
+        }
     if output_bias:
         layer["self_attn.o_proj.bias"] = (hidden,)
     if head_norms:

@@ -1,8 +1,8 @@
 """Shape and weights of a Llama-like model, from transformers' configurations and weights.
 
-Llama, Qwen2, Qwen3 and Mistral differ in four details, each a field here: a bias on the query, key and value projections
-(Qwen2), RMS norms on each head's queries and keys (Qwen3), a sliding window (Mistral, some Qwen2), and the scaling of the
-rotary frequencies.
+Llama, Qwen2, Qwen3 and Mistral differ in four details, each a field here: a bias on the query,
+key and value projections (Qwen2), RMS norms on each head's queries and keys (Qwen3), a sliding
+window (Mistral, some Qwen2), and the scaling of the rotary frequencies.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,12 @@ from typing import Any
 import torch
 
 _FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-_ROPE_KINDS = ("default", "linear", "llama3", "yarn")  # rotary kinds whose frequencies do not depend on the sequence length
+_ROPE_KINDS = (
+    "default",
+    "linear",
+    "llama3",
+    "yarn",
+)  # rotary kinds whose frequencies do not depend on the sequence length
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,8 @@ class LlamaShape:
     num_kv_heads: int
     head_dim: int
     norm_epsilon: float
-    # one entry per layer: the sliding window in tokens, the token itself included; None for full attention
+    # one entry per layer: the sliding window in tokens, the token itself included; None for full
+    # attention
     windows: tuple[int | None, ...]
 
 
@@ -35,15 +41,20 @@ class LlamaLayer:
     """The weights of one layer; matrices are `[out, in]` as in `torch.nn.Linear`."""
 
     attention_norm: torch.Tensor
-    qkv: torch.Tensor  # queries, keys and values, concatenated: `[(num_heads + 2 * num_kv_heads) * head_dim, hidden_size]`
+    # queries, keys and values, concatenated: `[(num_heads + 2 * num_kv_heads) * head_dim,
+    # hidden_size]`
+    qkv: torch.Tensor
     qkv_bias: torch.Tensor | None
-    # q_norm, k_norm: weights of the RMS norms over each head, `[head_dim]`; None where the family has none
+    # q_norm, k_norm: weights of the RMS norms over each head, `[head_dim]`; None where the family
+    # has none
     q_norm: torch.Tensor | None
     k_norm: torch.Tensor | None
     output: torch.Tensor
     output_bias: torch.Tensor | None
     mlp_norm: torch.Tensor
-    gate_up: torch.Tensor  # gate and up projection, concatenated: `[2 * intermediate_size, hidden_size]`
+    gate_up: (
+        torch.Tensor
+    )  # gate and up projection, concatenated: `[2 * intermediate_size, hidden_size]`
     down: torch.Tensor
 
 
@@ -58,8 +69,9 @@ class LlamaWeights:
 
 
 class RotaryTable:
-    """Cosines and sines of the rotary embedding, for as many positions as were requested so far, from frequencies
-    `[head_dim / 2]`. `scaling` is a factor on both (YaRN's attention factor; 1 otherwise)."""
+    """Cosines and sines of the rotary embedding, for as many positions as were requested so far,
+    from frequencies `[head_dim / 2]`. `scaling` is a factor on both (YaRN's attention factor; 1
+    otherwise)."""
 
     def __init__(self, inv_freq: torch.Tensor, scaling: float) -> None:
         self._inv_freq = inv_freq.float()
@@ -67,7 +79,8 @@ class RotaryTable:
         self._tables = self._compute(1)
 
     def up_to(self, num_positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines, float32, shape `[num_positions or more, head_dim / 2]`; the same tensors until more are needed."""
+        """Cosines and sines, float32, shape `[num_positions or more, head_dim / 2]`; the same
+        tensors until more are needed."""
         tables = self._tables  # read once: other threads may replace it
         if num_positions > tables[0].shape[0]:
             self._tables = tables = self._compute(num_positions)
@@ -87,8 +100,11 @@ def rotation(
     return cos, sin
 
 
-def default_rotary(theta: float, head_dim: int, device: torch.device, slower: float | torch.Tensor = 1.0) -> RotaryTable:
-    """transformers' unscaled rotary embedding; frequencies are divided by `slower`, one number or one per frequency."""
+def default_rotary(
+    theta: float, head_dim: int, device: torch.device, slower: float | torch.Tensor = 1.0
+) -> RotaryTable:
+    """transformers' unscaled rotary embedding; frequencies are divided by `slower`, one number
+    or one per frequency."""
     widths = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
     return RotaryTable((1.0 / theta**widths / slower).to(device), 1.0)
 
@@ -114,7 +130,9 @@ def is_supported(config: Any) -> str | None:
 def shape_in(config: Any) -> LlamaShape:
     """The shape of a supported configuration."""
     window = getattr(config, "sliding_window", None)
-    default = "full_attention" if window is None or config.model_type == "llama" else "sliding_attention"
+    default = (
+        "full_attention" if window is None or config.model_type == "llama" else "sliding_attention"
+    )
     kinds = getattr(config, "layer_types", None) or [default] * config.num_hidden_layers
     return LlamaShape(
         vocab_size=config.vocab_size,
@@ -122,14 +140,16 @@ def shape_in(config: Any) -> LlamaShape:
         num_layers=config.num_hidden_layers,
         num_heads=config.num_attention_heads,
         num_kv_heads=config.num_key_value_heads,
-        head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        head_dim=getattr(config, "head_dim", None)
+        or config.hidden_size // config.num_attention_heads,
         norm_epsilon=float(config.rms_norm_eps),
         windows=tuple(window if kind == "sliding_attention" else None for kind in kinds),
     )
 
 
 def layer_shapes(config: Any, read: int | None = None) -> dict[str, tuple[int, ...]]:
-    """Shapes of a layer's matrices and norms by name; `read` is the width of the attention's input where it is not d."""
+    """Shapes of a layer's matrices and norms by name; `read` is the width of the attention's
+    input where it is not d."""
     d, inner, head_dim = config.hidden_size, config.intermediate_size, shape_in(config).head_dim
     queries, keys = config.num_attention_heads * head_dim, config.num_key_value_heads * head_dim
     return {
@@ -145,8 +165,11 @@ def layer_shapes(config: Any, read: int | None = None) -> dict[str, tuple[int, .
     }
 
 
-def weights_in(state: Mapping[str, torch.Tensor], num_layers: int, tied: bool = False) -> LlamaWeights:
-    """The weights by transformers' names; the head is the embedding where they are tied or `lm_head.weight` is missing."""
+def weights_in(
+    state: Mapping[str, torch.Tensor], num_layers: int, tied: bool = False
+) -> LlamaWeights:
+    """The weights by transformers' names; the head is the embedding where they are tied or
+    `lm_head.weight` is missing."""
     embedding = state["model.embed_tokens.weight"]
     return LlamaWeights(
         embedding=embedding,
@@ -164,7 +187,9 @@ def layer_in(state: Mapping[str, torch.Tensor], prefix: str) -> LlamaLayer:
     return LlamaLayer(
         attention_norm=state[prefix + "input_layernorm.weight"],
         qkv=torch.cat([state[projection + "weight"] for projection in projections]),
-        qkv_bias=torch.cat([state[projection + "bias"] for projection in projections]) if biased else None,
+        qkv_bias=torch.cat([state[projection + "bias"] for projection in projections])
+        if biased
+        else None,
         q_norm=state.get(attention + "q_norm.weight"),
         k_norm=state.get(attention + "k_norm.weight"),
         output=state[attention + "o_proj.weight"],

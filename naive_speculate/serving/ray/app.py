@@ -26,16 +26,18 @@ from naive_speculate.serving.protocol import About, Load, Request, Unavailable
 from naive_speculate.serving.requests import MASK_SECONDS, MAX_ROWS
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 
-DEPLOYMENT = "Decoder"  # name of the deployment; applications that have it are pairs that the page can offer
+DEPLOYMENT = (
+    "Decoder"  # name of the deployment; applications that have it are pairs that the page can offer
+)
 
 LIST_SECONDS = 0.05
 FEW_RUNS = 4
-"""Up to this many runs per replica get a list of events every `LIST_SECONDS`; with more runs, each gets longer lists less
-often, since a list costs more than its events."""
+"""Up to this many runs per replica get a list of events every `LIST_SECONDS`; with more runs,
+each gets longer lists less often, since a list costs more than its events."""
 
 Refusal = tuple[str, str]
-"""Why a request was not accepted ("refused" if invalid, or "unavailable"), and the message. Sent as data, since Ray would wrap
-an exception and add the replica's stack to its message."""
+"""Why a request was not accepted ("refused" if invalid, or "unavailable"), and the message. Sent
+as data, since Ray would wrap an exception and add the replica's stack to its message."""
 
 
 class DecoderArgs(BaseModel):
@@ -51,16 +53,24 @@ class DecoderArgs(BaseModel):
     device: str = "auto"
     dtype: str = "auto"
     device_map: str | None = None
-    max_rows: int = Field(default=MAX_ROWS, ge=1, le=1024)  # most sequences that a replica decodes together
-    max_prompt_tokens: int | None = Field(default=None, ge=1)  # longest prompt; None for the model's limit
+    max_rows: int = Field(
+        default=MAX_ROWS, ge=1, le=1024
+    )  # most sequences that a replica decodes together
+    max_prompt_tokens: int | None = Field(
+        default=None, ge=1
+    )  # longest prompt; None for the model's limit
     # min_replicas, max_replicas: bounds of the autoscaling
     min_replicas: int = Field(default=1, ge=1)
     max_replicas: int = Field(default=1, ge=1)
     # cpus, gpus: cores and GPUs of a replica; it uses one thread per core
     cpus: float = Field(default=1.0, ge=0)
     gpus: float = Field(default=0.0, ge=0)
-    drain_seconds: float = Field(default=600.0, ge=0)  # longest time that a replica to be stopped continues its runs
-    idle_seconds: float = Field(default=300.0, ge=0)  # least time of surplus before a replica is stopped
+    drain_seconds: float = Field(
+        default=600.0, ge=0
+    )  # longest time that a replica to be stopped continues its runs
+    idle_seconds: float = Field(
+        default=300.0, ge=0
+    )  # least time of surplus before a replica is stopped
 
 
 class Decoder:
@@ -72,13 +82,24 @@ class Decoder:
         os.environ[THREADS_VARIABLE] = str(threads)
         torch.set_num_threads(threads)
         device = "cpu" if args.device == "auto" and not mine.get("GPU") else args.device
-        pair = load_pair(args.target, args.draft, args.head, device=device, dtype=args.dtype, device_map=args.device_map)
+        pair = load_pair(
+            args.target,
+            args.draft,
+            args.head,
+            device=device,
+            dtype=args.dtype,
+            device_map=args.device_map,
+        )
         leave_cores_to(pair.target)
         decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
-        self._engine = LocalEngine(decoder, max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens)
+        self._engine = LocalEngine(
+            decoder, max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens
+        )
         settle_memory()
         self._max_rows = args.max_rows
-        self._about = replace(self._engine.about, capacity=args.max_rows * max(args.min_replicas, args.max_replicas))
+        self._about = replace(
+            self._engine.about, capacity=args.max_rows * max(args.min_replicas, args.max_replicas)
+        )
 
     async def decode(self, request: Request) -> AsyncIterator[list[Event] | Refusal]:
         """Decode a request; yields lists of events, or one `Refusal`."""
@@ -87,7 +108,9 @@ class Decoder:
         try:
             # In a thread, since tokenizing a long prompt takes time.
             await asyncio.to_thread(self._engine.start, request, cancel, inbox.deliver)
-            async for events in inbox.lists(lambda: LIST_SECONDS * max(1, self._engine.load().running / FEW_RUNS)):
+            async for events in inbox.lists(
+                lambda: LIST_SECONDS * max(1, self._engine.load().running / FEW_RUNS)
+            ):
                 if events:
                     sent = True
                     yield events
@@ -119,8 +142,8 @@ def build(args: DecoderArgs) -> Application:
     deployment = serve.deployment(
         name=DEPLOYMENT,
         ray_actor_options={"num_cpus": args.cpus, "num_gpus": args.gpus},
-        # As many requests again wait in the replica, where they take a free row at once; requests that wait in the page's
-        # process are only retried now and then.
+        # As many requests again wait in the replica, where they take a free row at once; requests
+        # that wait in the page's process are only retried now and then.
         max_ongoing_requests=2 * args.max_rows,
         autoscaling_config=AutoscalingConfig(
             min_replicas=args.min_replicas,

@@ -12,8 +12,12 @@ from typing import Any
 
 # Ray reads these when it is imported.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # otherwise a thread of Serve that outlives `ray.shutdown` restarts Ray
-os.environ.setdefault("RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1")  # the default of half a second is longer than many runs
+os.environ.setdefault(
+    "RAY_ENABLE_AUTO_CONNECT", "0"
+)  # otherwise a thread of Serve that outlives `ray.shutdown` restarts Ray
+os.environ.setdefault(
+    "RAY_SERVE_ROUTER_RETRY_MAX_BACKOFF_S", "0.1"
+)  # the default of half a second is longer than many runs
 
 import ray
 import torch
@@ -39,10 +43,12 @@ class ClusterError(ValueError):
 
 
 def connect(address: str | None = None) -> bool:
-    """Join a running cluster by `host:port`, or "auto" for the one of this machine; None for RAY_ADDRESS or this machine's, if
-    there is one. False if no address was given and no cluster runs. Raises `ClusterError` if it cannot be joined.
+    """Join a running cluster by `host:port`, or "auto" for the one of this machine; None for
+    RAY_ADDRESS or this machine's, if there is one. False if no address was given and no cluster
+    runs. Raises `ClusterError` if it cannot be joined.
 
-    Ray leaves the cluster, or ends one that was started here, when the process ends or `ray.shutdown` is called."""
+    Ray leaves the cluster, or ends one that was started here, when the process ends or
+    `ray.shutdown` is called."""
     wanted = address or os.environ.get("RAY_ADDRESS") or "auto"
     if wanted != "auto":
         _check_reachable(wanted)
@@ -52,21 +58,26 @@ def connect(address: str | None = None) -> bool:
         if wanted == "auto":
             if address is None:
                 return False
-            raise ClusterError("no Ray cluster runs on this machine: start one with `ray start --head`") from None
+            raise ClusterError(
+                "no Ray cluster runs on this machine: start one with `ray start --head`"
+            ) from None
         raise ClusterError(
             f"Ray at {wanted} cannot be joined: this machine must be a node of it "
             f"(`ray start --address={wanted}`): {one_line(error)}"
         ) from None
     except Exception as error:  # such as other versions of Ray or Python
-        raise ClusterError(f"Ray at {wanted} cannot be joined: {type(error).__name__}: {one_line(error)}") from None
+        raise ClusterError(
+            f"Ray at {wanted} cannot be joined: {type(error).__name__}: {one_line(error)}"
+        ) from None
     return True
 
 
 def start(applications: dict[str, DecoderArgs], **options: Any) -> None:
-    """Start Ray on this machine for the life of this process, without dashboard, and deploy applications by name.
+    """Start Ray on this machine for the life of this process, without dashboard, and deploy
+    applications by name.
 
-    `options` are for `ray.init`. Raises `ClusterError` if the machine lacks the resources, or an application cannot be
-    deployed.
+    `options` are for `ray.init`. Raises `ClusterError` if the machine lacks the resources, or an
+    application cannot be deployed.
     """
     # Otherwise Ray writes a token to the home folder, which all later clusters would require.
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -75,19 +86,28 @@ def start(applications: dict[str, DecoderArgs], **options: Any) -> None:
     paths = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     environment = {"env_vars": {"PYTHONPATH": paths}}
     try:
-        ray.init(address="local", **QUIET | {"include_dashboard": False, "runtime_env": environment} | options)
+        ray.init(
+            address="local",
+            **QUIET | {"include_dashboard": False, "runtime_env": environment} | options,
+        )
     except Exception as error:
-        raise ClusterError(f"Ray does not start here: {type(error).__name__}: {one_line(error)}") from None
+        raise ClusterError(
+            f"Ray does not start here: {type(error).__name__}: {one_line(error)}"
+        ) from None
     for name, args in applications.items():
         deploy(name, args)
 
 
 def deploy(name: str, args: DecoderArgs) -> None:
-    """Deploy or update an application; returns at once. A `ClusterError` if the cluster has no resources for one replica."""
+    """Deploy or update an application; returns at once. A `ClusterError` if the cluster has no
+    resources for one replica."""
     has = ray.cluster_resources()
     for kind, wanted in (("CPU", args.cpus), ("GPU", args.gpus)):
         if wanted > has.get(kind, 0):
-            raise ClusterError(f"a replica of {name!r} needs {wanted:g} {kind}, the whole cluster has {has.get(kind, 0):g}")
+            raise ClusterError(
+                f"a replica of {name!r} needs {wanted:g} {kind}, the whole cluster has"
+                f" {has.get(kind, 0):g}"
+            )
     serve.start(proxy_location="Disabled", logging_config=LoggingConfig(log_level="WARNING"))
     target = serve.RunTarget(build(args), name=name, route_prefix=None)
     serve.run_many([target], wait_for_applications_running=False)
@@ -102,29 +122,44 @@ def local_share(pairs: int) -> dict[str, Any]:
 
 def names() -> list[str]:
     """The names of the cluster's decoding applications."""
-    return [name for name, app in serve.status().applications.items() if DEPLOYMENT in app.deployments or not app.deployments]
+    return [
+        name
+        for name, app in serve.status().applications.items()
+        if DEPLOYMENT in app.deployments or not app.deployments
+    ]
 
 
-def wait_until_ready(name: str, seconds: float = READY_SECONDS, say: Callable[[str], None] | None = None) -> None:
-    """Wait until an application has a replica; `say` is called once if that takes over ten seconds. Raises `ClusterError` if it
-    is missing, has failed, lacks resources, or takes too long."""
+def wait_until_ready(
+    name: str, seconds: float = READY_SECONDS, say: Callable[[str], None] | None = None
+) -> None:
+    """Wait until an application has a replica; `say` is called once if that takes over ten
+    seconds. Raises `ClusterError` if it is missing, has failed, lacks resources, or takes too
+    long."""
     began = time.monotonic()
     while True:
         app = serve.status().applications.get(name)
         if app is None:
             raise ClusterError(
-                f"no Serve application {name!r} on this cluster: deploy it with `serve deploy deploy/serve.yaml`"
+                f"no Serve application {name!r} on this cluster: deploy it with `serve deploy"
+                " deploy/serve.yaml`"
             )
         if replicas_of(name):
             return
         messages = [app.message, *(deployment.message for deployment in app.deployments.values())]
         if app.status in (*_GONE, ApplicationStatus.UNHEALTHY):
-            raise ClusterError(f"application {name!r} is {app.status.value}: {_last_line(messages)}")
+            raise ClusterError(
+                f"application {name!r} is {app.status.value}: {_last_line(messages)}"
+            )
         stuck = next((message for message in messages if "to be scheduled" in message), None)
         if stuck is not None:
-            raise ClusterError(f"application {name!r} waits for resources that the cluster lacks: {_resources(stuck)}")
+            raise ClusterError(
+                f"application {name!r} waits for resources that the cluster lacks:"
+                f" {_resources(stuck)}"
+            )
         if time.monotonic() - began > seconds:
-            raise ClusterError(f"application {name!r} has no replica after {seconds:.0f} s: {_last_line(messages)}")
+            raise ClusterError(
+                f"application {name!r} has no replica after {seconds:.0f} s: {_last_line(messages)}"
+            )
         if say is not None and time.monotonic() - began > 10:
             say(f"waiting for the first replica of {name!r} …")
             say = None
@@ -141,24 +176,34 @@ def replicas_of(name: str) -> int | None:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise a `ClusterError` at once if nothing answers, or not Ray; Ray itself would retry for minutes."""
+    """Raise a `ClusterError` at once if nothing answers, or not Ray; Ray itself would retry for
+    minutes."""
     host, _, port = address.rpartition(":")
     if "://" in address or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ClusterError(f"the Ray address must be 'auto' or host:port, such as 10.0.0.1:6379, got {address!r:.200}")
+        raise ClusterError(
+            "the Ray address must be 'auto' or host:port, such as 10.0.0.1:6379, got"
+            f" {address!r:.200}"
+        )
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
     except OSError as error:
-        raise ClusterError(f"nothing answers at the Ray address {address}: {one_line(error)}") from None
+        raise ClusterError(
+            f"nothing answers at the Ray address {address}: {one_line(error)}"
+        ) from None
 
     def query() -> None:
         with contextlib.suppress(Exception):  # ray.init has better messages
-            GcsClient(address=address).internal_kv_exists(b"any", namespace=b"any", timeout=CONNECT_SECONDS)
+            GcsClient(address=address).internal_kv_exists(
+                b"any", namespace=b"any", timeout=CONNECT_SECONDS
+            )
 
     asking = threading.Thread(target=query, daemon=True)
     asking.start()
     asking.join(2 * CONNECT_SECONDS)
     if asking.is_alive():
-        raise ClusterError(f"the server at {address} is not a Ray cluster (the default port is 6379)")
+        raise ClusterError(
+            f"the server at {address} is not a Ray cluster (the default port is 6379)"
+        )
 
 
 def one_line(error: object) -> str:

@@ -1,7 +1,7 @@
 """An engine whose replicas run on Ray Serve; this process is their client.
 
-A run whose replica dies before anything was read is retried on another; its seed is fixed, so it is the same run. A run that
-had begun ends with an error message.
+A run whose replica dies before anything was read is retried on another; its seed is fixed, so it
+is the same run. A run that had begun ends with an error message.
 """
 
 import threading
@@ -13,12 +13,27 @@ from typing import Any
 
 from ray import serve
 from ray.exceptions import RayError, RayTaskError
-from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException, RequestCancelledError
+from ray.serve.exceptions import (
+    BackPressureError,
+    DeploymentUnavailableError,
+    RayServeException,
+    RequestCancelledError,
+)
 
 from naive_speculate.events import Event, FinishReason
 from naive_speculate.serving.delivery import DeliveredEvents, pump
 from naive_speculate.serving.local import MAX_WAITING
-from naive_speculate.serving.protocol import ANONYMOUS, FULL, STOPPING, Deliver, Engine, Load, Reader, Request, Unavailable
+from naive_speculate.serving.protocol import (
+    ANONYMOUS,
+    FULL,
+    STOPPING,
+    Deliver,
+    Engine,
+    Load,
+    Reader,
+    Request,
+    Unavailable,
+)
 from naive_speculate.serving.ray.app import Refusal
 from naive_speculate.serving.ray.cluster import ClusterError, one_line, replicas_of
 from naive_speculate.serving.requests import seeded
@@ -34,8 +49,9 @@ _ANSWER_SECONDS = 60.0
 
 
 class RayEngine(Engine):
-    """Decodes on the replicas of a Ray Serve application of this process's cluster. Raises `ClusterError` if the application
-    does not answer. `retried` counts the runs retried on another replica because theirs died before anything was read."""
+    """Decodes on the replicas of a Ray Serve application of this process's cluster. Raises
+    `ClusterError` if the application does not answer. `retried` counts the runs retried on
+    another replica because theirs died before anything was read."""
 
     def __init__(self, app: str, *, max_waiting: int = MAX_WAITING) -> None:
         self.retried = 0
@@ -56,7 +72,9 @@ class RayEngine(Engine):
         self._watcher = threading.Thread(target=self._watch, name="ray-runs", daemon=True)
         self._watcher.start()
 
-    def start(self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS) -> None:
+    def start(
+        self, request: Request, cancel: CancelFlag, deliver: Deliver, reader: Reader = ANONYMOUS
+    ) -> None:
         """Decode a request (see `Engine`); the replica checks it."""
         if self._closed.is_set():
             raise Unavailable(STOPPING)
@@ -106,7 +124,8 @@ class RayEngine(Engine):
             raise Unavailable("Too many runs are waiting. Try again in a moment.") from None
 
     def _lists(self, request: Request, run: "_Run") -> Iterator[list[Event]]:
-        """A run's lists, retried on other replicas until one begins it, and the events that a replica could not send."""
+        """A run's lists, retried on other replicas until one begins it, and the events that a
+        replica could not send."""
         delivered, tries = DeliveredEvents(run.rows), 1
         try:
             while delivered.unfinished:
@@ -118,7 +137,9 @@ class RayEngine(Engine):
                 elif run.ended:
                     found = delivered.endings(FinishReason.CANCELLED)
                 elif isinstance(found, str) or found is None or run.begun:
-                    found = delivered.endings(FinishReason.ERROR, found if isinstance(found, str) else DIED)
+                    found = delivered.endings(
+                        FinishReason.ERROR, found if isinstance(found, str) else DIED
+                    )
                 elif found[0] == "refused":
                     raise ValueError(found[1])
                 elif tries == MAX_TRIES:
@@ -139,8 +160,8 @@ class RayEngine(Engine):
 
     @staticmethod
     def _next(run: "_Run") -> list[Event] | Refusal | str | None:
-        """What the replica sends: events, a refusal, or why the run failed; None if it sends nothing more. A dead replica
-        counts as one that is unavailable."""
+        """What the replica sends: events, a refusal, or why the run failed; None if it sends
+        nothing more. A dead replica counts as one that is unavailable."""
         found: list[Event] | Refusal | None
         try:
             found = next(run.stream, None)
@@ -181,7 +202,8 @@ class RayEngine(Engine):
 
 @dataclass(eq=False)
 class _Run:
-    """A run of so many rows, and the stream of its current replica; `begun` once anything was read."""
+    """A run of so many rows, and the stream of its current replica; `begun` once anything was
+    read."""
 
     rows: int
     cancel: CancelFlag

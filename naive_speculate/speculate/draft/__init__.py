@@ -22,17 +22,21 @@ DRAFTERS: dict[str, type[BatchDrafter]] = {
 }
 """Drafters by the name that `drafter` takes; `DRAFTERS["mine"] = Mine` adds one."""
 
-OWN_DRAFTERS = frozenset({*DRAFTERS.values(), TranslatedDrafter, GivenDrafter, TranslatedGivenDrafter})
+OWN_DRAFTERS = frozenset(
+    {*DRAFTERS.values(), TranslatedDrafter, GivenDrafter, TranslatedGivenDrafter}
+)
 """The drafters of this package, whose proposals need no check."""
 
 
 def drafter_for(name: str, pair: ModelPair) -> type[BatchDrafter]:
-    """The drafter of a registered name, or of user-supplied drafts, for a pair; a draft model with another tokenizer is
-    translated."""
+    """The drafter of a registered name, or of user-supplied drafts, for a pair; a draft model
+    with another tokenizer is translated."""
     if name == GIVEN:
         return GivenDrafter if pair.translation is None else TranslatedGivenDrafter
     drafter = DRAFTERS[name]
-    return TranslatedDrafter if drafter is ModelDrafter and pair.translation is not None else drafter
+    return (
+        TranslatedDrafter if drafter is ModelDrafter and pair.translation is not None else drafter
+    )
 
 
 __all__ = [

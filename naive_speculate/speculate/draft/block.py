@@ -16,14 +16,18 @@ from naive_speculate.speculate.sequence import SequenceState
 
 
 class BlockDrafter(SlotDrafter):
-    """Drafts a window with one forward of the pair's block drafter; see `BatchDrafter` for the methods.
+    """Drafts a window with one forward of the pair's block drafter; see `BatchDrafter` for the
+    methods.
 
-    Each draft token is drawn from a distribution of its own, so that verification is as for any other drafter. The cache holds
-    the target's state of every token but the last.
+    Each draft token is drawn from a distribution of its own, so that verification is as for any
+    other drafter. The cache holds the target's state of every token but the last.
     """
 
     title = "Block drafter"
-    about = "Drafts a whole window in one pass from the target's hidden states. For long windows, if one was trained for it."
+    about = (
+        "Drafts a whole window in one pass from the target's hidden states. For long windows, if"
+        " one was trained for it."
+    )
 
     @staticmethod
     def head_of(pair: ModelPair) -> Any:
@@ -36,30 +40,49 @@ class BlockDrafter(SlotDrafter):
         return hidden_states_obstacle(pair)
 
     def room(self, row: SequenceState) -> int:
-        """See `BatchDrafter.room`; a window ends with the block, and nothing can be drafted without a state of the target."""
+        """See `BatchDrafter.room`; a window ends with the block, and nothing can be drafted
+        without a state of the target."""
         return min(row.room, self.head.block_size) - 1 if self.slots[row].num_tokens else 0
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         window = DrawnWindow(rows, limits, self.vocab_size)
-        for logits in self.head.draft([row.token_ids[-1] for row in rows], self.view(rows)).unbind(1):
+        for logits in self.head.draft([row.token_ids[-1] for row in rows], self.view(rows)).unbind(
+            1
+        ):
             window.draw(logits)
             if window.full:
                 break
         return window.proposal()
 
-    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+    def commit(
+        self,
+        rows: Sequence[SequenceState],
+        records: Sequence[StepRecord],
+        features: torch.Tensor | None,
+    ) -> None:
         assert features is not None
         kept = [record.outcome.num_accepted + 1 for record in records]
-        going = [index for index, row in enumerate(rows) if not row.ended]  # the others may have kept less
+        going = [
+            index for index, row in enumerate(rows) if not row.ended
+        ]  # the others may have kept less
         starts = [len(rows[index].token_ids) - 1 - kept[index] for index in going]
-        self.observe([rows[index] for index in going], starts, [features[index, : kept[index]] for index in going])
+        self.observe(
+            [rows[index] for index in going],
+            starts,
+            [features[index, : kept[index]] for index in going],
+        )
 
-    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
+    def observe(
+        self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]
+    ) -> None:
         """Read the target's states from these positions on."""
         slots = [self.slots[row] for row in rows]
         for slot, start in zip(slots, starts, strict=True):
             if slot.num_tokens < start:
-                raise ValueError(f"hidden states from position {start} on do not follow the first {slot.num_tokens}")
+                raise ValueError(
+                    f"hidden states from position {start} on do not follow the first"
+                    f" {slot.num_tokens}"
+                )
             slot.keep(start)
         if slots:
             self.head.read(pad_sequence(list(features), batch_first=True), self.view(rows))

@@ -16,8 +16,9 @@ NOTHING = Copy([], [], None)
 class CopyingDrafter(BatchDrafter, ABC):
     """Drafts without a model; a subclass has the index of a text (`new_index`) and `copy`.
 
-    A proposal is a point mass, so that verification is lossless whatever is copied. `indexes`: the index of each row's text. An
-    index holds the text's first `num_tokens` tokens; `extend(end)` adds those before position `end`.
+    A proposal is a point mass, so that verification is lossless whatever is copied. `indexes`:
+    the index of each row's text. An index holds the text's first `num_tokens` tokens;
+    `extend(end)` adds those before position `end`.
     """
 
     new_index: type[Any]  # made from the list of a row's tokens, which grows
@@ -53,15 +54,26 @@ class CopyingDrafter(BatchDrafter, ABC):
 
     def copies(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> list[Copy]:
         """What may follow each row's text, at most `limits[i]` tokens."""
-        return [self.copy(self.indexes[row], limit) for row, limit in zip(rows, limits, strict=True)]
+        return [
+            self.copy(self.indexes[row], limit) for row, limit in zip(rows, limits, strict=True)
+        ]
 
     def proposal(self, rows: Sequence[SequenceState], copies: Sequence[Copy]) -> Proposal:
-        """Copies as windows: each ends with a stop token, before a filtered word, or where the row's adaptive window ends."""
-        windows = [copy.token_ids[: _length(copy, row)] for row, copy in zip(rows, copies, strict=True)]
-        sources = [copy.source if window else None for copy, window in zip(copies, windows, strict=True)]
-        return Proposal.certain(rows, windows, self.vocab_size, self.device)._replace(copied_from=sources)
+        """Copies as windows: each ends with a stop token, before a filtered word, or where the
+        row's adaptive window ends."""
+        windows = [
+            copy.token_ids[: _length(copy, row)] for row, copy in zip(rows, copies, strict=True)
+        ]
+        sources = [
+            copy.source if window else None for copy, window in zip(copies, windows, strict=True)
+        ]
+        return Proposal.certain(rows, windows, self.vocab_size, self.device)._replace(
+            copied_from=sources
+        )
 
-    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: Any) -> None:
+    def commit(
+        self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: Any
+    ) -> None:
         self.rewind(rows)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:

@@ -7,14 +7,17 @@ from naive_speculate.speculate.draft.proposal import BatchDrafter, Proposal
 from naive_speculate.speculate.draft.translated import TranslatedDrafter
 from naive_speculate.speculate.sequence import SequenceState
 
-GIVEN = "given"  # its name in a run's settings; it is in no menu, since it needs `Request.given_draft`
+GIVEN = (
+    "given"  # its name in a run's settings; it is in no menu, since it needs `Request.given_draft`
+)
 
 
 class _Given(BatchDrafter):
     """Proposes a row's given tokens in its first step, and nothing afterwards.
 
-    The first of them is drafted with the stated probability s, otherwise a token that the draft model draws:
-    q = s · δ + (1 − s) · q_draft. Where it is the one that was drawn, either way, the others follow as point masses.
+    The first of them is drafted with the stated probability s, otherwise a token that the draft
+    model draws: q = s · δ + (1 − s) · q_draft. Where it is the one that was drawn, either way,
+    the others follow as point masses.
     """
 
     drafts_trees = False
@@ -26,7 +29,11 @@ class _Given(BatchDrafter):
         own = super().propose(rows, [1] * len(rows))
         assert own.probs is not None, "rows with given drafts sample"
         given = [row.given_draft for row in rows]
-        width = max(min(limit, len(one.draft)) for limit, one in zip(limits, given, strict=True) if one is not None)
+        width = max(
+            min(limit, len(one.draft))
+            for limit, one in zip(limits, given, strict=True)
+            if one is not None
+        )
         token_ids = own.token_ids.new_zeros(len(rows), width)
         probs = own.probs.new_zeros(len(rows), width, own.probs.shape[-1])
         lengths = []

@@ -1,4 +1,5 @@
-"""Drafts with a head that reads the target's own hidden states (as EAGLE-3, Li et al. 2025, arXiv 2503.01840)."""
+"""Drafts with a head that reads the target's own hidden states (as EAGLE-3, Li et al. 2025,
+arXiv 2503.01840)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,20 +20,22 @@ from naive_speculate.speculate.draft.proposal import Proposal, SlotDrafter
 from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import Tree, grow
 
-_MAX_QUERY = 65  # the most hidden states that a window may begin with: those of the longest window, fully accepted
+# the most hidden states that a window may begin with: those of the longest window, fully accepted
+_MAX_QUERY = 65
 
 
 @dataclass
 class _History:
     """A row's history: the head's cache, and the target's states that are not settled there.
 
-    A window is drafted from the last state, so there is always one once the target has processed a token. While a window is
-    drafted, the cache runs ahead.
+    A window is drafted from the last state, so there is always one once the target has processed
+    a token. While a window is drafted, the cache runs ahead.
     """
 
     slot: Slot  # the row's slot in the head's cache
     start: int  # how many positions of the cache are settled; the position of the first of `states`
-    # the target's hidden states from there on, concatenated by layer, shape `[num_states, len(layers) * t]`
+    # the target's hidden states from there on, concatenated by layer, shape `[num_states,
+    # len(layers) * t]`
     states: torch.Tensor
 
     @property
@@ -56,13 +59,17 @@ def hidden_states_obstacle(pair: ModelPair) -> str | None:
 class HeadDrafter(SlotDrafter):
     """Drafts with the pair's draft head; see `BatchDrafter` for the methods.
 
-    The head's cache has a position for each token except the last: the target's state there, with the next token. Positions
-    that the head drafted itself are dropped before the next window, and read again with the target's states. So nothing has to
-    be rolled back after a failed step.
+    The head's cache has a position for each token except the last: the target's state there,
+    with the next token. Positions that the head drafted itself are dropped before the next
+    window, and read again with the target's states. So nothing has to be rolled back after a
+    failed step.
     """
 
     title = "Draft head"
-    about = "A small model that reads the target's own hidden states. Cheap and accurate: trained for this target."
+    about = (
+        "A small model that reads the target's own hidden states. Cheap and accurate: trained for"
+        " this target."
+    )
     drafts_trees = True
 
     def __init__(self, pair: ModelPair, vocab_size: int, device: torch.device) -> None:
@@ -75,7 +82,11 @@ class HeadDrafter(SlotDrafter):
 
     @classmethod
     def obstacle(cls, pair: ModelPair) -> str | None:
-        return hidden_states_obstacle(pair) if isinstance(pair.head, DraftHead) else "this pair has no draft head"
+        return (
+            hidden_states_obstacle(pair)
+            if isinstance(pair.head, DraftHead)
+            else "this pair has no draft head"
+        )
 
     def admit(self, row: SequenceState) -> None:
         super().admit(row)
@@ -101,12 +112,15 @@ class HeadDrafter(SlotDrafter):
     def ready(self, row: SequenceState) -> bool:
         return len(self.histories[row].states) <= _MAX_QUERY
 
-    def observe(self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]) -> None:
+    def observe(
+        self, rows: Sequence[SequenceState], starts: Sequence[int], features: Sequence[torch.Tensor]
+    ) -> None:
         for row, start, states in zip(rows, starts, features, strict=True):
             history = self.histories[row]
             if not history.start <= start <= history.end:
                 raise ValueError(
-                    f"hidden states from position {start} on do not follow those of positions {history.start} to {history.end}"
+                    f"hidden states from position {start} on do not follow those of positions"
+                    f" {history.start} to {history.end}"
                 )
             before = history.states[: start - history.start]
             history.states = torch.cat([before, states]) if len(before) else states
@@ -120,7 +134,11 @@ class HeadDrafter(SlotDrafter):
             self.histories[row].settle(count)
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
-        view, head, window = self.view(rows), self._head_for(rows), DrawnWindow(rows, limits, self.vocab_size)
+        view, head, window = (
+            self.view(rows),
+            self._head_for(rows),
+            DrawnWindow(rows, limits, self.vocab_size),
+        )
         logits, own = self._read(rows, [len(self.histories[row].states) for row in rows])
         while True:
             token_ids = window.draw(logits)
@@ -129,7 +147,8 @@ class HeadDrafter(SlotDrafter):
             logits, own = head.forward(token_ids[:, None], own[:, None], view, [0] * len(rows))
 
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
-        """Draft a tree with so many children of a node by depth. A node is read with the head's own state at its parent."""
+        """Draft a tree with so many children of a node by depth. A node is read with the head's
+        own state at its parent."""
         logits, own = self._read([row], [len(self.histories[row].states)])
         slot: Any = self.slots[row]
         states, trunk = {-1: own[0]}, slot.num_tokens
@@ -138,13 +157,20 @@ class HeadDrafter(SlotDrafter):
             token_ids = on_device([[tree.token_ids[node] for node in nodes]], self.head.device)
             before = torch.stack([states[tree.parents[node]] for node in nodes])[None]
             view = TreeRows(slot.cache, slot.row, trunk, parents)
-            logits, own = self._head_for([row]).forward(token_ids, before, view, list(range(len(nodes))))
+            logits, own = self._head_for([row]).forward(
+                token_ids, before, view, list(range(len(nodes)))
+            )
             states.update(zip(nodes, own, strict=True))
             return logits
 
         return grow(row, shape, self.vocab_size, logits, read)
 
-    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+    def commit(
+        self,
+        rows: Sequence[SequenceState],
+        records: Sequence[StepRecord],
+        features: torch.Tensor | None,
+    ) -> None:
         assert features is not None
         for row, record, states in zip(rows, records, features, strict=True):
             if row.ended:  # it leaves, and may have kept less than was accepted
@@ -155,13 +181,21 @@ class HeadDrafter(SlotDrafter):
             self.observe([row], [len(row.token_ids) - 1 - kept], [states[:kept]])
 
     def _head_for(self, rows: Sequence[SequenceState]) -> Any:
-        """The head, or its rounded form where no seed must repeat what depends on the drafts: nothing does at temperature 0."""
+        """The head, or its rounded form where no seed must repeat what depends on the drafts:
+        nothing does at temperature 0."""
         rounded = getattr(self.head, "rounded", None)
-        return rounded if rounded is not None and all(row.greedy or not row.repeats for row in rows) else self.head
+        return (
+            rounded
+            if rounded is not None and all(row.greedy or not row.repeats for row in rows)
+            else self.head
+        )
 
-    def _read(self, rows: Sequence[SequenceState], counts: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Let the head read the next token and the state at the first `counts` unsettled positions of each row, after the
-        settled part of its cache; returns logits and its own states after each row's last one."""
+    def _read(
+        self, rows: Sequence[SequenceState], counts: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Let the head read the next token and the state at the first `counts` unsettled
+        positions of each row, after the settled part of its cache; returns logits and its own
+        states after each row's last one."""
         histories, width = [self.histories[row] for row in rows], max(counts)
         token_ids = []
         for row, history, count in zip(rows, histories, counts, strict=True):
@@ -169,9 +203,14 @@ class HeadDrafter(SlotDrafter):
             tokens = row.token_ids[history.start + 1 : history.start + 1 + count]
             token_ids.append(tokens + [0] * (width - count))
         states = [history.states[:count] for history, count in zip(histories, counts, strict=True)]
-        query, padded = on_device(token_ids, self.head.device), pad_sequence(states, batch_first=True)
+        query, padded = (
+            on_device(token_ids, self.head.device),
+            pad_sequence(states, batch_first=True),
+        )
         last, view, head = [count - 1 for count in counts], self.view(rows), self._head_for(rows)
-        found: tuple[torch.Tensor, torch.Tensor] = head.forward(query, padded, view, last, of_target=True)
+        found: tuple[torch.Tensor, torch.Tensor] = head.forward(
+            query, padded, view, last, of_target=True
+        )
         for history, count in zip(histories, counts, strict=True):
             history.slot.keep(history.start + count)  # without the padding
         return found
@@ -181,7 +220,10 @@ class MtpDrafter(HeadDrafter):
     """Drafts with the MTP layer of the target's own checkpoint."""
 
     title = "MTP layer"
-    about = "The layer for the token after next that the model was trained with. No other drafter is needed where there is one."
+    about = (
+        "The layer for the token after next that the model was trained with. No other drafter is"
+        " needed where there is one."
+    )
     drafts_trees = False
 
     @staticmethod

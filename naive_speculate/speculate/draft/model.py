@@ -1,4 +1,5 @@
-"""Drafts with a smaller model that has the same tokens, all rows in one batch (Leviathan et al. 2023, section 2)."""
+"""Drafts with a smaller model that has the same tokens, all rows in one batch (Leviathan et al.
+2023, section 2)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,13 +17,14 @@ from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.speculate.tree import MAX_NODES, Tree, grow
 
 _MAX_QUERY, _MAX_TREE_QUERY = 2, MAX_NODES + 1
-"""The most tokens that a window or a tree may begin with: those that the draft model has not processed after a fully accepted
-one. A row that lacks more is prefilled. All rows of a batch read as many, but a row that drafts trees is alone."""
+"""The most tokens that a window or a tree may begin with: those that the draft model has not
+processed after a fully accepted one. A row that lacks more is prefilled. All rows of a batch
+read as many, but a row that drafts trees is alone."""
 
 
 class ModelDrafter(SlotDrafter):
-    """Drafts token by token with the pair's draft model; see `BatchDrafter` for the methods. `slots`: each row's index in the
-    draft model's cache."""
+    """Drafts token by token with the pair's draft model; see `BatchDrafter` for the methods.
+    `slots`: each row's index in the draft model's cache."""
 
     title = "Draft model"
     about = "A smaller model drafts. Suits every kind of text that it was trained on."
@@ -35,7 +37,11 @@ class ModelDrafter(SlotDrafter):
     def room(self, row: SequenceState) -> int:
         """See `BatchDrafter.room`; a window ends where the draft model's positions do."""
         positions = self.pool.model.max_positions
-        return row.room - 1 if positions is None else min(row.room - 1, positions - len(self.history(row)))
+        return (
+            row.room - 1
+            if positions is None
+            else min(row.room - 1, positions - len(self.history(row)))
+        )
 
     def ready(self, row: SequenceState) -> bool:
         return self._missing(row) <= (_MAX_QUERY if row.tree is None else _MAX_TREE_QUERY)
@@ -59,7 +65,9 @@ class ModelDrafter(SlotDrafter):
     def propose_tree(self, row: SequenceState, shape: Sequence[int]) -> Tree:
         """Draft a tree with so many children of a node by depth."""
         slot: Any = self.slots[row]
-        logits = self.pool.compute(self.view([row]), self._first_query([row]), num_logits=1)[0][:, -1]
+        logits = self.pool.compute(self.view([row]), self._first_query([row]), num_logits=1)[0][
+            :, -1
+        ]
         trunk = slot.num_tokens
 
         def read(tree: Tree, nodes: list[int], parents: list[int]) -> torch.Tensor:
@@ -70,7 +78,12 @@ class ModelDrafter(SlotDrafter):
         slot.keep(trunk)  # the accepted nodes are read again with the next step's first query
         return tree
 
-    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+    def commit(
+        self,
+        rows: Sequence[SequenceState],
+        records: Sequence[StepRecord],
+        features: torch.Tensor | None,
+    ) -> None:
         self.rewind(rows)
 
     def rewind(self, rows: Sequence[SequenceState]) -> None:
@@ -87,7 +100,8 @@ class ModelDrafter(SlotDrafter):
         return len(self.history(row)) - self.slots[row].num_tokens
 
     def _first_query(self, rows: Sequence[SequenceState]) -> list[list[int]]:
-        """The tokens that the draft model has not processed; as many for every row, so that all end in the same column."""
+        """The tokens that the draft model has not processed; as many for every row, so that all
+        end in the same column."""
         histories, slots = [self.history(row) for row in rows], [self.slots[row] for row in rows]
         width = max(map(self._missing, rows))
         if width > min(map(len, histories)) or not all(map(self.ready, rows)):
@@ -100,14 +114,19 @@ class ModelDrafter(SlotDrafter):
 
 
 class DrawnWindow:
-    """Draft windows while they are drawn: each row by its own parameters, history and random source."""
+    """Draft windows while they are drawn: each row by its own parameters, history and random
+    source."""
 
-    def __init__(self, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int) -> None:
+    def __init__(
+        self, rows: Sequence[SequenceState], limits: Sequence[int], vocab_size: int
+    ) -> None:
         self.full = False
         self._rows, self._limits, self._vocab_size = rows, limits, vocab_size
         self._pipelines = [row.pipeline for row in rows]
         self._needs_history = any(pipeline.needs_history for pipeline in self._pipelines)
-        self._histories = [row.output_token_ids if row.pipeline.needs_history else [] for row in rows]
+        self._histories = [
+            row.output_token_ids if row.pipeline.needs_history else [] for row in rows
+        ]
         self._needs_probs = any(row.needs_probs for row in rows)
         self._takes_best = not any(row.draws_drafts for row in rows)
         self._adaptive = any(row.window.adaptive for row in rows)
@@ -121,7 +140,8 @@ class DrawnWindow:
         return [end is None for end in self._ends]
 
     def draw(self, logits: torch.Tensor) -> torch.Tensor:
-        """Draw each row's next draft; logits `[batch_size, vocab_size or more]`, returns int64 `[batch_size]`."""
+        """Draw each row's next draft; logits `[batch_size, vocab_size or more]`, returns int64
+        `[batch_size]`."""
         logits = logits[:, : self._vocab_size]
         scores = batch_scores(self._pipelines, logits[:, None], self._histories)[:, 0]
         if self._needs_probs:
@@ -129,7 +149,9 @@ class DrawnWindow:
         if self._takes_best:
             token_ids = best(scores)
         else:
-            token_ids = torch.stack([self._draw_row(index, scores[index]) for index in range(len(self._rows))])
+            token_ids = torch.stack(
+                [self._draw_row(index, scores[index]) for index in range(len(self._rows))]
+            )
         self._token_ids.append(token_ids)
         self._find_ends(token_ids, scores)
         return token_ids
@@ -143,20 +165,28 @@ class DrawnWindow:
         return Proposal.of_model(self._rows, torch.stack(self._token_ids, dim=1), probs, lengths)
 
     def _draw_row(self, index: int, scores: torch.Tensor) -> torch.Tensor:
-        """One row's token. A row whose window has ended must not draw, or its batch would change its later draws."""
-        if not self._rows[index].draws_drafts or self._ends[index] is not None or len(self._probs) > self._limits[index]:
+        """One row's token. A row whose window has ended must not draw, or its batch would change
+        its later draws."""
+        if (
+            not self._rows[index].draws_drafts
+            or self._ends[index] is not None
+            or len(self._probs) > self._limits[index]
+        ):
             return scores.argmax()
         return self._rows[index].random.categorical(self._probs[-1][index])
 
     def _find_ends(self, token_ids: torch.Tensor, scores: torch.Tensor) -> None:
         drafted = len(self._token_ids)
         if token_ids.is_cuda and not self._adaptive and not self._needs_history:
-            # Reading the tokens would wait for the device; a window that passes a stop token is cut later.
+            # Reading the tokens would wait for the device; a window that passes a stop token is cut
+            # later.
             self.full = drafted >= max(self._limits)
             return
         wanted = [token_ids]
         if self._adaptive:  # the draft's probability of its tokens
-            wanted.append(pick(self._probs[-1] if self._needs_probs else scores.softmax(dim=-1), token_ids))
+            wanted.append(
+                pick(self._probs[-1] if self._needs_probs else scores.softmax(dim=-1), token_ids)
+            )
         tokens, confidences = (*to_lists(*wanted), [1.0] * len(token_ids))[:2]
         for index, (token, confidence) in enumerate(zip(tokens, confidences, strict=True)):
             row = self._rows[index]

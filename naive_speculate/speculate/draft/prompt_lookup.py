@@ -1,6 +1,7 @@
 """Prompt lookup: drafts what followed the last tokens where they occurred before.
 
-Saxena 2023 (https://github.com/apoorvumang/prompt-lookup-decoding); in transformers as `prompt_lookup_num_tokens`.
+Saxena 2023 (https://github.com/apoorvumang/prompt-lookup-decoding); in transformers as
+`prompt_lookup_num_tokens`.
 """
 
 from naive_speculate.speculate.draft.copying import NOTHING, CopyingDrafter
@@ -23,9 +24,12 @@ class NgramIndex:
         self.num_tokens = max(end, self.num_tokens)
 
     def look_up(self, limit: int) -> Copy:
-        """The tokens after the last earlier occurrence of the longest n-gram that ends the text; at most `limit`."""
+        """The tokens after the last earlier occurrence of the longest n-gram that ends the text;
+        at most `limit`."""
         for size in range(min(MAX_NGRAM, self.num_tokens - 1), 0, -1):
-            position = self._followed.get(tuple(self.token_ids[self.num_tokens - size : self.num_tokens]))
+            position = self._followed.get(
+                tuple(self.token_ids[self.num_tokens - size : self.num_tokens])
+            )
             if position is not None:
                 found = self.token_ids[position : min(position + limit, self.num_tokens)]
                 return Copy(found, [chance(size + index) for index in range(len(found))], position)
@@ -33,10 +37,14 @@ class NgramIndex:
 
 
 class PromptLookupDrafter(CopyingDrafter):
-    """Drafts what followed the last earlier occurrence of the last three tokens, or two or one; see `BatchDrafter`."""
+    """Drafts what followed the last earlier occurrence of the last three tokens, or two or one;
+    see `BatchDrafter`."""
 
     title = "Prompt lookup"
-    about = "No model: copies what followed the last few words where they last appeared. For texts that repeat the prompt."
+    about = (
+        "No model: copies what followed the last few words where they last appeared. For texts that"
+        " repeat the prompt."
+    )
     new_index = NgramIndex
 
     def copy(self, index: NgramIndex, limit: int) -> Copy:

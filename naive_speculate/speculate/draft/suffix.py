@@ -1,8 +1,10 @@
-"""Suffix decoding: drafts what most often followed the end of the text, wherever that occurred before.
+"""Suffix decoding: drafts what most often followed the end of the text, wherever that occurred
+before.
 
-Oliaro et al. 2024, "SuffixDecoding" (arXiv 2411.04975), section 3; the authors' code is in snowflakedb/ArcticInference, and
-vLLM has it as its method "suffix". Every length of match is tried. The heaviest path after it is followed, further for a longer
-match. The path with the best score wins: its expected number of accepted tokens.
+Oliaro et al. 2024, "SuffixDecoding" (arXiv 2411.04975), section 3; the authors' code is in
+snowflakedb/ArcticInference, and vLLM has it as its method "suffix". Every length of match is
+tried. The heaviest path after it is followed, further for a longer match. The path with the best
+score wins: its expected number of accepted tokens.
 """
 
 from naive_speculate.speculate.draft.copying import NOTHING, CopyingDrafter
@@ -27,9 +29,10 @@ class SuffixIndex:
 
 
 class SuffixDrafter(CopyingDrafter):
-    """Drafts what most often followed; see `BatchDrafter`. `max_spec_factor`: the most tokens to draft per matched token. The
-    authors' code begins with 1; on repeating text (`benchmarks/drafters.py`) 8 gives more tokens per step. `min_match`: the
-    fewest tokens that must match."""
+    """Drafts what most often followed; see `BatchDrafter`. `max_spec_factor`: the most tokens to
+    draft per matched token. The authors' code begins with 1; on repeating text
+    (`benchmarks/drafters.py`) 8 gives more tokens per step. `min_match`: the fewest tokens that
+    must match."""
 
     title = "Suffix decoding"
     about = "No model: copies what most often followed similar text. For lists, code, quotations."
@@ -40,13 +43,25 @@ class SuffixDrafter(CopyingDrafter):
 
     def copy(self, index: SuffixIndex, limit: int) -> Copy:
         def most(length: int) -> int:
-            return min(limit, int(length * self.max_spec_factor + 1e-6)) if length >= self.min_match else 0
+            return (
+                min(limit, int(length * self.max_spec_factor + 1e-6))
+                if length >= self.min_match
+                else 0
+            )
 
-        own = [index.trie.follow(node, most(length), MIN_PROB, length) for length, node in enumerate(index.matches, start=1)]
-        best = max(reversed(own), key=lambda copy: copy.score, default=NOTHING)  # of equals the longest match
+        own = [
+            index.trie.follow(node, most(length), MIN_PROB, length)
+            for length, node in enumerate(index.matches, start=1)
+        ]
+        best = max(
+            reversed(own), key=lambda copy: copy.score, default=NOTHING
+        )  # of equals the longest match
         if self.earlier is None:
             return best
-        return max((best, *self.earlier.copies(index.token_ids, most, MIN_PROB)), key=lambda copy: copy.score)
+        return max(
+            (best, *self.earlier.copies(index.token_ids, most, MIN_PROB)),
+            key=lambda copy: copy.score,
+        )
 
     def release(self, row: SequenceState) -> None:
         super().release(row)

@@ -1,7 +1,9 @@
-"""A trie of every suffix of texts, with counts of each sequence of tokens and of the tokens after it.
+"""A trie of every suffix of texts, with counts of each sequence of tokens and of the tokens
+after it.
 
-Oliaro et al. 2024 (arXiv 2411.04975), section 3. A sequence that occurs once has no node: its branch ends in a leaf, the
-position of that occurrence, until it occurs again. So text that never repeats takes a few entries per token.
+Oliaro et al. 2024 (arXiv 2411.04975), section 3. A sequence that occurs once has no node: its
+branch ends in a leaf, the position of that occurrence, until it occurs again. So text that never
+repeats takes a few entries per token.
 """
 
 import threading
@@ -23,7 +25,8 @@ class Node:
         count: How often it occurs.
         num_followed: How often a token follows it; less than `count` where a text ends with it.
         last: Position of its last token at the latest occurrence.
-        heaviest: The token that follows it most often, of equals the latest; nothing where `weight` is 0.
+        heaviest: The token that follows it most often, of equals the latest; nothing where
+            `weight` is 0.
         weight: How often that token follows it.
         children: By next token: a node, or the place of a token that has followed it once.
     """
@@ -50,8 +53,12 @@ class Copy(NamedTuple):
     """Copied tokens."""
 
     token_ids: list[int]
-    probs: list[float]  # an estimate, for each token, that the text continues with it; nothing is drawn from these
-    source: int | None  # position of the first one in the row's prompt and output; None if it is from elsewhere
+    probs: list[
+        float
+    ]  # an estimate, for each token, that the text continues with it; nothing is drawn from these
+    source: (
+        int | None
+    )  # position of the first one in the row's prompt and output; None if it is from elsewhere
 
     @property
     def score(self) -> float:
@@ -60,15 +67,16 @@ class Copy(NamedTuple):
 
 
 def chance(matched: int) -> float:
-    """The chance that the next copied token is right after so many matching ones; a third after one. In 500 greedy answers of
-    SmolLM2-135M-Instruct it was 0.47 after two, 0.69 after four, 0.82 after eight and 0.94 after 15."""
+    """The chance that the next copied token is right after so many matching ones; a third after
+    one. In 500 greedy answers of SmolLM2-135M-Instruct it was 0.47 after two, 0.69 after four,
+    0.82 after eight and 0.94 after 15."""
     return 1 - 1 / max(matched, 1.5)
 
 
 class SuffixTrie:
-    """Counts of all sequences of up to `max_depth` tokens in texts. Not for several threads at once. `text`: the only text,
-    so that a path may follow its latest occurrence where the trie ends; None for many. `max_depth`: the longest counted
-    sequences."""
+    """Counts of all sequences of up to `max_depth` tokens in texts. Not for several threads at
+    once. `text`: the only text, so that a path may follow its latest occurrence where the trie
+    ends; None for many. `max_depth`: the longest counted sequences."""
 
     def __init__(self, text: Sequence[int] | None = None, max_depth: int = MAX_DEPTH) -> None:
         self.root = Node(0, -1)
@@ -84,8 +92,8 @@ class SuffixTrie:
             matches: The result for the token before; empty for a text's first.
 
         Returns:
-            list: The nodes of the text's ends that have occurred before, of one token, two and so on, all shorter than
-                `max_depth`.
+            list: The nodes of the text's ends that have occurred before, of one token, two and
+                so on, all shorter than `max_depth`.
         """
         token, here = text[position], (text, position)
         found: list[Node] = []
@@ -147,8 +155,8 @@ class SuffixTrie:
         return branch
 
     def follow(self, branch: Branch, limit: int, min_prob: float, matched: int) -> Copy:
-        """Follow the heaviest branches, at most `limit` tokens and until the path's share falls below `min_prob`. `matched`:
-        how many tokens led to the branch."""
+        """Follow the heaviest branches, at most `limit` tokens and until the path's share falls
+        below `min_prob`. `matched`: how many tokens led to the branch."""
         token_ids: list[int] = []
         probs: list[float] = []
         whole, end = 1.0, -1
@@ -157,7 +165,9 @@ class SuffixTrie:
                 token, share = branch.heaviest, branch.weight / branch.num_followed
                 branch = branch.children[token]
             else:  # a place in a text; in the only text also where the trie is not deeper
-                text, position = (self._text or (), branch.last) if isinstance(branch, Node) else branch
+                text, position = (
+                    (self._text or (), branch.last) if isinstance(branch, Node) else branch
+                )
                 if position + 1 >= len(text):
                     break
                 token, share = text[position + 1], 1.0
@@ -183,13 +193,16 @@ class SuffixTrie:
 class EarlierOutputs:
     """Outputs of earlier runs, for all runs of a decoder to draft from. Threads may share it.
 
-    With it a seed repeats a run only after the same earlier runs, and drafts may show one caller's text to another.
-    `max_outputs`: how many are kept; the oldest go first. Raises `ValueError` if that is not a positive whole number.
+    With it a seed repeats a run only after the same earlier runs, and drafts may show one
+    caller's text to another. `max_outputs`: how many are kept; the oldest go first. Raises
+    `ValueError` if that is not a positive whole number.
     """
 
     def __init__(self, max_outputs: int) -> None:
         if not isinstance(max_outputs, int) or isinstance(max_outputs, bool) or max_outputs < 1:
-            raise ValueError(f"earlier_outputs must be a whole number from 1, or None, got {max_outputs!r:.80}")
+            raise ValueError(
+                f"earlier_outputs must be a whole number from 1, or None, got {max_outputs!r:.80}"
+            )
         self.max_outputs = max_outputs
         self._outputs: deque[list[int]] = deque()
         self._trie = SuffixTrie()
@@ -208,14 +221,21 @@ class EarlierOutputs:
             if len(self._outputs) > self.max_outputs:
                 self._trie.remove(self._outputs.popleft())
 
-    def copies(self, text: Sequence[int], limits: Callable[[int], int], min_prob: float) -> list[Copy]:
-        """The continuations of a text's ends, shortest end first, as far as they occur in any output. `limits`: the most tokens
-        of a copy, by the number of matched tokens; `min_prob`: see `SuffixTrie.follow`."""
+    def copies(
+        self, text: Sequence[int], limits: Callable[[int], int], min_prob: float
+    ) -> list[Copy]:
+        """The continuations of a text's ends, shortest end first, as far as they occur in any
+        output. `limits`: the most tokens of a copy, by the number of matched tokens; `min_prob`:
+        see `SuffixTrie.follow`."""
         found = []
         with self._lock:
             for length in range(1, min(len(text), self._trie.max_depth - 1) + 1):
                 branch = self._trie.find(text[len(text) - length :])
                 if branch is None:
                     break
-                found.append(self._trie.follow(branch, limits(length), min_prob, length)._replace(source=None))
+                found.append(
+                    self._trie.follow(branch, limits(length), min_prob, length)._replace(
+                        source=None
+                    )
+                )
         return found

@@ -1,8 +1,8 @@
 """Drafts with a model of another tokenizer: token-level intersection.
 
-Timor et al. 2025 (arXiv 2502.05202, Algorithm 4). The draft's logits outside the intersection are -inf before drawing,
-so that its distribution is one over the target's tokens, and verification is the usual one. The draft model reads the
-committed text in its own tokens.
+Timor et al. 2025 (arXiv 2502.05202, Algorithm 4). The draft's logits outside the intersection
+are -inf before drawing, so that its distribution is one over the target's tokens, and
+verification is the usual one. The draft model reads the committed text in its own tokens.
 """
 
 import codecs
@@ -18,12 +18,14 @@ from naive_speculate.speculate.sequence import SequenceState
 from naive_speculate.text import num_shared
 from naive_speculate.translation import Translation
 
-_CONTEXT = 8  # how many marks back the beginning of a word is searched, to encode it again from there
+_CONTEXT = (
+    8  # how many marks back the beginning of a word is searched, to encode it again from there
+)
 
 
 class TranslatedDrafter(ModelDrafter):
-    """Drafts token by token with a draft model that has another tokenizer; see `BatchDrafter` for the methods. `histories`:
-    each row's text in the draft model's tokens."""
+    """Drafts token by token with a draft model that has another tokenizer; see `BatchDrafter`
+    for the methods. `histories`: each row's text in the draft model's tokens."""
 
     drafts_trees = False
     translates = True
@@ -35,7 +37,9 @@ class TranslatedDrafter(ModelDrafter):
         self._translation, model = pair.translation, self.pool.model
         self._num_ids = model.vocab_size
         pairs = self._translation.to_draft.items()
-        shared = [(ours, theirs) for ours, theirs in pairs if ours < vocab_size and theirs < self._num_ids]
+        shared = [
+            (ours, theirs) for ours, theirs in pairs if ours < vocab_size and theirs < self._num_ids
+        ]
         self._target_ids = on_device([ours for ours, _ in shared], model.device, torch.int64)
         self._draft_ids = on_device([theirs for _, theirs in shared], model.device, torch.int64)
         self._to_draft = torch.full((vocab_size,), self._translation.filler, device=model.device)
@@ -57,7 +61,12 @@ class TranslatedDrafter(ModelDrafter):
     def history(self, row: SequenceState) -> list[int]:
         return self.histories[row].token_ids
 
-    def commit(self, rows: Sequence[SequenceState], records: Sequence[StepRecord], features: torch.Tensor | None) -> None:
+    def commit(
+        self,
+        rows: Sequence[SequenceState],
+        records: Sequence[StepRecord],
+        features: torch.Tensor | None,
+    ) -> None:
         for row, record in zip(rows, records, strict=True):
             self._follow(row, record.outcome.draft_token_ids)
 
@@ -66,7 +75,8 @@ class TranslatedDrafter(ModelDrafter):
             self._follow(row, [])
 
     def _follow(self, row: SequenceState, drafts: Iterable[int]) -> None:
-        """Follow the committed tokens, and keep the part of the cache that agrees with them; it holds the drafts, too."""
+        """Follow the committed tokens, and keep the part of the cache that agrees with them; it
+        holds the drafts, too."""
         history, before = self.histories[row], len(self.history(row))
         stands = history.follow(row.token_ids)
         if stands == before:
@@ -86,9 +96,10 @@ class TranslatedDrafter(ModelDrafter):
 class TranslatedHistory:
     """A text that grows by tokens of the target, in tokens of the draft.
 
-    A token of the shared vocabulary is appended. At any other token, the text is encoded again from the beginning of the word,
-    and the draft's tokens are replaced from where the two differ. `translation`: between the two tokenizers. `num_ids`: how
-    many tokens the draft model has; its tokenizer may have more. `token_ids`: the draft's tokens; at least one.
+    A token of the shared vocabulary is appended. At any other token, the text is encoded again
+    from the beginning of the word, and the draft's tokens are replaced from where the two
+    differ. `translation`: between the two tokenizers. `num_ids`: how many tokens the draft model
+    has; its tokenizer may have more. `token_ids`: the draft's tokens; at least one.
     """
 
     def __init__(self, translation: Translation, num_ids: int) -> None:
@@ -97,20 +108,23 @@ class TranslatedHistory:
         self._num_ids = num_ids
         self._seen = 0  # so many of the target's tokens
         self._begin = 0  # the target's first token that is not special
-        # Since the last special token, where tokens of both end together: how many of each there are before.
+        # Since the last special token, where tokens of both end together: how many of each there
+        # are before.
         self._marks = [(0, len(self.token_ids))]
         self._stands = 0
 
     def follow(self, token_ids: Sequence[int]) -> int:
-        """Follow the text. `token_ids`: all of the target's tokens: the earlier ones and more. Returns how many of the draft's
-        earlier tokens are unchanged."""
+        """Follow the text. `token_ids`: all of the target's tokens: the earlier ones and more.
+        Returns how many of the draft's earlier tokens are unchanged."""
         self._stands = len(self.token_ids)
         while self._seen < len(token_ids):
             token = token_ids[self._seen]
             known = self._translation.to_draft.get(token)
             known = known if known is not None and known < self._num_ids else None
             # Whether both hold the same text, with some since the last special token.
-            agrees = self._marks[-1] == (self._seen, len(self.token_ids)) and self._marks[0][1] < len(self.token_ids)
+            agrees = self._marks[-1] == (self._seen, len(self.token_ids)) and self._marks[0][
+                1
+            ] < len(self.token_ids)
             if token not in self._translation.target_bytes:
                 self._append_special(token, known)
             elif known is not None and agrees:
@@ -126,7 +140,11 @@ class TranslatedHistory:
 
     def _append_special(self, token: int, known: int | None) -> None:
         opening = self._translation.opening
-        opens = self._seen == 0 and opening and (token == self._translation.opens_target or known == opening[0])
+        opens = (
+            self._seen == 0
+            and opening
+            and (token == self._translation.opens_target or known == opening[0])
+        )
         if known is not None and not opens:
             self.token_ids.append(known)
         if self._begin == self._seen:
@@ -138,7 +156,10 @@ class TranslatedHistory:
         """Encode from a word's beginning to the next special token."""
         pieces = self._translation.target_bytes
         following = range(self._seen, len(token_ids))
-        end = next((position for position in following if token_ids[position] not in pieces), len(token_ids))
+        end = next(
+            (position for position in following if token_ids[position] not in pieces),
+            len(token_ids),
+        )
         start = self._start(token_ids)
         first, base = self._marks[start]
         begins = first == self._begin
@@ -157,10 +178,19 @@ class TranslatedHistory:
         for position, (token, (_, until)) in enumerate(zip(found, offsets, strict=True)):
             if token < self._num_ids:
                 new.append(token)
-            if until in ends and until < length and offsets[position + 1 : position + 2] and offsets[position + 1][0] == until:
+            if (
+                until in ends
+                and until < length
+                and offsets[position + 1 : position + 2]
+                and offsets[position + 1][0] == until
+            ):
                 marks.append((ends[until], base + len(new)))
         if rest:  # of a character whose last bytes are missing
-            known = [token for byte in rest if (token := self._translation.byte_ids.get(byte, self._num_ids)) < self._num_ids]
+            known = [
+                token
+                for byte in rest
+                if (token := self._translation.byte_ids.get(byte, self._num_ids)) < self._num_ids
+            ]
             new += known if len(known) == len(rest) else []
         else:
             marks.append((end, base + len(new)))
@@ -169,13 +199,20 @@ class TranslatedHistory:
         self._marks, self._seen = marks, end
 
     def _start(self, token_ids: Sequence[int]) -> int:
-        """The mark to encode from: the last before a space, or else an earlier one that is not within a character."""
+        """The mark to encode from: the last before a space, or else an earlier one that is not
+        within a character."""
         pieces, earliest = self._translation.target_bytes, max(0, len(self._marks) - _CONTEXT)
         whole = []
         for number in range(len(self._marks) - 1, earliest - 1, -1):
             position = self._marks[number][0]
-            following = next((piece for token in token_ids[position:] if (piece := pieces.get(token, b"x"))), b"x")
-            if number == 0 or (following[:1].isspace() and not pieces.get(token_ids[position - 1], b"")[-1:].isspace()):
+            following = next(
+                (piece for token in token_ids[position:] if (piece := pieces.get(token, b"x"))),
+                b"x",
+            )
+            if number == 0 or (
+                following[:1].isspace()
+                and not pieces.get(token_ids[position - 1], b"")[-1:].isspace()
+            ):
                 return number
             if following[0] & 0xC0 != 0x80:
                 whole.append(number)

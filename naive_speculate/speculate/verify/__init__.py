@@ -1,4 +1,5 @@
-"""Verification strategies: one file each, and their registry. `Verifier.judge` is what all of them implement."""
+"""Verification strategies: one file each, and their registry. `Verifier.judge` is what all of
+them implement."""
 
 from enum import StrEnum
 
@@ -10,8 +11,9 @@ from naive_speculate.speculate.verify.typical import TypicalAcceptanceSampler
 
 
 class VerifyStrategy(StrEnum):
-    """How drafts are judged. Speculative sampling and block verification give exactly the target's distribution; greedy match
-    writes what the target writes at temperature 0, whatever the temperature; typical acceptance is lossy."""
+    """How drafts are judged. Speculative sampling and block verification give exactly the
+    target's distribution; greedy match writes what the target writes at temperature 0, whatever
+    the temperature; typical acceptance is lossy."""
 
     GREEDY_MATCH = "greedy_match"
     SPECULATIVE_SAMPLING = "speculative_sampling"
@@ -29,10 +31,12 @@ VERIFIERS: dict[str, Verifier] = {
 
 
 def verifier_for(verify_strategy: str, greedy: bool) -> Verifier:
-    """What judges a sequence's drafts: at temperature 0, greedy matching under every strategy. Raises `ValueError` if no
-    verifier has this name."""
+    """What judges a sequence's drafts: at temperature 0, greedy matching under every strategy.
+    Raises `ValueError` if no verifier has this name."""
     if not isinstance(verify_strategy, str) or verify_strategy not in VERIFIERS:
-        raise ValueError(f"verify_strategy must be one of {', '.join(VERIFIERS)}, got {verify_strategy!r:.80}")
+        raise ValueError(
+            f"verify_strategy must be one of {', '.join(VERIFIERS)}, got {verify_strategy!r:.80}"
+        )
     return VERIFIERS[VerifyStrategy.GREEDY_MATCH if greedy else verify_strategy]
 
 

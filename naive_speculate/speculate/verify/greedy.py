@@ -12,15 +12,24 @@ class GreedyVerifier(Verifier):
     needs_uniforms = False
 
     def judge(
-        self, target_probs: Tensor, draft_probs: object, draft_token_ids: Tensor, uniforms: object, lengths: Tensor
+        self,
+        target_probs: Tensor,
+        draft_probs: object,
+        draft_token_ids: Tensor,
+        uniforms: object,
+        lengths: Tensor,
     ) -> Verdict:
-        """See `Verifier.judge`; scores do as well as probabilities, only their order matters. Reads neither `draft_probs` nor
-        `uniforms`."""
+        """See `Verifier.judge`; scores do as well as probabilities, only their order matters.
+        Reads neither `draft_probs` nor `uniforms`."""
         wanted = best(target_probs)
         accepted = draft_token_ids == wanted[:, : draft_token_ids.shape[1]]
         num_accepted = count_leading(accepted).minimum(lengths)
-        return Verdict(num_accepted, None, pick(wanted, num_accepted), accepted.to(target_probs.dtype))
+        return Verdict(
+            num_accepted, None, pick(wanted, num_accepted), accepted.to(target_probs.dtype)
+        )
 
-    def expected_accept(self, target_probs: Tensor, draft_probs: Tensor, verdict: Verdict) -> Tensor:
+    def expected_accept(
+        self, target_probs: Tensor, draft_probs: Tensor, verdict: Verdict
+    ) -> Tensor:
         """1 or 0: both sides are certain of their token, and nothing is drawn."""
         return verdict.accept_probs

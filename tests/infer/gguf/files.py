@@ -1,4 +1,5 @@
-"""GGUF files of small random models. llama.cpp is imported when one is loaded: most of the tests run without it."""
+"""GGUF files of small random models. llama.cpp is imported when one is loaded: most of the tests
+run without it."""
 
 import tempfile
 from pathlib import Path
@@ -10,7 +11,9 @@ from naive_speculate.infer.gguf.export import export
 from naive_speculate.infer.gguf.model import GgufLanguageModel
 
 
-def written(model: PreTrainedModel, path: Path, tokenizer: Any = None, dtype: str = "float32") -> Path:
+def written(
+    model: PreTrainedModel, path: Path, tokenizer: Any = None, dtype: str = "float32"
+) -> Path:
     export(model, tokenizer, path, dtype)
     return path
 

@@ -1,4 +1,5 @@
-"""GGUF files without llama.cpp: every weight is what transformers' reader makes of it, every token what its tokenizer does."""
+"""GGUF files without llama.cpp: every weight is what transformers' reader makes of it, every
+token what its tokenizer does."""
 
 import struct
 from pathlib import Path
@@ -9,7 +10,14 @@ import numpy as np
 import pytest
 import torch
 from tokenizers import pre_tokenizers
-from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig, PreTrainedModel, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    LlamaConfig,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen3Config,
+)
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.gguf.export import DTYPES
@@ -23,7 +31,13 @@ from tests.infer.gguf.files import written
 from tests.tokenizers_of_tests import ODD, byte_level
 
 CPU = torch.device("cpu")
-SIZES = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 FAMILIES = {
     "llama": (LlamaConfig, {}),
     "untied": (LlamaConfig, {"tie_word_embeddings": False}),
@@ -37,8 +51,14 @@ FAMILIES = {
 def model_of(family: str, **more: Any) -> PreTrainedModel:
     torch.manual_seed(0)
     config_class, options = FAMILIES[family]
-    tied = {"tie_word_embeddings": True, "vocab_size": len(byte_level()), "eos_token_id": byte_level().eos_token_id}
-    model = AutoModelForCausalLM.from_config(config_class(**SIZES | tied | options | {"bos_token_id": None} | more))
+    tied = {
+        "tie_word_embeddings": True,
+        "vocab_size": len(byte_level()),
+        "eos_token_id": byte_level().eos_token_id,
+    }
+    model = AutoModelForCausalLM.from_config(
+        config_class(**SIZES | tied | options | {"bos_token_id": None} | more)
+    )
     for name, parameter in model.named_parameters():
         if name.endswith(("norm.weight", "bias")):  # else these are ones and zeros
             torch.nn.init.normal_(parameter.data, 0.5)
@@ -53,14 +73,19 @@ def llama_file(tmp_path):
 def parts(weights: Any) -> dict[str, torch.Tensor]:
     found = {"embedding": weights.embedding, "norm": weights.norm, "head": weights.head}
     for index, layer in enumerate(weights.layers):
-        found |= {f"{index}.{name}": tensor for name, tensor in vars(layer).items() if tensor is not None}
+        found |= {
+            f"{index}.{name}": tensor for name, tensor in vars(layer).items() if tensor is not None
+        }
     return found
 
 
 def assert_same_weights(path: Path, model: PreTrainedModel) -> None:
     stored = read_gguf_llama(path, CPU, torch.float32)
     assert stored is not None
-    ours, theirs = parts(stored.weights), parts(weights_in(model.state_dict(), model.config.num_hidden_layers))
+    ours, theirs = (
+        parts(stored.weights),
+        parts(weights_in(model.state_dict(), model.config.num_hidden_layers)),
+    )
     assert ours.keys() == theirs.keys()
     for name, tensor in theirs.items():
         assert torch.equal(ours[name], tensor), name
@@ -80,48 +105,83 @@ def test_everything_that_a_forward_reads_is_on_the_device_of_the_weights(llama_f
     assert {name for name, tensor in tensors.items() if tensor.device.type != "meta"} == set()
 
 
-@pytest.mark.parametrize(("family", "dtype"), [*(("llama", dtype) for dtype in DTYPES), ("untied", "q8_0"), ("qwen2", "q4_1")])
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [*(("llama", dtype) for dtype in DTYPES), ("untied", "q8_0"), ("qwen2", "q4_1")],
+)
 def test_every_weight_is_what_the_reader_of_transformers_makes_of_it(tmp_path, family, dtype):
     path = written(model_of(family), tmp_path / "model.gguf", byte_level(), dtype)
-    assert_same_weights(path, AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32))
+    assert_same_weights(
+        path,
+        AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32),
+    )
 
 
-@pytest.mark.parametrize("kind", ["Q2_K", "Q3_K", "Q4_K", "Q5_0", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"])
+@pytest.mark.parametrize(
+    "kind", ["Q2_K", "Q3_K", "Q4_K", "Q5_0", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]
+)
 def test_blocks_that_only_llama_cpp_writes_are_dequantised(tmp_path, kind):
     kind = gguf.GGMLQuantizationType[kind]
     block, size = gguf.GGML_QUANT_SIZES[kind]
     rows, width = 300, 512  # of more numbers than are dequantised at once
-    stored = np.random.default_rng(0).integers(0, 60, (rows, width // block * size), np.uint8)  # no scale is infinite
+    stored = np.random.default_rng(0).integers(
+        0, 60, (rows, width // block * size), np.uint8
+    )  # no scale is infinite
     (tmp_path / "blocks").write_bytes(b"before" + stored.tobytes())
     found = dequantised(tmp_path / "blocks", StoredTensor((rows, width), int(kind), 6))
     assert torch.equal(found, torch.from_numpy(gguf.quants.dequantize(stored, kind)))
 
 
 def test_factors_of_the_rotary_frequencies_are_those_of_llama3(tmp_path):
-    rope = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    rope = {
+        "rope_type": "llama3",
+        "rope_theta": 10000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+    }
     scaled = model_of("llama", rope_parameters=rope | {"original_max_position_embeddings": 64})
     plain = model_of("llama")
     factors = plain.model.rotary_emb.inv_freq / scaled.model.rotary_emb.inv_freq
-    path = with_tensor(written(plain, tmp_path / "model.gguf", byte_level()), "rope_freqs.weight", factors)
+    path = with_tensor(
+        written(plain, tmp_path / "model.gguf", byte_level()), "rope_freqs.weight", factors
+    )
     found = read_gguf_llama(path, CPU, torch.float32).rotary.up_to(100)[0]
-    assert torch.allclose(found, (torch.arange(100.0)[:, None] * scaled.model.rotary_emb.inv_freq).cos(), atol=1e-5)
-    with pytest.raises(ValueError, match=r"its rotary frequencies have factors .*, which transformers does not read"):
+    assert torch.allclose(
+        found, (torch.arange(100.0)[:, None] * scaled.model.rotary_emb.inv_freq).cos(), atol=1e-5
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"its rotary frequencies have factors .*, which transformers does not read",
+    ):
         load_pair(path, executor="transformers")
 
 
 @pytest.mark.parametrize("key", ["rope.scaling.factor", "rope.scale_linear"])
 def test_a_factor_without_a_kind_scales_linearly_as_in_llama_cpp(tmp_path, key):
-    scaled = model_of("llama", rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0})
+    scaled = model_of(
+        "llama", rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+    )
     path = written(model_of("llama"), tmp_path / "model.gguf", byte_level())
     entry = struct.pack("<Q", 6 + len(key)) + f"llama.{key}".encode() + struct.pack("<If", 6, 4.0)
-    filler = struct.pack("<Q", 1) + b"x" + struct.pack("<IQ", 8, -(len(entry) + 21) % 32) + bytes(-(len(entry) + 21) % 32)
+    filler = (
+        struct.pack("<Q", 1)
+        + b"x"
+        + struct.pack("<IQ", 8, -(len(entry) + 21) % 32)
+        + bytes(-(len(entry) + 21) % 32)
+    )
     content = path.read_bytes()
     count = struct.unpack_from("<Q", content, 16)[0]
     path.write_bytes(content[:16] + struct.pack("<Q", count + 2) + entry + filler + content[24:])
     assert_same_weights(path, scaled)
     found = read_gguf_llama(path, CPU, torch.float32).rotary.up_to(100)[0]
-    assert torch.allclose(found, (torch.arange(100.0)[:, None] * scaled.model.rotary_emb.inv_freq).cos(), atol=1e-5)
-    with pytest.raises(ValueError, match=r"its rotary positions are scaled \(linear\), which transformers does not read"):
+    assert torch.allclose(
+        found, (torch.arange(100.0)[:, None] * scaled.model.rotary_emb.inv_freq).cos(), atol=1e-5
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"its rotary positions are scaled \(linear\), which transformers does not read",
+    ):
         load_pair(path, executor="transformers")
 
 
@@ -129,11 +189,18 @@ def with_tensor(path: Path, name: str, tensor: torch.Tensor) -> Path:
     """The file with one more tensor, after all others."""
     content, reader = path.read_bytes(), gguf.GGUFReader(str(path))
     begin = reader.data_offset
-    table_end = max(field.offset + sum(part.nbytes for part in field.parts) for field in (t.field for t in reader.tensors))
+    table_end = max(
+        field.offset + sum(part.nbytes for part in field.parts)
+        for field in (t.field for t in reader.tensors)
+    )
     count = struct.unpack_from("<Q", content, 8)[0]
     data = content[begin:]
     text = name.encode()
-    entry = struct.pack("<Q", len(text)) + text + struct.pack("<IQIQ", 1, len(tensor), 0, -(-len(data) // 32) * 32)
+    entry = (
+        struct.pack("<Q", len(text))
+        + text
+        + struct.pack("<IQIQ", 1, len(tensor), 0, -(-len(data) // 32) * 32)
+    )
     head = content[:8] + struct.pack("<Q", count + 1) + content[16:table_end] + entry
     head += bytes(-len(head) % 32)
     found = path.with_name("more.gguf")
@@ -143,26 +210,44 @@ def with_tensor(path: Path, name: str, tensor: torch.Tensor) -> Path:
 
 def test_a_tensor_that_is_not_known_is_refused_by_name(llama_file):
     path = with_tensor(llama_file, "blk.0.other.weight", torch.ones(64))
-    with pytest.raises(ValueError, match=r"^target='.*more.gguf' cannot be loaded: it holds blk.0.other.weight, which is not"):
+    with pytest.raises(
+        ValueError,
+        match=r"^target='.*more.gguf' cannot be loaded: it holds blk.0.other.weight, which is not",
+    ):
         load_pair(path, executor="torch")
 
 
 def test_a_file_that_was_not_copied_in_full_is_one_clear_line(llama_file):
     llama_file.write_bytes(llama_file.read_bytes()[:-4096])
-    with pytest.raises(ValueError, match=r"^target='.*' cannot be loaded: it is damaged, or was not copied in full$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^target='.*' cannot be loaded: it is damaged, or was not copied in full$",
+    ):
         load_pair(llama_file, executor="torch")
 
 
 @pytest.mark.parametrize("executor", ["onnx", "torch", "transformers"])
 def test_a_quantised_file_decodes_as_generate_of_transformers_does(tmp_path, executor):
-    path = written(model_of("llama", initializer_range=0.3), tmp_path / "model.gguf", byte_level(), "q4_1")
+    path = written(
+        model_of("llama", initializer_range=0.3), tmp_path / "model.gguf", byte_level(), "q4_1"
+    )
     pair = load_pair(path, path, executor=executor)
-    assert pair.target.executor == executor if executor != "transformers" else pair.target.model is not None
+    assert (
+        pair.target.executor == executor
+        if executor != "transformers"
+        else pair.target.model is not None
+    )
     assert pair.names == {"target": "model.gguf", "draft": "model.gguf"}
-    reference = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32)
+    reference = AutoModelForCausalLM.from_pretrained(
+        tmp_path, gguf_file=path.name, dtype=torch.float32
+    )
     query = byte_level()(ODD[0], return_tensors="pt").input_ids
-    wanted = reference.generate(query, max_new_tokens=24, do_sample=False)[0, query.shape[1] :].tolist()
-    result = SpeculativeDecoder(pair).generate(ODD[0], SamplingParams(max_tokens=24, temperature=0), detail="full")
+    wanted = reference.generate(query, max_new_tokens=24, do_sample=False)[
+        0, query.shape[1] :
+    ].tolist()
+    result = SpeculativeDecoder(pair).generate(
+        ODD[0], SamplingParams(max_tokens=24, temperature=0), detail="full"
+    )
     assert result.token_ids == wanted
     assert result.trace.started.weights == pair.weights == "Q4_1 weights, dequantised"
 
@@ -176,11 +261,17 @@ def test_a_head_reads_the_hidden_states_of_a_gguf_file(tmp_path):
     model = model_of("llama")
     path = written(model, tmp_path / "model.gguf", byte_level())
     config = head_config(vocab_size=model.config.vocab_size)
-    tensors = head_tensors(config, known=None, own_embeddings=True) | {"fc.weight": torch.randn(32, 3 * 64) * 0.3}
-    head = save_head(tmp_path / "head", "eagle", config, tensors, eagle_aux_hidden_state_layer_ids=[0, 1, 2])
+    tensors = head_tensors(config, known=None, own_embeddings=True) | {
+        "fc.weight": torch.randn(32, 3 * 64) * 0.3
+    }
+    head = save_head(
+        tmp_path / "head", "eagle", config, tensors, eagle_aux_hidden_state_layer_ids=[0, 1, 2]
+    )
     decoder = SpeculativeDecoder(load_pair(path, head=head))
     params = SamplingParams(max_tokens=12, temperature=0)
-    found, plain = (decoder.generate("The fox", params, drafter="head", num_draft_tokens=k) for k in (3, 0))
+    found, plain = (
+        decoder.generate("The fox", params, drafter="head", num_draft_tokens=k) for k in (3, 0)
+    )
     assert found.token_ids == plain.token_ids
     assert found.metrics.num_draft_tokens > 0
 
@@ -237,7 +328,9 @@ def test_text_is_split_as_the_files_pre_tokenizer_says(llama_file):
 
 def test_smollm_splits_digits_as_its_own_tokenizer_does(llama_file):
     split = splits_by(renamed(llama_file, "smollm"))
-    own = pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    own = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     for text in [*ODD, PIECES, "x²³ ½ ٣٤\t 5", "  7  8\n"]:
         assert split(text) == own.pre_tokenize_str(text)
 
@@ -245,7 +338,9 @@ def test_smollm_splits_digits_as_its_own_tokenizer_does(llama_file):
 def test_a_pre_tokenizer_that_is_not_known_is_refused_by_name(llama_file):
     path = renamed(llama_file, "other")
     assert read_metadata(path)["tokenizer.ggml.pre"] == "other"
-    message = r"^target='.*' cannot be loaded: its pre-tokenizer 'other' is supported by llama.cpp only"
+    message = (
+        r"^target='.*' cannot be loaded: its pre-tokenizer 'other' is supported by llama.cpp only"
+    )
     with pytest.raises(ValueError, match=message):
         load_pair(path, executor="torch")
 

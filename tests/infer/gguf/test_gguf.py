@@ -1,4 +1,5 @@
-"""GGUF pairs: what llama.cpp computes is decoded as any other model is. The contracts of `test_contracts.py` hold, too."""
+"""GGUF pairs: what llama.cpp computes is decoded as any other model is. The contracts of
+`test_contracts.py` hold, too."""
 
 import json
 
@@ -41,7 +42,16 @@ def decoder(files):
 
 
 @pytest.mark.parametrize(
-    "family", ["llama", "llama tied", "llama all heads", "llama narrow heads", "qwen2", "qwen3", "qwen3 tied"]
+    "family",
+    [
+        "llama",
+        "llama tied",
+        "llama all heads",
+        "llama narrow heads",
+        "qwen2",
+        "qwen3",
+        "qwen3 tied",
+    ],
 )
 def test_rows_that_come_grow_and_are_cropped_and_copied_get_transformers_logits(family):
     source = random_model(FAMILIES[family]())
@@ -51,7 +61,9 @@ def test_rows_that_come_grow_and_are_cropped_and_copied_get_transformers_logits(
     rows.forward(4, [0, 2], crop=[1, 3])
     rows.forward(1, [2, 0, 1])
     rows.forward(5, [1, 2], crop=[5, 2], num_logits=3)
-    rows.forward(530, [3], num_logits=1)  # more than one call of llama.cpp, and more than its first cache holds
+    rows.forward(
+        530, [3], num_logits=1
+    )  # more than one call of llama.cpp, and more than its first cache holds
     rows.forward(3, [0, 1, 2, 3], crop=[0, 1, 2, 3])
     rows.cache.clear_row(3)
     rows.held[3] = []
@@ -117,20 +129,30 @@ def test_tokens_outside_the_vocabulary_are_refused(decoder, token):
 def test_greedy_decoding_gives_the_same_tokens_with_and_without_drafts(decoder, window):
     params = SamplingParams(max_tokens=60, temperature=0, ignore_eos=True)
     for prompt in PROMPTS:
-        assert same_as_plain(decoder, prompt, params, num_draft_tokens=window).metrics.num_accepted_draft_tokens > 0
+        assert (
+            same_as_plain(
+                decoder, prompt, params, num_draft_tokens=window
+            ).metrics.num_accepted_draft_tokens
+            > 0
+        )
 
 
 def test_greedy_decoding_gives_the_tokens_that_transformers_gives(decoder):
     source, tokenizer = llama(byte_level(), 0, 2), byte_level()
     ids = tokenizer(PROMPTS[0]).input_ids
-    expected = source.generate(torch.tensor([ids]), max_new_tokens=40, do_sample=False, eos_token_id=None, pad_token_id=0)
+    expected = source.generate(
+        torch.tensor([ids]), max_new_tokens=40, do_sample=False, eos_token_id=None, pad_token_id=0
+    )
     params = SamplingParams(max_tokens=40, temperature=0, ignore_eos=True)
     assert decoder.generate(PROMPTS[0], params).token_ids == expected[0, len(ids) :].tolist()
 
 
 @pytest.mark.parametrize("temperature", [0, 0.8])
 def test_a_row_of_a_batch_gives_what_it_gives_alone(decoder, temperature):
-    params = [SamplingParams(max_tokens=20 + 7 * seed, temperature=temperature, seed=seed) for seed in range(3)]
+    params = [
+        SamplingParams(max_tokens=20 + 7 * seed, temperature=temperature, seed=seed)
+        for seed in range(3)
+    ]
     same_alone(decoder, PROMPTS, params, num_draft_tokens=3)
 
 
@@ -146,7 +168,9 @@ def test_the_output_distribution_is_the_targets():
     prompt, params = [1, 2], SamplingParams(max_tokens=3)
     pair = ModelPair(loaded(target), loaded(draft))
     found = enumerate_outputs(pair, prompt, params, num_draft_tokens=2, detail="probs")
-    expected = exact_outputs(lambda tokens: direct_logits(target, [*prompt, *tokens])[-1].softmax(-1), 3)
+    expected = exact_outputs(
+        lambda tokens: direct_logits(target, [*prompt, *tokens])[-1].softmax(-1), 3
+    )
     assert largest_difference(found, expected) < 1e-5
 
 
@@ -165,7 +189,9 @@ def test_a_draft_with_other_tokens_is_translated(files, tmp_path):
     draft = written(llama(other, 3), tmp_path / "other.gguf", other)
     decoder = SpeculativeDecoder(load_pair(files[0], draft))
     assert decoder.pair.translation.counts["shared"] > 250
-    same_as_plain(decoder, PROMPTS[0], SamplingParams(max_tokens=20, temperature=0, ignore_eos=True))
+    same_as_plain(
+        decoder, PROMPTS[0], SamplingParams(max_tokens=20, temperature=0, ignore_eos=True)
+    )
 
 
 def test_a_file_that_names_no_special_tokens_has_none(tmp_path):
@@ -197,7 +223,9 @@ def test_the_bundled_pair_decodes_the_same_as_gguf(bundled_decoder, tmp_path):
         export_program(BUNDLED_PAIR / name, tmp_path / f"{name}.gguf")
     decoder = SpeculativeDecoder(load_pair(tmp_path / "target.gguf", tmp_path / "draft.gguf"))
     params = SamplingParams(max_tokens=40, temperature=0)
-    found, expected = (each.generate(PROMPTS[0], params, drafter="model") for each in (decoder, bundled_decoder))
+    found, expected = (
+        each.generate(PROMPTS[0], params, drafter="model") for each in (decoder, bundled_decoder)
+    )
     assert found.text == expected.text
     assert found.metrics.num_draft_tokens == expected.metrics.num_draft_tokens
     assert decoder.pair.names == {"target": "target.gguf", "draft": "draft.gguf"}
@@ -216,7 +244,9 @@ def test_a_chat_template_is_taken_over(tmp_path):
     found = GgufTokenizer(written(llama(source, 0), tmp_path / "chat.gguf", source))
     messages = [{"role": "user", "content": "ab"}]
     assert tokenizer.chat_template is None
-    assert found.apply_chat_template(messages, return_dict=False) == source.apply_chat_template(messages, return_dict=False)
+    assert found.apply_chat_template(messages, return_dict=False) == source.apply_chat_template(
+        messages, return_dict=False
+    )
 
 
 def test_a_beginning_of_sequence_token_is_added_where_the_file_says_so(tmp_path):
@@ -241,7 +271,10 @@ def test_a_beginning_of_sequence_token_is_added_where_the_file_says_so(tmp_path)
 def test_models_that_cannot_be_rolled_back_are_refused_with_the_reason(files, tmp_path, role):
     path = recurrent(tmp_path / "mamba.gguf")
     pair = {"target": files[0]} | {role: path}
-    with pytest.raises(ValueError, match=rf"^{role}=.*the model \(mamba\) is recurrent: its state cannot be rolled back"):
+    with pytest.raises(
+        ValueError,
+        match=rf"^{role}=.*the model \(mamba\) is recurrent: its state cannot be rolled back",
+    ):
         load_pair(**pair)
 
 
@@ -250,7 +283,12 @@ def recurrent(path):
     import gguf
 
     writer = gguf.GGUFWriter(str(path), "mamba")
-    for key, value in (("context_length", 64), ("embedding_length", 32), ("block_count", 1), ("feed_forward_length", 0)):
+    for key, value in (
+        ("context_length", 64),
+        ("embedding_length", 32),
+        ("block_count", 1),
+        ("feed_forward_length", 0),
+    ):
         writer.add_uint32(f"mamba.{key}", value)
     writer.add_uint32("mamba.attention.head_count", 0)
     tokenizer = byte_level()
@@ -272,11 +310,26 @@ def recurrent(path):
     ("options", "message"),
     [
         ({"device_map": "auto"}, "device_map='auto' is not for GGUF files"),
-        ({"dtype": "float64"}, "dtype must be 'auto' or one of float32, float16, bfloat16 for GGUF models, got 'float64'"),
-        ({"device": "cuda"}, "cannot be loaded: device='cuda' is not available: this llama.cpp was built for the CPU alone$"),
+        (
+            {"dtype": "float64"},
+            (
+                "dtype must be 'auto' or one of float32, float16, bfloat16 for GGUF models, got"
+                " 'float64'"
+            ),
+        ),
+        (
+            {"device": "cuda"},
+            (
+                "cannot be loaded: device='cuda' is not available: this llama.cpp was built for the"
+                " CPU alone$"
+            ),
+        ),
         (
             {"device": "cuda:1"},
-            "device must be auto, cpu, cuda, metal, vulkan for GGUF models, without a number, got 'cuda:1'$",
+            (
+                "device must be auto, cpu, cuda, metal, vulkan for GGUF models, without a number,"
+                " got 'cuda:1'$"
+            ),
         ),
         ({"device": "toaster"}, "device must be auto, .*, got 'toaster'$"),
     ],
@@ -289,7 +342,9 @@ def test_options_that_are_not_for_gguf_files_are_named(files, options, message):
 def test_a_file_that_llama_cpp_refuses_is_refused_with_what_it_says(files, tmp_path):
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(files[0].read_bytes()[:-4096])
-    with pytest.raises(ValueError, match=r"^target='.*cut.gguf' cannot be loaded: .*(tensor|data|bounds).*$") as caught:
+    with pytest.raises(
+        ValueError, match=r"^target='.*cut.gguf' cannot be loaded: .*(tensor|data|bounds).*$"
+    ) as caught:
         load_pair(cut)
     assert "\n" not in str(caught.value)
 
@@ -310,9 +365,15 @@ def test_the_hidden_states_that_llama_cpp_does_not_return_are_refused(decoder):
 
 def test_the_command_line_takes_gguf_files(files, decoder):
     models = ["--target", str(files[0]), "--draft", str(files[1])]
-    done = run_program("naive_speculate.__main__", ["generate", PROMPTS[0], *models, "--max-tokens", "12", "--seed", "1"])
+    done = run_program(
+        "naive_speculate.__main__",
+        ["generate", PROMPTS[0], *models, "--max-tokens", "12", "--seed", "1"],
+    )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == decoder.generate(PROMPTS[0], SamplingParams(max_tokens=12, seed=1)).text + "\n"
+    assert (
+        done.stdout
+        == decoder.generate(PROMPTS[0], SamplingParams(max_tokens=12, seed=1)).text + "\n"
+    )
 
 
 def test_the_page_serves_gguf_files(files):
@@ -320,10 +381,15 @@ def test_the_page_serves_gguf_files(files):
     from ui.host.catalog import load_catalog, run_events
     from ui.host.configuration import read_configuration
 
-    catalog = load_catalog(read_configuration({"NAIVE_SPECULATE_PAIRS": f"Mine = {files[0]} + {files[1]}"}, {}))
+    catalog = load_catalog(
+        read_configuration({"NAIVE_SPECULATE_PAIRS": f"Mine = {files[0]} + {files[1]}"}, {})
+    )
     engine = catalog.of("Mine").engine
     assert engine.about.models == {"target": "target.gguf", "draft": "draft.gguf"}
-    assert [event.kind for event in run_events(engine, Request(PROMPTS[0], SamplingParams(max_tokens=3)))][-1] == "finished"
+    assert [
+        event.kind
+        for event in run_events(engine, Request(PROMPTS[0], SamplingParams(max_tokens=3)))
+    ][-1] == "finished"
     catalog.close()
 
 
@@ -335,14 +401,20 @@ def test_llama_cpp_prints_nothing(files, capfd):
 
 
 @pytest.mark.parametrize("role", ["target", "draft"])
-def test_with_a_gguf_file_the_other_model_is_on_the_cpu_where_llama_cpps_logits_are(files, tmp_path, monkeypatch, role):
+def test_with_a_gguf_file_the_other_model_is_on_the_cpu_where_llama_cpps_logits_are(
+    files, tmp_path, monkeypatch, role
+):
     folder = save(llama(byte_level(), 0), byte_level(), tmp_path / "plain")
     models = {"target": files[0], "draft": files[1]} | {role: folder}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     pair = load_pair(**models)
     assert getattr(pair, role).device.type == "cpu"
-    with pytest.raises(ValueError, match=r"^device='cuda': a model paired with a GGUF file must be on the CPU$"):
+    with pytest.raises(
+        ValueError, match=r"^device='cuda': a model paired with a GGUF file must be on the CPU$"
+    ):
         load_pair(**models, device="cuda")
     if role == "draft":
-        with pytest.raises(ValueError, match=r"^device_map='auto': a model paired with a GGUF file"):
+        with pytest.raises(
+            ValueError, match=r"^device_map='auto': a model paired with a GGUF file"
+        ):
             load_pair(**models, device_map="auto")

@@ -48,9 +48,15 @@ def test_metadata_of_every_kind_are_read(tmp_path):
     [
         (b"", "cannot be loaded: it is not a GGUF file"),
         (b"PK\x03\x04 and so on", "cannot be loaded: it is not a GGUF file"),
-        (b"GGUF" + struct.pack("<IQQ", 9, 0, 0), "its GGUF version is 9, and 2 and 3 are supported"),
+        (
+            b"GGUF" + struct.pack("<IQQ", 9, 0, 0),
+            "its GGUF version is 9, and 2 and 3 are supported",
+        ),
         (FILE[:-3], "it is damaged, or was not copied in full"),
-        (FILE.replace(struct.pack("<Q", 20), b"\xff" * 8, 1), "it is damaged, or was not copied in full"),
+        (
+            FILE.replace(struct.pack("<Q", 20), b"\xff" * 8, 1),
+            "it is damaged, or was not copied in full",
+        ),
         (NESTED, "it is damaged, or was not copied in full"),
     ],
 )
@@ -68,6 +74,9 @@ def test_a_file_that_is_not_there_is_one_clear_line():
 
 def test_a_head_in_a_gguf_file_is_refused_by_name(tmp_path):
     with pytest.raises(
-        ValueError, match=r"^head='.*head.gguf': GGUF heads are not supported; give a Hub id or a local folder$"
+        ValueError,
+        match=(
+            r"^head='.*head.gguf': GGUF heads are not supported; give a Hub id or a local folder$"
+        ),
     ):
         load_pair(head=tmp_path / "head.gguf")

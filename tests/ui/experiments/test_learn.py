@@ -42,18 +42,24 @@ def census(tiny_engine) -> Census:
 
 def test_counts_of_the_real_decoder_come_close_to_the_target_and_not_to_the_draft(census):
     assert census.draws == 600
-    assert sum(entry.prob for entry in census.target) == pytest.approx(1)  # top_k makes the list the whole distribution
+    assert sum(entry.prob for entry in census.target) == pytest.approx(
+        1
+    )  # top_k makes the list the whole distribution
     assert min(census.kept.total(), census.replaced.total()) > 0
     # Four times what chance gives on average; the draft's own distribution is much further off.
     assert census.distance < 4 * census.by_chance(600) < census.draft_distance
-    expected = {entry.token_id: 600 * entry.prob for entry in census.target if 600 * entry.prob >= 5}
+    expected = {
+        entry.token_id: 600 * entry.prob for entry in census.target if 600 * entry.prob >= 5
+    }
     counted = {token: census.kept[token] + census.replaced[token] for token in expected}
     statistic = sum((counted[token] - expected[token]) ** 2 / expected[token] for token in expected)
     freedom = len(expected) - 1
     assert statistic < freedom + 5 * math.sqrt(2 * freedom)  # chi-square, five standard deviations
     for entry in census.target:
         smaller = min(entry.prob, census.draft.get(entry.token_id, 0.0))
-        assert census.kept[entry.token_id] / 600 == pytest.approx(smaller, abs=5 * math.sqrt(0.25 / 600))
+        assert census.kept[entry.token_id] / 600 == pytest.approx(
+            smaller, abs=5 * math.sqrt(0.25 / 600)
+        )
 
 
 def test_batches_grow_up_to_the_engines_rows_and_drawing_needs_a_temperature(tiny_engine):
@@ -80,23 +86,34 @@ def test_the_charts_are_those_of_the_counts_and_what_has_no_bar_of_its_own_is_th
     for place, entry in enumerate(census.target):
         whole = (census.kept[entry.token_id] + census.replaced[entry.token_id]) / census.draws
         assert kept.y[place] + replaced.y[place] == pytest.approx(whole)
-        assert (target.y[place], draft.y[place]) == (entry.prob, census.draft.get(entry.token_id, 0.0))
+        assert (target.y[place], draft.y[place]) == (
+            entry.prob,
+            census.draft.get(entry.token_id, 0.0),
+        )
     assert figure.layout.barmode == "stack"
     measured, chance, blind = drawn(convergence(census, 600)).data
     assert list(measured.x) == [draws for draws, _ in census.distances]
     assert (measured.y[-1], blind.y[0]) == pytest.approx((census.distance, census.draft_distance))
-    assert math.log(chance.y[0] / chance.y[1]) / math.log(chance.x[1] / chance.x[0]) == pytest.approx(0.5)
+    assert math.log(chance.y[0] / chance.y[1]) / math.log(
+        chance.x[1] / chance.x[0]
+    ) == pytest.approx(0.5)
 
-    target, draft = [TokenProb(1, "a", 0.7), TokenProb(2, "b", 0.3)], {1: 0.2, 2: 0.5, 3: 0.2, 4: 0.1}
+    target, draft = (
+        [TokenProb(1, "a", 0.7), TokenProb(2, "b", 0.3)],
+        {1: 0.2, 2: 0.5, 3: 0.2, 4: 0.1},
+    )
     bars = drawn(shares(Census(target, draft, Counter({1: 2, 2: 3}), Counter({1: 5})))).data
     assert [list(bar.y) for bar in bars] == [
-        pytest.approx(values) for values in ([0.2, 0.3, 0], [0.5, 0, 0], [0.7, 0.3, 0], [0.2, 0.5, 0.3])
+        pytest.approx(values)
+        for values in ([0.2, 0.3, 0], [0.5, 0, 0], [0.7, 0.3, 0], [0.2, 0.5, 0.3])
     ]
     whole = shares(Census(target, {1: 0.2, 2: 0.8}, Counter({1: 1})))
     assert whole["layout"]["xaxis"]["ticktext"] == ["a", "b"]
 
 
-def test_passes_are_measured_for_every_width_and_drawn_against_reading_one_by_one(catalog, monkeypatch):
+def test_passes_are_measured_for_every_width_and_drawn_against_reading_one_by_one(
+    catalog, monkeypatch
+):
     monkeypatch.setattr(slow, "REPEATS", 1)
     monkeypatch.setattr(slow, "STEPS", 2)
     settings = Settings(prompt="Once upon a time", temperature=1.0, ignore_eos=True)
@@ -114,12 +131,18 @@ WORDS = [" a", " b", " c", " d", " e"]
 
 
 def judged(step: int, kept: int, drafted: int, **refused: float) -> list[Event]:
-    """A step that accepts some draft tokens and rejects the next, if there is one, with these numbers."""
+    """A step that accepts some draft tokens and rejects the next, if there is one, with these
+    numbers."""
     kinds = [EventKind.ACCEPTED] * kept + [EventKind.REJECTED] * (kept < drafted)
     kinds += [EventKind.DISCARDED] * (drafted - len(kinds))
     numbers = [refused if kind == EventKind.REJECTED else {} for kind in kinds]
-    events = [token(kind, f" {step}{'abcdefgh'[at]}", at, step, **numbers[at]) for at, kind in enumerate(kinds)]
-    last = token(EventKind.RESAMPLED if kept < drafted else EventKind.BONUS, f" {step}!", kept, step)
+    events = [
+        token(kind, f" {step}{'abcdefgh'[at]}", at, step, **numbers[at])
+        for at, kind in enumerate(kinds)
+    ]
+    last = token(
+        EventKind.RESAMPLED if kept < drafted else EventKind.BONUS, f" {step}!", kept, step
+    )
     return [*events, last, Event(EventKind.STEP, step=step, num_draft=drafted, num_accepted=kept)]
 
 
@@ -134,8 +157,18 @@ def refusal(keep: float, q: float = 0.5) -> dict[str, float]:
 
 def test_rounds_know_what_was_kept_and_refused_and_one_teaches_that_keeps_two_refuses_one_and_throws_one_away():
     first, second = drafted_steps(trace_of(judged(0, 2, 4), judged(1, 3, 3)))
-    assert (first.num_accepted, first.before, first.rejected.text, first.added.text) == (2, 0, " 0c", " 0!")
-    assert (second.num_accepted, second.before, second.rejected, second.added.kind) == (3, 3, None, EventKind.BONUS)
+    assert (first.num_accepted, first.before, first.rejected.text, first.added.text) == (
+        2,
+        0,
+        " 0c",
+        " 0!",
+    )
+    assert (second.num_accepted, second.before, second.rejected, second.added.kind) == (
+        3,
+        3,
+        None,
+        EventKind.BONUS,
+    )
     run = [judged(step, kept, 4) for step, kept in enumerate((4, 1, 3, 2, 0, 2))]
     for length, following, found in ((6, 2, 3), (3, 0, 2), (2, 0, None), (0, 2, None)):
         step = full_step(trace_of(*run[:length]), followed_by=following)
@@ -147,7 +180,11 @@ def test_of_close_rejections_that_were_not_all_but_sure_the_most_visible_is_take
         assert close_rejection(trace_of(judged(0, 0, 3, **refusal(keep)))) is None
     for keep in OPEN:
         assert close_rejection(trace_of(judged(0, 0, 3, **refusal(keep)))).number == 0
-    steps = [judged(0, 1, 3, **refusal(0.5, 0.2)), judged(1, 1, 3, **refusal(0.6, 0.7)), judged(2, 0, 3, **refusal(0.5, 0.95))]
+    steps = [
+        judged(0, 1, 3, **refusal(0.5, 0.2)),
+        judged(1, 1, 3, **refusal(0.6, 0.7)),
+        judged(2, 0, 3, **refusal(0.5, 0.95)),
+    ]
     trace = trace_of(*steps)
     assert close_rejection(trace).number == 1
     assert close_rejection(trace, {" 1b"}).number == 0
@@ -162,22 +199,35 @@ def verdict(kind: EventKind, at: int, target: list[float], draft: list[float]) -
 def test_a_fork_is_where_replacements_have_a_share_of_a_third_and_several_tokens_are_likely():
     verdicts = [
         verdict(EventKind.ACCEPTED, 0, [0.4, 0.3, 0.3], [0.4, 0.3, 0.3]),  # nothing is resampled
-        verdict(EventKind.ACCEPTED, 1, [0.95, 0.05], [0.65, 0.35]),  # a third is, but the target is almost certain
+        verdict(
+            EventKind.ACCEPTED, 1, [0.95, 0.05], [0.65, 0.35]
+        ),  # a third is, but the target is almost certain
         verdict(EventKind.REJECTED, 2, [0.5, 0.3, 0.2], [0.2, 0.3, 0.5]),
-        verdict(EventKind.DISCARDED, 3, [0.5, 0.3, 0.2], [0.18, 0.3, 0.52]),  # better still, but after a rejected draft token
+        verdict(
+            EventKind.DISCARDED, 3, [0.5, 0.3, 0.2], [0.18, 0.3, 0.52]
+        ),  # better still, but after a rejected draft token
         token(EventKind.RESAMPLED, WORDS[4], 2),
         Event(EventKind.STEP, step=0),
     ]
     trace = trace_of(verdicts)
     fork = sampling_position(trace)
     assert fork.share == pytest.approx(0.3)
-    assert (fork.token_ids, fork.before, fork.teaches) == ([7, 8, *trace.token_ids[:2]], " a b", True)
+    assert (fork.token_ids, fork.before, fork.teaches) == (
+        [7, 8, *trace.token_ids[:2]],
+        " a b",
+        True,
+    )
     assert sampling_position(trace_of(judged(0, 2, 4))) is None
 
     def position(target: list[float], draft: list[float]):
-        return sampling_position(trace_of([verdict(EventKind.ACCEPTED, 0, target, draft), Event(EventKind.STEP, step=0)]))
+        return sampling_position(
+            trace_of([verdict(EventKind.ACCEPTED, 0, target, draft), Event(EventKind.STEP, step=0)])
+        )
 
-    for share in (ABOUT_A_THIRD[0] - 0.05, ABOUT_A_THIRD[1] + 0.05):  # hardly anything is replaced, or nearly all
+    for share in (
+        ABOUT_A_THIRD[0] - 0.05,
+        ABOUT_A_THIRD[1] + 0.05,
+    ):  # hardly anything is replaced, or nearly all
         found = position([0.6, 0.2, 0.2], [0.6 - share, 0.2 + share, 0.2])
         assert (found.share, found.teaches) == (pytest.approx(share), False)
     # The draft overrates no token that the target has a bar for.

@@ -1,4 +1,5 @@
-"""The lessons: their words, steps and views belong together, and are made of what was found, recorded or live."""
+"""The lessons: their words, steps and views belong together, and are made of what was found,
+recorded or live."""
 
 import html
 import json
@@ -17,8 +18,27 @@ from tests.ui.handmade import run
 from ui.assets import ROOT
 from ui.charts.figures import MUTED
 from ui.experiments import learn
-from ui.experiments.learn import LESSONS, content, filled, parse, read_steps, recorded_lesson, titles, to_html
-from ui.experiments.lessons import accept, batch, drafters, overlap, slow, slower, temperature, unchanged, window
+from ui.experiments.learn import (
+    LESSONS,
+    content,
+    filled,
+    parse,
+    read_steps,
+    recorded_lesson,
+    titles,
+    to_html,
+)
+from ui.experiments.lessons import (
+    accept,
+    batch,
+    drafters,
+    overlap,
+    slow,
+    slower,
+    temperature,
+    unchanged,
+    window,
+)
 from ui.experiments.lessons.find_examples import ABOUT_A_THIRD, OPEN
 from ui.experiments.lessons.lesson import Trial, showing, totals
 from ui.experiments.lessons.unchanged import OTHERS
@@ -37,7 +57,10 @@ def trial(catalog: Catalog, seen: frozenset[str] = frozenset()) -> Trial:
 
 def test_a_text_is_cut_into_steps_with_their_questions_and_what_a_model_wrote_is_text_and_never_markup():
     question = "? What now,\nand why?\n- this\n- {that}\n"
-    text = f"## Title\n\nIt *begins*.\n\n### One\n\nWords.\n\n{question}\n### Two\n\n- a list\n- of words\n"
+    text = (
+        f"## Title\n\nIt *begins*.\n\n### One\n\nWords.\n\n{question}\n### Two\n\n- a list\n- of"
+        " words\n"
+    )
     first, one, two = parse(text)
     assert (first.title, first.text, first.ask) == ("Title", "It *begins*.", "")
     assert (one.title, one.text, one.ask) == ("One", "Words.", "What now, and why?")
@@ -55,7 +78,9 @@ def test_a_text_is_cut_into_steps_with_their_questions_and_what_a_model_wrote_is
 
 @pytest.mark.parametrize("target", [None, *OF_TARGETS])
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_lesson_is_short_opens_with_a_question_that_it_resolves_and_ends_with_three_exercises(number, target):
+def test_a_lesson_is_short_opens_with_a_question_that_it_resolves_and_ends_with_three_exercises(
+    number, target
+):
     told = json.loads(learn.recording(number, target))
     steps = told["steps"]
     assert 4 <= len(steps) <= 8
@@ -78,7 +103,9 @@ def test_a_lesson_is_short_opens_with_a_question_that_it_resolves_and_ends_with_
     shown = [step["view"] for step in steps[1:] if "shown" in step["view"]]
     assert {part for view in shown for part in (*view["shown"], *view["lit"])} <= parts
     assert {part for view in shown for part in view["shown"]} | {"before"} >= parts
-    assert not parts or len(steps[0]["view"].get("shown", [])) < len(shown[-1]["shown"])  # the opening hides some
+    assert not parts or len(steps[0]["view"].get("shown", [])) < len(
+        shown[-1]["shown"]
+    )  # the opening hides some
 
 
 @pytest.mark.parametrize("number", [6, 9])
@@ -88,7 +115,9 @@ def test_a_chart_opens_with_what_its_lesson_asks_left_open_and_has_it_in_the_end
     def bars(figure):
         return [y for y in figure["data"][0]["y"] if y is not None]
 
-    asked = [mark["x"] for mark in opening["figure"]["layout"]["annotations"] if mark["text"] == "?"]
+    asked = [
+        mark["x"] for mark in opening["figure"]["layout"]["annotations"] if mark["text"] == "?"
+    ]
     assert len(bars(opening["figure"])) == 1
     assert asked == opening["finished"]["data"][0]["x"][1 : len(bars(opening["finished"]))]
     assert bars(opening["finished"]) == bars(last["figure"])
@@ -99,14 +128,22 @@ def test_a_chart_opens_with_what_its_lesson_asks_left_open_and_has_it_in_the_end
 def test_titles_differ_every_exercise_has_an_answer_and_a_lesson_that_is_not_there_is_none():
     assert len(set(titles())) == len(LESSONS)
     answers = (ROOT / "lessons" / "answers.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## (.+)$", answers, re.MULTILINE) == [f"{n}. {title}" for n, title in enumerate(titles(), start=1)]
+    assert re.findall(r"^## (.+)$", answers, re.MULTILINE) == [
+        f"{n}. {title}" for n, title in enumerate(titles(), start=1)
+    ]
     parts = re.split(r"^## .*$", answers, flags=re.MULTILINE)[1:]
     assert [len(re.findall(r"^\d\. ", part, re.MULTILINE)) for part in parts] == [3] * len(LESSONS)
     assert "0.2 + 0.3 + 0.2" in answers
     for number in (0, len(LESSONS) + 1, "1; drop", None, [1], 1.5):
         assert learn.recording(number) == ""
-    assert [learn.lesson_in({"lesson": number}) for number in ("3", "0", "99", "x", "-1", "²")] == [3, *[None] * 5]
-    assert [*learn.go_live(Catalog({}), {"lesson": 99}, ()), *learn.go_live(Catalog({}), {}, ())] == []
+    assert [learn.lesson_in({"lesson": number}) for number in ("3", "0", "99", "x", "-1", "²")] == [
+        3,
+        *[None] * 5,
+    ]
+    assert [
+        *learn.go_live(Catalog({}), {"lesson": 99}, ()),
+        *learn.go_live(Catalog({}), {}, ()),
+    ] == []
     page = on_page_markdown("{{ lessons }}", None)  # of the documentation's site
     assert all(f"## {n}. {html.escape(title)}" in page for n, title in enumerate(titles(), start=1))
     with pytest.raises(ValueError, match="argument 2 is longer"):
@@ -114,7 +151,9 @@ def test_titles_differ_every_exercise_has_an_answer_and_a_lesson_that_is_not_the
 
 
 @pytest.mark.parametrize("folder", [FOLDER, *(folder for folder, _ in OF_TARGETS.values())])
-def test_what_was_recorded_is_at_places_that_teach_and_figures_follow_from_those_that_are_shown(folder):
+def test_what_was_recorded_is_at_places_that_teach_and_figures_follow_from_those_that_are_shown(
+    folder,
+):
     guess = recorded_lesson(3, folder)
     assert OPEN[0] <= guess["keep"] <= min(OPEN[1], guess["u"])
     assert guess["keep"] == pytest.approx(guess["p"] / guess["q"], rel=1e-3)
@@ -130,7 +169,9 @@ def test_what_was_recorded_is_at_places_that_teach_and_figures_follow_from_those
     kinds = [draft["kind"] for draft in recorded_lesson(2, folder)["rounds"][0]["drafts"]]
     assert (kinds.count("accepted") >= 2, kinds.count("rejected")) == (True, 1)
     times = slow.words(recorded_lesson(1, folder))
-    one, many, singly = (float(times[name].removesuffix(" ms")) for name in ("one", "many", "singly"))
+    one, many, singly = (
+        float(times[name].removesuffix(" ms")) for name in ("one", "many", "singly")
+    )
     assert singly == pytest.approx(int(times["widest"]) * one, abs=0.5)
     assert float(times["times"]) == round(many / one, 1)
 
@@ -142,9 +183,19 @@ def test_what_the_draft_overrates_is_said_of_its_whole_distribution():
     outside = sum(prob for token, prob in fork["draft"].items() if token not in named)
     assert outside > 0.2
     assert f"q = {percent(outside)}, p = 0%. Of the tokens with" in said
-    assert "Of the tokens with a bar of their own, the draft overrates “shore” most: q = 14%, but p = 12%." in said
-    inside = {**fork, "draft": {token: prob / (1 - outside) for token, prob in fork["draft"].items() if token in named}}
-    assert unchanged.words(inside)["overrates"].startswith("Of the tokens with a bar of their own, the draft overrates “")
+    assert (
+        "Of the tokens with a bar of their own, the draft overrates “shore” most: q = 14%, but p ="
+        " 12%." in said
+    )
+    inside = {
+        **fork,
+        "draft": {
+            token: prob / (1 - outside) for token, prob in fork["draft"].items() if token in named
+        },
+    }
+    assert unchanged.words(inside)["overrates"].startswith(
+        "Of the tokens with a bar of their own, the draft overrates “"
+    )
 
 
 def test_the_table_of_a_rejection_sums_to_1():
@@ -169,7 +220,9 @@ def test_lessons_run_with_a_pair_that_has_only_a_head(bundled_pair, monkeypatch)
             assert OPEN[0] <= last.data["keep"] <= OPEN[1]
 
 
-def test_another_refusal_is_another_token_and_the_place_to_draw_from_replaces_about_a_third(catalog, monkeypatch):
+def test_another_refusal_is_another_token_and_the_place_to_draw_from_replaces_about_a_third(
+    catalog, monkeypatch
+):
     monkeypatch.setattr(accept, "TOKENS", 30)
     monkeypatch.setattr(unchanged, "TOKENS", 30)
     *_, first = accept.measure(trial(catalog))
@@ -196,7 +249,14 @@ def test_rounds_add_up():
 
 def run_of(speed: float) -> dict[str, object]:
     speeds = [0.95 * speed, 1.05 * speed]
-    return {"speed": speed, "speeds": speeds, "kept": 3, "judged": 4, "tokens_a_pass": 2.0, "kept_share": 0.5}
+    return {
+        "speed": speed,
+        "speeds": speeds,
+        "kept": 3,
+        "judged": 4,
+        "tokens_a_pass": 2.0,
+        "kept_share": 0.5,
+    }
 
 
 def known(speeds: dict[object, float]) -> dict[str, object]:
@@ -214,20 +274,31 @@ def test_answers_follow_what_was_measured_and_what_cannot_be_distinguished_from_
     assert slower.right(known(plain | {calm: 150, wild: 151, many: 120})) == [1, 1, 0]
     data = recorded_lesson(10)  # where every drafter was slower, plain decoding is the best
     assert set(drafters.measured(data)) >= {"model", "suffix", "prompt_lookup"}
-    slow = {name: {**run, "speed": 1.0 if "plain" not in name else 2.0} for name, run in data["known"].items()}
+    slow = {
+        name: {**run, "speed": 1.0 if "plain" not in name else 2.0}
+        for name, run in data["known"].items()
+    }
     assert drafters.words({"known": slow})["best_new"] == "plain decoding"
 
 
 def test_the_70b_model_waits_for_memory_until_the_ridge_many_texts_use_it_up_and_a_tie_flips_in_bfloat16_alone():
     model, gpu = slow.MODEL, batch.GPU
-    assert gpu.seconds(model, int(slow.RIDGE)) == gpu.seconds(model, 1) == pytest.approx(0.0211, rel=1e-2)
+    assert (
+        gpu.seconds(model, int(slow.RIDGE))
+        == gpu.seconds(model, 1)
+        == pytest.approx(0.0211, rel=1e-2)
+    )
     assert gpu.seconds(model, 2 * int(slow.RIDGE)) > 1.9 * gpu.seconds(model, 1)
     told = batch.words(recorded_lesson(8))
-    assert batch.calculated(int(told["crossing"]) - 1) >= 1 > batch.calculated(int(told["crossing"]))
+    assert (
+        batch.calculated(int(told["crossing"]) - 1) >= 1 > batch.calculated(int(told["crossing"]))
+    )
     assert batch.calculated(1) > 2.5
     bars, _ = drawn(batch.views(recorded_lesson(8))[-1]["figure"]).data
     assert bars.textposition == "inside", "plain decoding's line would cross a number near 1"
-    exact, exact_many, half, half_many = (margin["margin"] for margin in recorded_lesson(11)["margins"])
+    exact, exact_many, half, half_many = (
+        margin["margin"] for margin in recorded_lesson(11)["margins"]
+    )
     assert exact == pytest.approx(exact_many, abs=1e-3)
     assert half >= 0 >= half_many != half
 
@@ -250,7 +321,10 @@ def test_a_long_text_keeps_its_last_words_whole_and_a_view_hides_and_dims_traces
     assert end_of("once " * 40) == "… " + "once " * 13
     figure = {"data": [{"name": "a"}, {"name": "b"}, {"name": "c"}], "layout": {"meta": "all"}}
     shown = showing(figure, "a", "b", lit=["b"], takeaway="some")["figure"]
-    assert [(trace["name"], trace.get("opacity", 1) == 1) for trace in shown["data"]] == [("a", False), ("b", True)]
+    assert [(trace["name"], trace.get("opacity", 1) == 1) for trace in shown["data"]] == [
+        ("a", False),
+        ("b", True),
+    ]
     assert shown["layout"]["meta"] == "some"
     assert figure["layout"]["meta"] == "all"
 
@@ -261,14 +335,19 @@ def test_what_lesson_6_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_sho
     assert shown["third"] == percent(float(shown["alpha"]) ** 3)
     assert shown["last"] == percent(float(shown["alpha"]) ** int(shown["many"]))
     bars, powers = window.views(data)[1]["figure"]["data"]
-    assert powers["y"] == pytest.approx([float(shown["alpha"]) ** n for n in range(1, 1 + len(powers["y"]))])
+    assert powers["y"] == pytest.approx(
+        [float(shown["alpha"]) ** n for n in range(1, 1 + len(powers["y"]))]
+    )
     below = sum(bar < power for bar, power in zip(bars["y"], powers["y"], strict=True))
     assert shown["line"].startswith(f"{below} of {len(bars['y'])} bars lie below the line. ")
     first = f"α is higher than the {percent(bars['y'][0])} of steps that accepted the first."
     assert first in shown["line"]
     widest = data["known"][shown["many"]]
     missing = int(shown["many"]) * widest["rounds"] - widest["drafted"]
-    assert f"{missing} of {int(shown['many']) * widest['rounds']} positions in the windows stayed empty" in shown["line"]
+    assert (
+        f"{missing} of {int(shown['many']) * widest['rounds']} positions in the windows stayed"
+        " empty" in shown["line"]
+    )
     high = {**data["known"], shown["many"]: {**widest, "kept_at": [widest["rounds"]] * 12}}
     assert window.words({"known": high})["line"] == "0 of 12 bars lie below the line."
 
@@ -276,10 +355,17 @@ def test_what_lesson_6_reckons_with_alpha_is_reckoned_with_the_alpha_that_it_sho
 def test_lesson_6_draws_every_k_as_far_from_0_as_it_is_large_and_marks_none_as_good_that_is_slower_than_plain_decoding():
     data = recorded_lesson(6)
     views = window.views(data)
-    for figure in (views[0]["figure"], views[0]["finished"], views[2]["figure"], views[3]["figure"]):
+    for figure in (
+        views[0]["figure"],
+        views[0]["finished"],
+        views[2]["figure"],
+        views[3]["figure"],
+    ):
         bars = drawn(figure).data[0]
         assert list(bars.x) == list(figure["layout"]["xaxis"]["tickvals"]) == list(window.KS)
-    assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(window.KS[1:])
+    assert [mark["x"] for mark in views[0]["figure"]["layout"]["annotations"]] == list(
+        window.KS[1:]
+    )
     data["known"]["8"] |= {"speed": 0.9 * data["known"]["0"]["speed"], "speeds": [1.0, 2000.0]}
     bars, _ = window.views(data)[3]["figure"]["data"]
     assert bars["marker"]["color"][window.KS.index(8)] == MUTED
@@ -289,7 +375,10 @@ def test_a_lesson_says_where_it_was_measured_and_has_its_answers():
     told = json.loads(learn.recording(8))
     here = "On the recording machine, with k = 4, the speedup was 2.13× with 1 text, 1.72× with 2, "
     assert here in told["steps"][-2]["html"]
-    assert "On this machine, with" in content(batch.LESSON, recorded_lesson(8), learn.LIVE)["steps"][-2]["html"]
+    assert (
+        "On this machine, with"
+        in content(batch.LESSON, recorded_lesson(8), learn.LIVE)["steps"][-2]["html"]
+    )
     assert told["settings"].startswith("Temperature 0.7, k = 4, ")
     assert "up to 16 texts" in told["answers"]
     assert "cat" not in told["answers"]
@@ -298,9 +387,21 @@ def test_a_lesson_says_where_it_was_measured_and_has_its_answers():
 @pytest.mark.parametrize(
     ("means", "said"),
     [
-        ((0.87, 0.94, 0.57), "Here the gain outweighs the loss from 0 to 1, and the loss outweighs the gain from 1 to 2."),
+        (
+            (0.87, 0.94, 0.57),
+            (
+                "Here the gain outweighs the loss from 0 to 1, and the loss outweighs the gain from"
+                " 1 to 2."
+            ),
+        ),
         ((0.9, 0.8, 0.6), "Here the loss outweighs the gain from 0 to 2."),
-        ((0.5, 0.51, 0.9), "Here the two effects cancel out from 0 to 1, and the gain outweighs the loss from 1 to 2."),
+        (
+            (0.5, 0.51, 0.9),
+            (
+                "Here the two effects cancel out from 0 to 1, and the gain outweighs the loss from"
+                " 1 to 2."
+            ),
+        ),
     ],
 )
 def test_lesson_7_names_the_effect_that_its_figures_show(means, said):
@@ -322,7 +423,13 @@ def test_what_lesson_10_recommends_is_what_its_figures_say():
         f"{known[f'{name}@{text}']['speed'] / known[f'plain@{text}']['speed']:.2f}"
         for name, text in (("head", "new"), ("model", "new"), ("suffix", "repeating"))
     )
-    assert f"{own} times as fast as plain decoding on a new text, the draft model {of_model} times" in said["take_head"]
-    assert f"{copied} times as fast as plain decoding on such text, and prompt lookup {copied} times" in said["take_copying"]
+    assert (
+        f"{own} times as fast as plain decoding on a new text, the draft model {of_model} times"
+        in said["take_head"]
+    )
+    assert (
+        f"{copied} times as fast as plain decoding on such text, and prompt lookup {copied} times"
+        in said["take_copying"]
+    )
     shown = json.loads(learn.recording(10))["steps"][-1]["html"]
     assert "suffix decoding" not in shown.partition("<tbody>")[2].partition("</tr>")[0]

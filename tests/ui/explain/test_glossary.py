@@ -39,11 +39,16 @@ def test_pieces_make_up_the_sentence_name_each_term_once_and_a_model_s_words_are
     sentence = "The draft model guessed “the draft”, and the draft is not the target."
     pieces = linked(sentence)
     assert "".join(text for text, _ in pieces) == sentence
-    assert [piece for piece in pieces if piece[1]] == [("draft model", "draft"), ("target", "target")]
+    assert [piece for piece in pieces if piece[1]] == [
+        ("draft model", "draft"),
+        ("target", "target"),
+    ]
     assert [piece[1] for piece in linked("It wrote “residual draft <b>”.")] == [None] * 3
     trace = run([(3, 1)])
     number = next(n for n, event in enumerate(trace) if event.kind == "discarded")
-    assert "draft" in {piece[1] for said in words(trace, number)["sentences"] for piece in said}, "the inspector links, too"
+    assert "draft" in {piece[1] for said in words(trace, number)["sentences"] for piece in said}, (
+        "the inspector links, too"
+    )
 
 
 def test_theorem_3_8_comes_with_its_paper():
@@ -52,8 +57,15 @@ def test_theorem_3_8_comes_with_its_paper():
     assert "https://arxiv.org/abs/2211.17192" in entry
 
 
-def test_sizes_are_those_of_the_loaded_models_as_people_say_them(tiny_pair, tiny_engine: LocalEngine):
-    said = {812: "812", 11_234_567: "11.2 million", 8_030_000_000: "8.0 billion", 494_000_000: "494 million"}
+def test_sizes_are_those_of_the_loaded_models_as_people_say_them(
+    tiny_pair, tiny_engine: LocalEngine
+):
+    said = {
+        812: "812",
+        11_234_567: "11.2 million",
+        8_030_000_000: "8.0 billion",
+        494_000_000: "494 million",
+    }
     assert {parameters: size(parameters) for parameters in said} == said
     catalog = Catalog({"tiny": ServedPair(tiny_engine)})
     assert size(tiny_pair.target.num_parameters) in models_markup(catalog)
@@ -71,20 +83,33 @@ def test_the_bundled_pair_comes_with_its_card_the_papers_and_the_code(bundled_en
     assert "arxiv.org/abs/2211.17192" in shown
     assert shown.count(" parameters</td>") == len(bundled_engine.about.models) == 3
     client = TestClient(Starlette(routes=documents()))
-    for name, path in ((MODEL_CARD, BUNDLED_PAIR / "README.md"), (CODE, Path("naive_speculate/speculate/step.py"))):
+    for name, path in (
+        (MODEL_CARD, BUNDLED_PAIR / "README.md"),
+        (CODE, Path("naive_speculate/speculate/step.py")),
+    ):
         assert f'href="{name}"' in shown
         assert client.get(f"/{name}").text == path.read_text(encoding="utf-8")
 
 
-def test_which_pair_s_words_are_filtered_is_said_unless_all_are(bundled_engine: LocalEngine, tiny_engine: LocalEngine):
+def test_which_pair_s_words_are_filtered_is_said_unless_all_are(
+    bundled_engine: LocalEngine, tiny_engine: LocalEngine
+):
     bundled, tiny = ServedPair(bundled_engine, filter_words="classroom"), ServedPair(tiny_engine)
     assert "classroom are blocked:" in models_markup(Catalog({"bundled": bundled}))
-    assert f"classroom are blocked for {TALES}:" in models_markup(Catalog({"bundled": bundled, "tiny": tiny}))
+    assert f"classroom are blocked for {TALES}:" in models_markup(
+        Catalog({"bundled": bundled, "tiny": tiny})
+    )
     assert "are blocked" not in models_markup(Catalog({"tiny": tiny}))
 
 
 def test_no_size_is_written_into_the_page():
-    files = [path for folder in ("ui", "assets/js", "assets/lessons") for path in Path(folder).rglob("*.*")]
-    sources = [path.read_text(encoding="utf-8") for path in files if path.suffix in (".py", ".js", ".md")]
+    files = [
+        path
+        for folder in ("ui", "assets/js", "assets/lessons")
+        for path in Path(folder).rglob("*.*")
+    ]
+    sources = [
+        path.read_text(encoding="utf-8") for path in files if path.suffix in (".py", ".js", ".md")
+    ]
     assert len(sources) > 30
     assert not any(re.search(r"\d (million|M) parameters", source) for source in sources)

@@ -1,4 +1,5 @@
-"""What the inspector says of a token: the right reason, in the terms of its rule, with its own numbers; also for nonsense."""
+"""What the inspector says of a token: the right reason, in the terms of its rule, with its own
+numbers; also for nonsense."""
 
 import json
 import random
@@ -9,7 +10,15 @@ from naive_speculate import SamplingParams
 from naive_speculate.events import TOKEN_KINDS, Event, EventKind, TokenProb
 from naive_speculate.events.trace import Trace
 from tests.ui.handmade import run, step_of, token, top
-from ui.explain.inspector import NO_DISTRIBUTIONS, OBSTACLES, UNRECORDED, distributions, redraw_data, to_json, words
+from ui.explain.inspector import (
+    NO_DISTRIBUTIONS,
+    OBSTACLES,
+    UNRECORDED,
+    distributions,
+    redraw_data,
+    to_json,
+    words,
+)
 from ui.explain.why import NO_NUMBERS, case_of, warning
 
 ACCEPTED, REJECTED, DISCARDED = EventKind.ACCEPTED, EventKind.REJECTED, EventKind.DISCARDED
@@ -24,7 +33,11 @@ KING = {
     "draft_entropy": 1.2,
     "target_entropy": 2.0,
 }
-QUEEN = {"draft_prob": 0.2, "target_prob": 0.31, "residual_top": top((" queen", 0.48), ("the", 0.22))}
+QUEEN = {
+    "draft_prob": 0.2,
+    "target_prob": 0.31,
+    "residual_top": top((" queen", 0.48), ("the", 0.22)),
+}
 
 
 def refused(**changes) -> Trace:
@@ -39,7 +52,9 @@ def refused(**changes) -> Trace:
 
 def told(trace: Trace, number: int) -> str:
     """The explanation of an event, in a line."""
-    return " ".join("".join(text for text, _ in sentence) for sentence in words(trace, number)["sentences"])
+    return " ".join(
+        "".join(text for text, _ in sentence) for sentence in words(trace, number)["sentences"]
+    )
 
 
 def said(trace: Trace, kind: EventKind) -> str:
@@ -61,7 +76,11 @@ def one(kind: EventKind = REJECTED, settings: dict | None = None, **numbers) -> 
 
 
 def replaced(**settings) -> Trace:
-    return step_of(token(REJECTED, " king", **KING | {"accept_prob": 0.0}), token(RESAMPLED, " queen", **QUEEN), **settings)
+    return step_of(
+        token(REJECTED, " king", **KING | {"accept_prob": 0.0}),
+        token(RESAMPLED, " queen", **QUEEN),
+        **settings,
+    )
 
 
 KEPT = {"draft_prob": 0.2, "target_prob": 0.31, "accept_prob": 1.0, "uniform": 0.97}
@@ -70,18 +89,23 @@ TYPICAL = {"target_prob": 0.12, "draft_prob": 0.55, "target_entropy": 2.0}
 LOSSY = {"verify_strategy": "typical_acceptance"}
 GREEDY = {"verify_strategy": "greedy_match"}
 AFTER = token(BONUS, " sat", 1, target_prob=0.4)
-BONUS_AFTER = step_of(token(PROPOSED, " king"), token(ACCEPTED, " king", **KING, uniform=0.1), AFTER)
+BONUS_AFTER = step_of(
+    token(PROPOSED, " king"), token(ACCEPTED, " king", **KING, uniform=0.1), AFTER
+)
 FAILED_FIRST = block((ACCEPTED, 0.6, 0.9), (ACCEPTED, 0.5, 0.1), (REJECTED, 0.3, 0.8))
 REJECTS = block((ACCEPTED, 0.6, 0.2), (REJECTED, 0.5, 0.7), (DISCARDED, 0.3, 0.8))
 INSTEAD = "“␣queen” was drawn instead; the target gave it 0.31, the draft 0.2."
-SAID = [  # the trace, the kind of its event that is explained, and what is said of it, among other words
+# the trace, the kind of its event that is explained, and what is said of it, among other words
+SAID = [
     (refused(), REJECTED, "The draft gave “␣king” probability 0.55, the target only 0.12"),
     (refused(), REJECTED, "0.12 ÷ 0.55 = 0.218"),
     (refused(), REJECTED, "The draw 0.64 was not below 0.218: rejected."),
     (refused(), REJECTED, INSTEAD),
-    (one(ACCEPTED, **KING, uniform=0.1), ACCEPTED, "The draw 0.1 was below 0.218: accepted."),  # by luck of the draw
+    # by luck of the draw
+    (one(ACCEPTED, **KING, uniform=0.1), ACCEPTED, "The draw 0.1 was below 0.218: accepted."),
     (one(ACCEPTED, **KEPT), ACCEPTED, "the target 0.31 – at least as much, so it is accepted for any draw: min(1, p/q) = 1"),
-    (refused(uniform=0.218190), REJECTED, "The draw 0.21819 was not below 0.21818: rejected."),  # digits enough to see who won
+    # digits enough to see who won
+    (refused(uniform=0.218190), REJECTED, "The draw 0.21819 was not below 0.21818: rejected."),
     (refused(), RESAMPLED, "replaces the rejected “␣king”"),
     (refused(), RESAMPLED, "max(0, p − q)"),
     (refused(), RESAMPLED, "in the residual it had 0.48"),
@@ -123,7 +147,9 @@ SAID = [  # the trace, the kind of its event that is explained, and what is said
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("trace", "kind", "shown"), SAID, ids=lambda part: part if isinstance(part, str) else "")
+@pytest.mark.parametrize(
+    ("trace", "kind", "shown"), SAID, ids=lambda part: part if isinstance(part, str) else ""
+)
 def test_a_token_is_explained_in_the_terms_of_its_rule_with_its_own_numbers(trace, kind, shown):
     assert shown in said(trace, kind)
 
@@ -133,8 +159,12 @@ def test_what_does_not_apply_is_not_said():
     assert "draft model" not in said(one(REJECTED, {"drafter": "suffix"}, **CERTAIN), REJECTED)
     for source in (3, None):  # of suffix and head, the one that drafted is named
         drafted = token(PROPOSED, " king", draft_prob=1.0, copied_from=source)
-        judged = step_of(drafted, token(ACCEPTED, " king", **KING, uniform=0.1), drafter="suffix+head")
-        assert ("was copied from similar earlier text" in said(judged, ACCEPTED)) == (source is not None)
+        judged = step_of(
+            drafted, token(ACCEPTED, " king", **KING, uniform=0.1), drafter="suffix+head"
+        )
+        assert ("was copied from similar earlier text" in said(judged, ACCEPTED)) == (
+            source is not None
+        )
 
 
 def test_a_proposal_is_explained_by_its_verdict_and_waits_while_there_is_none():
@@ -146,7 +176,10 @@ def test_a_proposal_is_explained_by_its_verdict_and_waits_while_there_is_none():
 
 def test_a_draft_that_playback_has_not_seen_judged_hides_what_the_target_thinks():
     numbers = {"draft_prob": 0.55, "target_prob": 0.12, "target_entropy": 2.0, "draft_entropy": 1.0}
-    tops = {"draft_top": top((" king", 0.55), ("the", 0.1)), "target_top": top((" queen", 0.31), (" king", 0.12))}
+    tops = {
+        "draft_top": top((" king", 0.55), ("the", 0.1)),
+        "target_top": top((" queen", 0.31), (" king", 0.12)),
+    }
     trace = one(PROPOSED, **numbers, **tops)
     assert not any("0.12" in value for _, value in words(trace, 1)["details"])
     shown = distributions(trace, 1)
@@ -155,8 +188,15 @@ def test_a_draft_that_playback_has_not_seen_judged_hides_what_the_target_thinks(
 
 
 def test_details_are_the_events_own_numbers():
-    details = {"".join(text for text, _ in name): value for name, value in words(refused(), 3)["details"]}
-    own = {"target probability p": "0.12", "acceptance probability": f"{0.12 / 0.55:.6g}", "draw u": "0.64", "step": "1"}
+    details = {
+        "".join(text for text, _ in name): value for name, value in words(refused(), 3)["details"]
+    }
+    own = {
+        "target probability p": "0.12",
+        "acceptance probability": f"{0.12 / 0.55:.6g}",
+        "draw u": "0.64",
+        "step": "1",
+    }
     assert details | own | {"target entropy, nats": "2"} == details
 
 
@@ -182,10 +222,19 @@ def test_every_token_of_a_long_run_can_be_explained():
 
 def test_what_changes_the_target_s_distribution_is_said_with_the_result():
     typical = {"verify_strategy": "typical_acceptance"}
-    for lossless in ({}, {**typical, "temperature": 0.0}, {"verify_strategy": "block_verification"}):
-        assert warning({"verify_strategy": "speculative_sampling", "temperature": 0.7, **lossless}) == ""
+    for lossless in (
+        {},
+        {**typical, "temperature": 0.0},
+        {"verify_strategy": "block_verification"},
+    ):
+        assert (
+            warning({"verify_strategy": "speculative_sampling", "temperature": 0.7, **lossless})
+            == ""
+        )
     for lossy in ("typical_acceptance", "greedy_match"):
-        assert "Not the target's distribution" in warning({"verify_strategy": lossy, "temperature": 0.7})
+        assert "Not the target's distribution" in warning(
+            {"verify_strategy": lossy, "temperature": 0.7}
+        )
     assert warning({**typical, "temperature": "hot"}) == warning({}) == ""
 
 
@@ -218,7 +267,12 @@ def test_distributions_stand_side_by_side_with_the_chosen_token_marked_and_sum_t
     assert [entry["probs"] for entry in shown["tokens"]] == [[0.2, 0.31], [0.55, 0.12], [0.05, 0.1]]
     assert shown["rest"] == pytest.approx([0.2, 0.47])
     assert distributions(refused(), 5)["series"] == ["draft", "target", "residual"]
-    assert distributions(one(BONUS), 1) == {"takeaway": NO_DISTRIBUTIONS, "series": [], "tokens": [], "rest": []}
+    assert distributions(one(BONUS), 1) == {
+        "takeaway": NO_DISTRIBUTIONS,
+        "series": [],
+        "tokens": [],
+        "rest": [],
+    }
 
 
 def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability_and_others_only_if_their_bars_can_be_seen():
@@ -226,7 +280,9 @@ def test_a_token_outside_the_top_lists_is_shown_by_its_own_probability_and_other
     assert labels(shown)[1:2] == labels(shown, chosen=True) == ["␣king"]
     assert shown["tokens"][1]["probs"][1] == 0.001
     assert shown["tokens"][2]["probs"][1] is None  # not recorded, which is not the same as zero
-    unseen = odds(target_top=top((" queen", 0.9999), ("the", 0.00009)), draft_top=None, target_prob=0.00002)
+    unseen = odds(
+        target_top=top((" queen", 0.9999), ("the", 0.00009)), draft_top=None, target_prob=0.00002
+    )
     assert (labels(unseen), labels(unseen, chosen=True)) == (["␣queen", "␣king"], ["␣king"])
 
 
@@ -244,12 +300,23 @@ def test_what_is_not_recorded_is_part_of_the_rest_unless_the_other_model_s_list_
 
 NUMBERS = [0, 1, -1, -0.5, 0.5, 1e-300, 1e300, -1e300, 10**9, -(10**9), 0.9999999]
 TEXTS = ["", "<img src=x onerror=alert(1)>", "\u202e\x00", " ", "%{x}", "𝕏" * 5000, "</b><b>"]
-REAL = ["draft_prob", "target_prob", "accept_prob", "uniform", "threshold", "draft_entropy", "target_entropy"]
+REAL = [
+    "draft_prob",
+    "target_prob",
+    "accept_prob",
+    "uniform",
+    "threshold",
+    "draft_entropy",
+    "target_entropy",
+]
 REAL += ["draft_seconds", "verify_seconds", "total_seconds"]
 NONSENSE = [
     (REAL, [*NUMBERS, None]),
     (["time"], NUMBERS),
-    (["num_draft", "num_accepted", "step", "index", "position", "token_id"], [0, 1, -1, 10**12, -(10**12), None]),
+    (
+        ["num_draft", "num_accepted", "step", "index", "position", "token_id"],
+        [0, 1, -1, 10**12, -(10**12), None],
+    ),
     (["text", "token"], [*TEXTS, None]),
     (
         ["draft_top", "target_top", "residual_top"],
@@ -275,7 +342,9 @@ def test_nonsense_is_drawn_and_explained_without_an_error():
     for trace in map(mangled, range(10)):
         for number, event in enumerate(trace):
             if event.kind in TOKEN_KINDS:
-                assert "<" not in to_json(trace, number)  # which stands in the page's source, and whose words become text
+                assert "<" not in to_json(
+                    trace, number
+                )  # which stands in the page's source, and whose words become text
 
 
 @pytest.mark.parametrize(("drafted", "accepted"), [(4, 9), (4, -1), (-2, 0), (10**9, 10**9)])
@@ -307,17 +376,21 @@ def rejected(**numbers):
 
 
 def test_the_bins_are_the_union_of_both_lists_and_other_closes_the_sums():
-    (king, queen, on, other) = redraw_data(rejected(), 2)["bins"]
+    king, queen, on, other = redraw_data(rejected(), 2)["bins"]
     assert king == ["␣king", 0.3, 0.6, 0.3]
     assert queen == ["␣queen", 0.4, 0.2, 0.2]
     assert on == ["␣on", 0.1, 0.05, 0.05]
     assert other == ["", pytest.approx(0.2), pytest.approx(0.15), 0]
-    assert redraw_data(rejected(), 1) == redraw_data(rejected(), 2)  # the proposed token and its verdict are one draft
+    assert redraw_data(rejected(), 1) == redraw_data(
+        rejected(), 2
+    )  # the proposed token and its verdict are one draft
     assert redraw_data(rejected(), 3) is None
 
 
 def test_of_a_real_run_every_judged_draft_has_bins_that_sum_to_1(small_decoder):
-    trace = small_decoder.generate("Once upon a time", SamplingParams(max_tokens=40, seed=5), num_draft_tokens=4).trace
+    trace = small_decoder.generate(
+        "Once upon a time", SamplingParams(max_tokens=40, seed=5), num_draft_tokens=4
+    ).trace
     judged = [(number, event) for number, event in enumerate(trace) if event.kind in JUDGED]
     assert len(judged) > 9
     for number, event in judged:
@@ -332,10 +405,18 @@ def test_of_a_real_run_every_judged_draft_has_bins_that_sum_to_1(small_decoder):
 def test_where_it_makes_no_sense_it_says_why():
     for rule, why in OBSTACLES.items():
         block, typical = rule == "block_verification", rule == "typical_acceptance"
-        trace = rejected(accept_prob=0.0, uniform=0.7 if block else None, threshold=0.1 if typical else None)
+        trace = rejected(
+            accept_prob=0.0, uniform=0.7 if block else None, threshold=0.1 if typical else None
+        )
         trace[0].settings["verify_strategy"] = rule.value
         assert redraw_data(trace, 2) == {"why": why}
-    for name in ("expected_accept", "draft_top_target", "target_top_draft", "draft_top", "draft_prob"):
+    for name in (
+        "expected_accept",
+        "draft_top_target",
+        "target_top_draft",
+        "draft_top",
+        "draft_prob",
+    ):
         assert redraw_data(rejected(**{name: None}), 2) == {"why": UNRECORDED}
 
 

@@ -1,4 +1,5 @@
-"""Measurements make way for visitors; what visitors send is checked in turn; errors contain no words of theirs."""
+"""Measurements make way for visitors; what visitors send is checked in turn; errors contain no
+words of theirs."""
 
 import asyncio
 import threading
@@ -20,7 +21,9 @@ from ui.host.visitors import Turns
 from ui.run.runs import Run, Runs
 from ui.run.stage import NONE_SAVED, STOPPED, _server_functions, speedup_of
 
-REQUEST = Request([1, 2, 3], SamplingParams(max_tokens=48, seed=5, ignore_eos=True), num_draft_tokens=3)
+REQUEST = Request(
+    [1, 2, 3], SamplingParams(max_tokens=48, seed=5, ignore_eos=True), num_draft_tokens=3
+)
 
 
 class Watched:
@@ -67,7 +70,10 @@ def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again_and_plain_
     for lane, first in ((None, TOKENS), ([], REQUEST.params.max_tokens)):
         engine.asked.clear()
         found = catalog.measure("", REQUEST, lane)
-        assert all(request.prompt == REQUEST.prompt and request.params.seed == 5 for request in engine.asked)
+        assert all(
+            request.prompt == REQUEST.prompt and request.params.seed == 5
+            for request in engine.asked
+        )
         asked = [(request.num_draft_tokens, request.params.max_tokens) for request in engine.asked]
         assert asked == [(0, first), (3, TOKENS), (0, TOKENS)]
         assert 0 < found.low <= found.value <= found.high
@@ -79,12 +85,18 @@ def test_the_same_prompt_is_decoded_plain_with_drafts_and_plain_again_and_plain_
     assert records == []  # it is no run
 
 
-def test_while_others_decode_nothing_is_measured_and_one_who_decodes_past_the_catalog_ends_it_too(catalog, engine):
+def test_while_others_decode_nothing_is_measured_and_one_who_decodes_past_the_catalog_ends_it_too(
+    catalog, engine
+):
     cancel = threading.Event()
 
     def come() -> None:
         if not others:
-            others.append(engine.engine.submit(Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel))
+            others.append(
+                engine.engine.submit(
+                    Request([1], SamplingParams(max_tokens=400, ignore_eos=True)), cancel
+                )
+            )
 
     others: list = []
     come()
@@ -110,7 +122,13 @@ def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, engin
         loads.append(catalog.load())
         if not came.is_set():
             came.set()
-            assert list(catalog.stream("", Request([4], SamplingParams(max_tokens=5, ignore_eos=True)), threading.Event()))
+            assert list(
+                catalog.stream(
+                    "",
+                    Request([4], SamplingParams(max_tokens=5, ignore_eos=True)),
+                    threading.Event(),
+                )
+            )
 
     engine.then = come
     with pytest.raises(NotMeasured, match=CAME) as why:
@@ -118,7 +136,9 @@ def test_a_visitor_who_comes_ends_it_at_once_and_is_counted_alone(catalog, engin
     assert why.value.again
     assert (loads[0].running, loads[0].waiting) == (0, 0)
     assert len(records) == 1
-    assert [request.num_draft_tokens for request in engine.asked].count(3) == 0  # nothing after the one that was cut
+    assert [request.num_draft_tokens for request in engine.asked].count(
+        3
+    ) == 0  # nothing after the one that was cut
     engine.then = lambda: None
     assert catalog.measure("", REQUEST).value > 0
 
@@ -221,7 +241,9 @@ def test_what_does_not_begin_in_time_is_not_done(monkeypatch):
 
         one = asyncio.create_task(in_turn(first))
         await begun.wait()
-        monkeypatch.setattr("ui.host.measuring.PATIENCE_SECONDS", 0.0)  # now, as the first one must begin
+        monkeypatch.setattr(
+            "ui.host.measuring.PATIENCE_SECONDS", 0.0
+        )  # now, as the first one must begin
         other = await in_turn(lambda: {"second": done.append("second")})
         go_on.set()
         return await one, other
@@ -232,7 +254,9 @@ def test_what_does_not_begin_in_time_is_not_done(monkeypatch):
 
 def test_the_page_s_functions_that_measure_do_not_block():
     functions = {function.__name__: function for function in _server_functions(Runs())}
-    assert [name for name, function in functions.items() if asyncio.iscoroutinefunction(function)] == ["unguided", "speedup"]
+    assert [
+        name for name, function in functions.items() if asyncio.iscoroutinefunction(function)
+    ] == ["unguided", "speedup"]
 
 
 MANY, OTHER = Reader("1.1.1.1", "one"), Reader("2.2.2.2", "two")
@@ -240,7 +264,8 @@ MANY, OTHER = Reader("1.1.1.1", "one"), Reader("2.2.2.2", "two")
 
 @pytest.fixture
 def held():
-    """Turns in one thread, with three pieces of a visitor: the first is being worked on until `go` is set."""
+    """Turns in one thread, with three pieces of a visitor: the first is being worked on until
+    `go` is set."""
     turns, begun, go, done = Turns(1, "test", most=3), threading.Event(), threading.Event(), []
 
     def first() -> None:
@@ -301,7 +326,9 @@ def refuses(text: str) -> str:
     raise gr.Error(text, title="No", print_exception=False)
 
 
-def test_a_failure_is_reported_to_the_operator_without_its_words_and_a_refusal_to_the_caller_up_to_a_length(caplog):
+def test_a_failure_is_reported_to_the_operator_without_its_words_and_a_refusal_to_the_caller_up_to_a_length(
+    caplog,
+):
     with Page() as page:
         field = gr.Textbox()
         for function in (refuses, fails):
@@ -319,5 +346,7 @@ def test_a_failure_is_reported_to_the_operator_without_its_words_and_a_refusal_t
     error = answer_of(fails, SECRET)
     assert ("RuntimeError" in error.message, error.print_exception) == (True, False)
     assert SECRET not in error.message + caplog.text
-    assert 0 < caplog.text.index("KeyError") < caplog.text.index("RuntimeError"), "the first cause first"
+    assert 0 < caplog.text.index("KeyError") < caplog.text.index("RuntimeError"), (
+        "the first cause first"
+    )
     assert 'return {"known": text}[text]' in caplog.text, "the line of code that failed"

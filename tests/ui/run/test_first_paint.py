@@ -31,7 +31,11 @@ def tokens_in(markup: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def client() -> TestClient:
-    routes = [Route("/", lambda _: HTMLResponse(PAGE)), Route("/plain", lambda _: PlainTextResponse(PAGE)), scripts()]
+    routes = [
+        Route("/", lambda _: HTMLResponse(PAGE)),
+        Route("/plain", lambda _: PlainTextResponse(PAGE)),
+        scripts(),
+    ]
     options = server_options(routes, before="<p>early</p>")
     return TestClient(Starlette(routes=options["routes"], middleware=options["middleware"]))
 
@@ -42,7 +46,9 @@ def test_it_shows_the_recorded_run_s_tokens_as_they_fared_and_text_of_a_model_is
     assert "".join(text for kind, text in found if kind == "prompt") == run.events[0].prompt
     assert "".join(text for kind, text in found if kind in OUTPUT_KINDS) == run.trace.text
     for kind in (EventKind.REJECTED, EventKind.DISCARDED, EventKind.RESAMPLED):
-        assert sum(name == kind for name, _ in found) == sum(event.kind == kind for event in run.events)
+        assert sum(name == kind for name, _ in found) == sum(
+            event.kind == kind for event in run.events
+        )
     assert not any(name == EventKind.PROPOSED for name, _ in found), "every draft had its verdict"
     bad = next(event for event in run.events if event.kind == EventKind.BONUS)
     bad.text = "<img src=x onerror=hit()>"
@@ -52,9 +58,16 @@ def test_it_shows_the_recorded_run_s_tokens_as_they_fared_and_text_of_a_model_is
 
 
 def test_it_names_scripts_that_there_are():
-    links = re.findall(r'modulepreload" fetchpriority="low" href="\.([^"]+)"', first_view("", recorded_run().events))
+    links = re.findall(
+        r'modulepreload" fetchpriority="low" href="\.([^"]+)"',
+        first_view("", recorded_run().events),
+    )
     names = {link.removeprefix(f"{folder()}/") for link in links}
-    assert {"stage.js", "tokens.js", "plot.js"} <= names <= {file.name for file in (ROOT / "js").iterdir()}
+    assert (
+        {"stage.js", "tokens.js", "plot.js"}
+        <= names
+        <= {file.name for file in (ROOT / "js").iterdir()}
+    )
 
 
 def test_the_page_s_html_has_it_and_travels_compressed_and_nothing_but_the_page_is_changed(client):
@@ -82,6 +95,8 @@ def test_whatever_the_first_tab_mounts_is_fetched_meanwhile(bundled_engine):
 
 def test_a_link_to_something_else_than_the_front_door_is_the_same_everywhere():
     assert f'data-elsewhere="{" ".join(ELSEWHERE)}"' in first_view("", [])
-    (said,) = re.findall(r"A link with (.*) leads there", Path("docs/links.md").read_text(encoding="utf-8"))
+    (said,) = re.findall(
+        r"A link with (.*) leads there", Path("docs/links.md").read_text(encoding="utf-8")
+    )
     assert tuple(re.findall(r"`(\w+)`", said)) == ELSEWHERE
     assert "room" in ELSEWHERE

@@ -1,4 +1,5 @@
-"""Pairs that are loaded after the page answers: what the page says of them before and afterwards; and the menu of drafters."""
+"""Pairs that are loaded after the page answers: what the page says of them before and
+afterwards; and the menu of drafters."""
 
 import re
 import threading
@@ -27,7 +28,10 @@ LOADING = "SmolLM2 is loading. Its runs start as soon as it is ready."
 
 def awaiting(make: Callable[[], Engine], other: Engine) -> Catalog:
     engine = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
-    pairs = {"SmolLM2": ServedPair(engine, engine, "classroom"), "bundled": ServedPair(other, other, "classroom")}
+    pairs = {
+        "SmolLM2": ServedPair(engine, engine, "classroom"),
+        "bundled": ServedPair(other, other, "classroom"),
+    }
     return Catalog(pairs, deferred={"SmolLM2": engine})
 
 
@@ -36,14 +40,18 @@ def missing() -> Engine:
 
 
 def shown(page: Any) -> tuple[dict[str, Any], list[bool]]:
-    """What is sent to a browser: the attributes of each component by its id in the page, and whether the rows of questions and
-    of beginnings of stories are visible."""
+    """What is sent to a browser: the attributes of each component by its id in the page, and
+    whether the rows of questions and of beginnings of stories are visible."""
     every = [one["props"] for one in page.get_config_file()["components"]]
-    examples = [props["visible"] for props in every if "ns-examples" in props.get("elem_classes", ())]
+    examples = [
+        props["visible"] for props in every if "ns-examples" in props.get("elem_classes", ())
+    ]
     return {props["elem_id"]: props for props in every if props.get("elem_id")}, examples
 
 
-def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(tiny_engine, bundled_engine):
+def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(
+    tiny_engine, bundled_engine
+):
     catalog = awaiting(lambda: tiny_engine, bundled_engine)
     page = build_page(catalog, Runs())
     page.config = page.get_config_file()
@@ -54,21 +62,34 @@ def test_until_it_is_loaded_the_page_says_so_and_afterwards_it_does_not(tiny_eng
     assert examples == [True, False]
     assert LOADING in found["loading"]["value"]
     assert "data-loading" in found["loading"]["value"]
-    assert [tuple(choice) for choice in found["pair"]["choices"]] == [("SmolLM2 (loading)", ""), (TALES, "bundled")]
+    assert [tuple(choice) for choice in found["pair"]["choices"]] == [
+        ("SmolLM2 (loading)", ""),
+        (TALES, "bundled"),
+    ]
     assert KNOWN["smollm2"].target in found["about"]["value"]
     catalog.load_later()
     found, examples = shown(page)
     assert (catalog.notices, catalog.load().reason, found["loading"]["value"]) == ([], "", "")
-    assert [tuple(choice) for choice in found["pair"]["choices"]] == [("SmolLM2", ""), (TALES, "bundled")]
+    assert [tuple(choice) for choice in found["pair"]["choices"]] == [
+        ("SmolLM2", ""),
+        (TALES, "bundled"),
+    ]
     assert page.config["components"] == page.get_config_file()["components"]
     assert examples == [False, True], "the tiny model does not chat"
 
 
-def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default_and_is_what_was_expected(small_engine, bundled_engine):
-    assert (expected(None, 4).models, expected(None, 4).chat) == (bundled_engine.about.models, bundled_engine.about.chat)
+def test_a_pair_on_demand_is_loaded_when_it_becomes_the_default_and_is_what_was_expected(
+    small_engine, bundled_engine
+):
+    assert (expected(None, 4).models, expected(None, 4).chat) == (
+        bundled_engine.about.models,
+        bundled_engine.about.chat,
+    )
     for make, loaded in ((lambda: small_engine, False), (missing, True)):
         first = DeferredEngine("SmolLM2", expected(KNOWN["smollm2"], 4), make, 4)
-        tales = DeferredEngine("bundled", expected(None, 4), lambda: small_engine, 4, on_demand=True)
+        tales = DeferredEngine(
+            "bundled", expected(None, 4), lambda: small_engine, 4, on_demand=True
+        )
         pairs = {"SmolLM2": ServedPair(first, first), "bundled": ServedPair(tales, tales)}
         catalog = Catalog(pairs, deferred={"SmolLM2": first, "bundled": tales})
         assert list(catalog.labels.values()) == ["SmolLM2", TALES]
@@ -81,10 +102,16 @@ def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_hea
     bundled_engine, caplog
 ):
     catalog, waited = awaiting(missing, bundled_engine), SimpleQueue()
-    page, request = build_page(catalog, Runs()), Request("Once", SamplingParams(max_tokens=2, seed=1))
+    page, request = (
+        build_page(catalog, Runs()),
+        Request("Once", SamplingParams(max_tokens=2, seed=1)),
+    )
     catalog.start("", request, threading.Event(), waited.put)
     catalog.load_later()
-    why = f"SmolLM2 cannot be loaded: target='smollm2' is neither in the package nor on the Hub. The default is now {TALES}."
+    why = (
+        "SmolLM2 cannot be loaded: target='smollm2' is neither in the package nor on the Hub. The"
+        f" default is now {TALES}."
+    )
     assert [record.getMessage() for record in caplog.records] == [f"app.py: {why}"]
     assert (catalog.notices, catalog.load().reason, catalog.load().ready) == ([why], why, True)
     reason = waited.get(timeout=60)
@@ -100,19 +127,30 @@ def test_where_it_cannot_be_loaded_the_next_pair_is_the_default_and_page_log_hea
         catalog.stream("SmolLM2", request, threading.Event())
 
 
-def test_the_page_says_which_weights_a_target_has_and_who_was_trained_with_its_drafters(tiny_engine, bundled_engine):
+def test_the_page_says_which_weights_a_target_has_and_who_was_trained_with_its_drafters(
+    tiny_engine, bundled_engine
+):
     catalog = awaiting(lambda: tiny_engine, bundled_engine)
-    about = replace(catalog.of("").engine.about, num_parameters={"target": 2 * 10**6}, weights="Q4_1 weights of <b>")
+    about = replace(
+        catalog.of("").engine.about,
+        num_parameters={"target": 2 * 10**6},
+        weights="Q4_1 weights of <b>",
+    )
     catalog.pairs["SmolLM2"] = ServedPair(DeferredEngine("SmolLM2", about, missing, 4))
     assert "<td>2.0 million parameters, Q4_1 weights of &lt;b&gt;</td>" in models_markup(catalog)
     assert "give it the start of one" in models_in_short(catalog, "bundled")
     assert "give it the start of one" not in models_in_short(catalog)
-    assert f'<th scope="row">Target, {TALES}</th>' in re.sub(r"</?a\b[^>]*>", "", models_markup(catalog))
+    assert f'<th scope="row">Target, {TALES}</th>' in re.sub(
+        r"</?a\b[^>]*>", "", models_markup(catalog)
+    )
 
 
 def test_a_drafter_that_a_pair_lacks_is_refused_in_the_page_s_words(small_engine):
     served = ServedPair(small_engine, small_engine, "classroom")
-    with pytest.raises(ValueError, match=r"^Draft head cannot draft for these models; choose another: Draft model, .*Prompt"):
+    with pytest.raises(
+        ValueError,
+        match=r"^Draft head cannot draft for these models; choose another: Draft model, .*Prompt",
+    ):
         served.suited(Request("Once", drafter="head"))
     assert served.suited(Request("Once", drafter="head", num_draft_tokens=0)).drafter == "head"
 

@@ -1,4 +1,5 @@
-"""Runs: delivered as they are decoded, handed over in batches, private, ended when no page reads them."""
+"""Runs: delivered as they are decoded, handed over in batches, private, ended when no page reads
+them."""
 
 import asyncio
 import threading
@@ -16,7 +17,9 @@ def collect(run: Run) -> list[tuple[int, list[Event]]]:
     async def read():
         return [batch async for batch in run.batches()]
 
-    with ThreadPoolExecutor(1) as thread:  # a browser test may have an event loop running in this one
+    with ThreadPoolExecutor(
+        1
+    ) as thread:  # a browser test may have an event loop running in this one
         return thread.submit(asyncio.run, read()).result()
 
 
@@ -34,7 +37,9 @@ def test_batches_joined_are_the_run_and_a_failing_decoder_ends_them_and_is_repor
     run.start(decoding(stream))
     batches = collect(run)
     assert [event.token_id for _, events in batches for event in events] == list(range(500))
-    assert [first for first, _ in batches] == [sum(len(e) for _, e in batches[:i]) for i in range(len(batches))]
+    assert [first for first, _ in batches] == [
+        sum(len(e) for _, e in batches[:i]) for i in range(len(batches))
+    ]
     assert str(run.error) == "prompt is empty"
 
 
@@ -111,7 +116,8 @@ def events_of(count: int) -> list[Event]:
 
 
 def kept(runs: Runs, made: dict[str, Run]) -> list[bool]:
-    """Which runs are kept after each was added for the visitor named by the first letter of its key."""
+    """Which runs are kept after each was added for the visitor named by the first letter of its
+    key."""
     for name, run in made.items():
         runs.add(name[0], run)
     return [runs.get(run.id) is run for run in made.values()]
@@ -122,12 +128,20 @@ def test_only_so_many_runs_and_bytes_are_kept_and_a_pinned_run_stays():
     runs.pin(recorded)
     assert kept(runs, {name: Run() for name in "abcde"}) == [False, False, True, True, True]
     assert runs.get("recorded") is recorded
-    assert kept(Runs(), {name: Run() for name in ("a1", "a2", "a3")}) == [False, True, True]  # each visitor's last two
+    assert kept(Runs(), {name: Run() for name in ("a1", "a2", "a3")}) == [
+        False,
+        True,
+        True,
+    ]  # each visitor's last two
     few_long = {name: Run([Event(EventKind.BONUS, text="é" * 50_000 + name)]) for name in "abc"}
     assert all(50_000 < run.size < 70_000 for run in few_long.values())
     assert kept(Runs(total_bytes=150_000), few_long) == [False, True, True]
     of_visitors = {name: Run(events_of(100)) for name in ("b", "a1", "a2")}
-    assert kept(Runs(visitor_bytes=of_visitors["b"].size * 3 // 2), of_visitors) == [True, False, True]
+    assert kept(Runs(visitor_bytes=of_visitors["b"].size * 3 // 2), of_visitors) == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_what_a_visitor_opens_ends_no_other_run_and_is_itself_forgotten():
@@ -160,13 +174,17 @@ def test_a_dropped_run_leaves_the_one_before_ids_that_are_no_ids_find_nothing_an
     runs.add(run.id, run)
     runs.add("visitor", mine)
     assert runs.adopt("visitor", run.id) is run
-    assert [runs.adopt("another", asked) for asked in (run.id, mine.id, "visitor", None, {})] == [None] * 5
+    assert [runs.adopt("another", asked) for asked in (run.id, mine.id, "visitor", None, {})] == [
+        None
+    ] * 5
     for _ in range(2):
         runs.add("visitor", Run())
     assert runs.get(run.id) is None
 
 
-@pytest.mark.parametrize(("limits", "said"), [({"visitor_bytes": 2**21}, TOO_LARGE), ({"total_bytes": 2**21}, NO_ROOM)])
+@pytest.mark.parametrize(
+    ("limits", "said"), [({"visitor_bytes": 2**21}, TOO_LARGE), ({"total_bytes": 2**21}, NO_ROOM)]
+)
 def test_a_live_run_that_grows_too_large_is_ended_and_says_so(limits, said):
     runs, run = Runs(**limits), Run()
 

@@ -1,4 +1,5 @@
-"""Settings and guides: from controls, to the library, through a link and back, and from a run's trace."""
+"""Settings and guides: from controls, to the library, through a link and back, and from a run's
+trace."""
 
 import asyncio
 import json
@@ -15,8 +16,25 @@ from ui.host.catalog import Catalog
 from ui.host.measuring import BUSY, NotMeasured
 from ui.run.controls import GUIDES
 from ui.run.runs import Run, Runs
-from ui.run.settings import TITLES, Settings, checked, controls_of, from_query, guide, settings_of, title
-from ui.run.stage import UNREPEATED, _server_functions, acceptance, offline_page, seeded, template, without_guide
+from ui.run.settings import (
+    TITLES,
+    Settings,
+    checked,
+    controls_of,
+    from_query,
+    guide,
+    settings_of,
+    title,
+)
+from ui.run.stage import (
+    UNREPEATED,
+    _server_functions,
+    acceptance,
+    offline_page,
+    seeded,
+    template,
+    without_guide,
+)
 
 
 def from_link(query: str) -> dict:
@@ -24,8 +42,16 @@ def from_link(query: str) -> dict:
 
 
 def test_a_link_reproduces_the_settings_names_only_what_is_unusual_and_without_settings_the_page_keeps_its_own():
-    numbers = {"num_draft_tokens": 3, "auto": True, "temperature": 1.25, "seed": None, "chat": False}
-    settings = Settings("A fox & a <hen>\nmet ☃", verify_strategy="greedy_match", stop="\\n\\n\nend", **numbers)
+    numbers = {
+        "num_draft_tokens": 3,
+        "auto": True,
+        "temperature": 1.25,
+        "seed": None,
+        "chat": False,
+    }
+    settings = Settings(
+        "A fox & a <hen>\nmet ☃", verify_strategy="greedy_match", stop="\\n\\n\nend", **numbers
+    )
     assert replace(Settings(), **from_link(settings.query(Settings()))) == settings
     assert (Settings().query(Settings()), Settings(seed=9).query(Settings())) == ("", "seed=9")
     assert from_query({"__theme": "dark"}) == {}
@@ -50,12 +76,24 @@ def test_a_link_that_makes_no_sense_is_refused_by_name(name, value):
         ({"temperature": None}, "temperature .*and is empty"),
         ({"max_tokens": 3.5}, "max_tokens .*got"),
         ({"temperature": "hot"}, "temperature .*got"),
-        ({"guided": "regex", "guided_text": "([a-z"}, "guided_decoding regex does not parse, got .*Unclosed"),
-        ({"guided": "json", "guided_text": "{"}, "guided_decoding json does not parse, got '{': Expecting property name"),
+        (
+            {"guided": "regex", "guided_text": "([a-z"},
+            "guided_decoding regex does not parse, got .*Unclosed",
+        ),
+        (
+            {"guided": "json", "guided_text": "{"},
+            "guided_decoding json does not parse, got '{': Expecting property name",
+        ),
         ({"guided": "json", "guided_text": '{"type": "nonsense"}'}, 'Unsupported type "nonsense"'),
         ({"guided": "regex", "guided_text": "a{1,100000}"}, "up to 1000 times"),
-        ({"guided": "choice", "guided_text": "\n \n"}, "“Guide” is empty: write one of these texts there"),
-        ({"guided": "poem", "guided_text": "x"}, "guided must be one of choice, regex, json, got 'poem'"),
+        (
+            {"guided": "choice", "guided_text": "\n \n"},
+            "“Guide” is empty: write one of these texts there",
+        ),
+        (
+            {"guided": "poem", "guided_text": "x"},
+            "guided must be one of choice, regex, json, got 'poem'",
+        ),
     ],
 )
 def test_fields_and_guides_that_cannot_be_are_refused_with_what_is_wrong(fields, said):
@@ -64,7 +102,9 @@ def test_fields_and_guides_that_cannot_be_are_refused_with_what_is_wrong(fields,
 
 
 def test_parameters_are_the_library_s_and_stop_strings_are_lines_that_may_hold_line_breaks():
-    params = Settings(temperature=0, top_p=0.9, top_k=8, min_p=0.1, stop="\\n\\n\n\nThe end", seed=3, max_tokens=7).params()
+    params = Settings(
+        temperature=0, top_p=0.9, top_k=8, min_p=0.1, stop="\\n\\n\n\nThe end", seed=3, max_tokens=7
+    ).params()
     assert (params.temperature, params.top_p, params.top_k, params.min_p) == (0, 0.9, 8, 0.1)
     assert (list(params.stop), params.seed, params.max_tokens) == (["\n\n", "The end"], 3, 7)
 
@@ -85,20 +125,32 @@ def test_a_real_run_gives_back_what_was_requested_and_a_drawn_seed(small_decoder
         top_k=30, min_p=0.01, repetition_penalty=1.1, stop="king\nline\\nbreak", ignore_eos=True, num_draft_tokens=5,
     )  # fmt: skip
     request = asked.request()
-    options = {"verify_strategy": request.verify_strategy, "drafter": request.drafter, "num_draft_tokens": "auto"}
+    options = {
+        "verify_strategy": request.verify_strategy,
+        "drafter": request.drafter,
+        "num_draft_tokens": "auto",
+    }
     trace = small_decoder.generate(request.prompt, request.params, **options).trace
     assert settings_of(Trace.from_jsonl(trace.to_jsonl())) == asked
     drawn = small_decoder.generate("Once", SamplingParams(max_tokens=2)).trace
     assert settings_of(drawn).seed == drawn.started.seed
 
 
-UNSAYABLE = [{"grammar": 'root ::= "a"'}, {"json_object": True}, {"json": {}}, {"choice": [1]}, {"odd": 1}]
+UNSAYABLE = [
+    {"grammar": 'root ::= "a"'},
+    {"json_object": True},
+    {"json": {}},
+    {"choice": [1]},
+    {"odd": 1},
+]
 NONSENSE = [{"temperature": "<b>"}, {"max_tokens": [1]}, {"stop": 5}, {"num_draft_tokens": {}}]
 
 
 def test_traces_that_say_too_little_or_nonsense_or_have_a_guide_that_the_controls_cannot_say_give_none():
     assert (
-        settings_of(Trace([Event(EventKind.BONUS)])) is settings_of(Trace([Event(EventKind.STARTED, schema_version=1)])) is None
+        settings_of(Trace([Event(EventKind.BONUS)]))
+        is settings_of(Trace([Event(EventKind.STARTED, schema_version=1)]))
+        is None
     )
     for odd in (*NONSENSE, *({"guided_decoding": odd} for odd in UNSAYABLE)):
         assert settings_of(run([(2, 1)], **odd)) is None, odd
@@ -119,14 +171,27 @@ def test_a_link_repeats_prompt_and_seed_even_where_they_are_as_usual_and_a_copy_
     runs.leave("first")
     assert runs.get(mine.id) is None
     kept = runs.get(theirs.id)
-    assert (kept.events, kept.settings, kept.measure, kept.title) == (mine.events, mine.settings, list, "t")
+    assert (kept.events, kept.settings, kept.measure, kept.title) == (
+        mine.events,
+        mine.settings,
+        list,
+        "t",
+    )
     assert kept.id != mine.id
 
 
 def test_the_title_names_the_settings():
-    assert title(run([(2, 1)], temperature=0.7)) == "speculative sampling · k = 5 · temperature 0.7 · seed 7"
-    assert title(run([(2, 1)], temperature=0.7, drafter="head")).startswith("draft head · speculative sampling · k = 5")
-    assert title(run([(2, 1)], tree="4x2x1")) == "tree 4x2x1 · speculative sampling · temperature 1 · seed 7"  # it has no k
+    assert (
+        title(run([(2, 1)], temperature=0.7))
+        == "speculative sampling · k = 5 · temperature 0.7 · seed 7"
+    )
+    assert title(run([(2, 1)], temperature=0.7, drafter="head")).startswith(
+        "draft head · speculative sampling · k = 5"
+    )
+    assert (
+        title(run([(2, 1)], tree="4x2x1"))
+        == "tree 4x2x1 · speculative sampling · temperature 1 · seed 7"
+    )  # it has no k
 
 
 ASKED = Settings(prompt="Once upon a time there was a little fox who lived", max_tokens=60, seed=3)
@@ -137,7 +202,9 @@ def decoded(catalog: Catalog, settings: Settings) -> Trace:
 
 
 @pytest.mark.parametrize("kind", TITLES)
-def test_every_example_guides_a_run_to_its_end_and_comes_back_from_its_trace_and_its_link(catalog, kind):
+def test_every_example_guides_a_run_to_its_end_and_comes_back_from_its_trace_and_its_link(
+    catalog, kind
+):
     asked = replace(ASKED, guided=kind, guided_text=GUIDES[kind])
     trace = decoded(catalog, asked)
     assert trace.finished.finish_reason == "stop"
@@ -149,17 +216,28 @@ def test_every_example_guides_a_run_to_its_end_and_comes_back_from_its_trace_and
     assert (found.guided, found.guided_text) == (kind, GUIDES[kind])
     assert replace(Settings(), **from_link(asked.query(Settings()))) == asked
     made = Run(trace)
-    assert json.dumps(json.dumps(GUIDES[kind]))[3:-3][:10] in offline_page(made, template()), "a saved page tells the guide"
+    assert json.dumps(json.dumps(GUIDES[kind]))[3:-3][:10] in offline_page(made, template()), (
+        "a saved page tells the guide"
+    )
 
 
 def test_no_kind_is_no_guide_whatever_stands_in_the_field_and_texts_are_lines_that_may_hold_line_breaks():
-    assert guide("", "([a-z") is Settings(prompt="x", guided_text="([a-z").request().params.guided_decoding is None
+    assert (
+        guide("", "([a-z")
+        is Settings(prompt="x", guided_text="([a-z").request().params.guided_decoding
+        is None
+    )
     assert controls_of(None) == controls_of({}) == {}
     assert guide("choice", " a\n\n\\nb \n") == {"choice": [" a", "\nb "]}
-    assert controls_of({"choice": [" a", "\nb "]}) == {"guided": "choice", "guided_text": " a\n\\nb "}
+    assert controls_of({"choice": [" a", "\nb "]}) == {
+        "guided": "choice",
+        "guided_text": " a\n\\nb ",
+    }
 
 
-def test_a_run_without_its_guide_is_cut_after_a_while_and_waits_while_others_decode(catalog, monkeypatch):
+def test_a_run_without_its_guide_is_cut_after_a_while_and_waits_while_others_decode(
+    catalog, monkeypatch
+):
     monkeypatch.setattr("ui.host.measuring.MOST_SECONDS", 0.0)
     assert acceptance(catalog.events("", ASKED.request()))["cut"]
     monkeypatch.setattr("ui.host.catalog.Catalog._quiet", lambda self: False)
@@ -167,8 +245,14 @@ def test_a_run_without_its_guide_is_cut_after_a_while_and_waits_while_others_dec
         Catalog(catalog.pairs).events("", ASKED.request())
 
 
-def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted_as_far_as_it_was_judged(catalog):
-    assert acceptance(run([(3, 3), (3, 1), (2, 0), (0, 0)]).events) == {"accepted": 4, "judged": 6, "cut": False}
+def test_the_same_run_without_its_guide_is_decoded_with_its_seed_and_counted_as_far_as_it_was_judged(
+    catalog,
+):
+    assert acceptance(run([(3, 3), (3, 1), (2, 0), (0, 0)]).events) == {
+        "accepted": 4,
+        "judged": 6,
+        "cut": False,
+    }
     asked = replace(ASKED, guided="regex", guided_text=GUIDES["regex"], seed=None)
     guided = decoded(catalog, asked)
     plain = seeded(asked.request(), guided.started.seed, guided_decoding=None)

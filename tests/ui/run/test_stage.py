@@ -1,4 +1,5 @@
-"""What the browser gets of a run: the stage, messages, answers to its questions, other strategies' verdicts, and files."""
+"""What the browser gets of a run: the stage, messages, answers to its questions, other
+strategies' verdicts, and files."""
 
 import json
 import re
@@ -24,10 +25,16 @@ def test_the_markup_has_a_place_for_every_number_and_a_key_for_every_kind_whose_
     assert all(f">{name}</a></dt>" in shown for name in TILES)
     assert not any(sign in shown for sign in ("`", "${", "{{")), "it is no template of Gradio's"
     for kind in TOKEN_KINDS:
-        assert f'class="ns-key" data-kind="{kind.value}"><i aria-hidden="true">{STYLES[kind].mark}</i>' in shown
+        assert (
+            f'class="ns-key" data-kind="{kind.value}"><i aria-hidden="true">{STYLES[kind].mark}</i>'
+            in shown
+        )
         assert escape(STYLES[kind].meaning) in shown
     for kind, style in STYLES.items():
-        assert (f"--ns-{kind}:{style.light};" in light, f"--ns-{kind}:{style.dark};" in dark) == (True, True)
+        assert (f"--ns-{kind}:{style.light};" in light, f"--ns-{kind}:{style.dark};" in dark) == (
+            True,
+            True,
+        )
     assert "</style" not in styles()
 
 
@@ -40,12 +47,26 @@ def kept(trace: Trace, **fields: str) -> tuple[Runs, Run]:
 
 def test_the_browser_gets_what_it_missed_and_odd_questions_get_an_empty_answer():
     every = _server_functions(Runs())
-    for odd in (None, [], ["x"], ["no run", 0], ["no run", 1, 2], [None, None], [None, None, None], {"run": 1}, "text"):
+    for odd in (
+        None,
+        [],
+        ["x"],
+        ["no run", 0],
+        ["no run", 1, 2],
+        [None, None],
+        [None, None, None],
+        {"run": 1},
+        "text",
+    ):
         assert [function(odd) for function in (*every[:4], *every[6:])] == [""] * 7
     runs, mine = kept(run([(3, 1), (3, 3)]))
     resync, _, trace, explain, *_ = _server_functions(runs)
     answer = json.loads(resync([mine.id, 4]))
-    assert (answer["first"], len(answer["events"]), answer["done"]) == (4, len(mine.events) - 4, True)
+    assert (answer["first"], len(answer["events"]), answer["done"]) == (
+        4,
+        len(mine.events) - 4,
+        True,
+    )
     assert trace(mine.id) == mine.trace.to_jsonl()
     for odd in ([0, 3], [2, 2], [-1, 3], [1, 10**9], ["1", 3], [1.0, 3]):
         assert explain([mine.id, *odd]) == ""
@@ -57,7 +78,9 @@ def test_a_batch_holds_the_events_where_they_begin_and_whether_they_are_the_last
     mine = Run(run([(3, 1)]), title="a title")
     message = json.loads(batch(mine, 2, 3))
     assert (message["run"], message["serial"], message["first"]) == (mine.id, mine.serial, 2)
-    assert [event["kind"] for event in message["events"]] == [event.kind for event in mine.events[2:5]]
+    assert [event["kind"] for event in message["events"]] == [
+        event.kind for event in mine.events[2:5]
+    ]
     assert (message["done"], message["live"], message["title"]) == (False, False, "a title")
     assert json.loads(batch(mine, len(mine.events) - 1))["done"]
     mine.done.clear()
@@ -75,7 +98,13 @@ def test_the_lists_of_tokens_stay_on_the_server_no_angle_bracket_reaches_the_wir
     assert "<" not in sent
     sent.encode("utf-8")
     first, second = json.loads(sent)["events"]
-    assert first == {"kind": "rejected", "row": 0, "time": 0.0, "text": SCRIPT, "target_prob": 1 / 3}
+    assert first == {
+        "kind": "rejected",
+        "row": 0,
+        "time": 0.0,
+        "text": SCRIPT,
+        "target_prob": 1 / 3,
+    }
     assert (second["prompt"], second["seed"]) == ("\ud800 \u202e \u0000", 2**70)
 
 
@@ -87,9 +116,15 @@ STARTED = '{"kind":"started","schema_version":1}'
     [
         (None, "larger than"),
         ("not json", "line 1"),
-        (STARTED + "\n" + " " * MAX_LINE_CHARACTERS + "{}", "line 2: 4194306 characters, at most 4194304"),
+        (
+            STARTED + "\n" + " " * MAX_LINE_CHARACTERS + "{}",
+            "line 2: 4194306 characters, at most 4194304",
+        ),
         ("\n".join([STARTED] * 1001), "at most 1,000"),
-        ("no JSON\n" * 1001, "1,001 events; this page replays at most 1,000"),  # nothing is split or read
+        (
+            "no JSON\n" * 1001,
+            "1,001 events; this page replays at most 1,000",
+        ),  # nothing is split or read
         (12, "larger than"),
     ],
 )
@@ -101,7 +136,9 @@ def test_a_file_that_is_no_trace_is_refused_with_a_reason(text, reason, monkeypa
 
 def test_of_a_trace_file_the_first_sequence_is_shown_under_the_file_s_name_only_as_the_run_itself_is():
     trace = run([(2, 1)])
-    events = [event.to_dict() for event in trace] + [event.to_dict() | {"row": 1} for event in trace]
+    events = [event.to_dict() for event in trace] + [
+        event.to_dict() | {"row": 1} for event in trace
+    ]
     shown = opened("/etc/../secret/trace.jsonl", "\n".join(map(json.dumps, events)))
     assert json.loads(batch(shown))["events"] == json.loads(batch(Run(trace.events)))["events"]
     assert shown.title == "from trace.jsonl"
@@ -121,7 +158,9 @@ def page(recorded) -> str:
 
 
 def data_of(page: str) -> dict:
-    return json.loads(re.search(r'<script type="application/json" id="run">(.*?)</script>', page, re.S)[1])
+    return json.loads(
+        re.search(r'<script type="application/json" id="run">(.*?)</script>', page, re.S)[1]
+    )
 
 
 def test_every_script_that_is_imported_is_in_the_file_and_nothing_is_loaded_from_elsewhere(page):
@@ -138,7 +177,9 @@ def test_every_script_that_is_imported_is_in_the_file_and_nothing_is_loaded_from
 def test_it_holds_the_run_and_why_each_token_was_kept_or_not(recorded, page):
     data = data_of(page)
     message = json.loads(data["message"])
-    assert [event["kind"] for event in message["events"]] == [event.kind.value for event in recorded.events]
+    assert [event["kind"] for event in message["events"]] == [
+        event.kind.value for event in recorded.events
+    ]
     assert message["done"]
     tokens = [str(n) for n, event in enumerate(recorded.events) if event.kind in TOKEN_KINDS]
     assert sorted(data["words"], key=int) == tokens
@@ -146,10 +187,14 @@ def test_it_holds_the_run_and_why_each_token_was_kept_or_not(recorded, page):
     assert any(words["redraw"] and words["redraw"]["bins"] for words in data["words"].values())
 
 
-@pytest.mark.parametrize("strategy", ["speculative_sampling", "block_verification", "typical_acceptance"])
+@pytest.mark.parametrize(
+    "strategy", ["speculative_sampling", "block_verification", "typical_acceptance"]
+)
 def test_the_view_states_the_rounds_as_the_events_do(small_decoder, strategy):
     params = SamplingParams(max_tokens=40, temperature=1.0, seed=2)
-    trace = small_decoder.generate("Once upon a time", params, num_draft_tokens=4, verify_strategy=strategy).trace
+    trace = small_decoder.generate(
+        "Once upon a time", params, num_draft_tokens=4, verify_strategy=strategy
+    ).trace
     steps = [event for event in trace if event.kind == EventKind.STEP and event.num_draft]
     rounds = compared_steps(trace)
     assert [one.number for one in rounds] == [step.step for step in steps]
@@ -159,11 +204,15 @@ def test_the_view_states_the_rounds_as_the_events_do(small_decoder, strategy):
         assert len(one.drafts) == step.num_draft
     shown = markup(trace)
     for name in rounds[0].accepted:
-        told = [int(kept) for kept in re.findall(rf'data-strategy="{name}" data-kept="(\d+)"', shown)]
+        told = [
+            int(kept) for kept in re.findall(rf'data-strategy="{name}" data-kept="(\d+)"', shown)
+        ]
         assert told == [one.accepted[name] for one in rounds]
         assert f"{sum(told)} of {sum(len(one.drafts) for one in rounds)} <" in shown
     drafts = [event for event in trace if event.kind == EventKind.PROPOSED]
-    windows = [[e.target_prob / e.draft_prob for e in drafts if e.step == one.number] for one in rounds]
+    windows = [
+        [e.target_prob / e.draft_prob for e in drafts if e.step == one.number] for one in rounds
+    ]
     for name, block in (("speculative_sampling", False), ("block_verification", True)):
         expected = sum(expected_accepted(window, block=block) for window in windows)
         assert re.search(rf'data-strategy="{name}"><th.*?>{expected:.1f} of ', shown)
@@ -178,11 +227,16 @@ def test_the_view_states_the_rounds_as_the_events_do(small_decoder, strategy):
     assert shown.count("data-same") == len(rounds) - parting
 
 
-def test_kept_is_counted_over_the_rounds_that_state_it_and_what_is_left_out_or_not_recorded_is_said(monkeypatch):
+def test_kept_is_counted_over_the_rounds_that_state_it_and_what_is_left_out_or_not_recorded_is_said(
+    monkeypatch,
+):
     nothing = {
         NOT_RECORDED: [run([(3, 1)])],
         NO_DRAFTS: [run([(0, 0), (0, 0)]), Trace()],
-        escape(GREEDY): [run([(3, 1)], temperature=0), run([(3, 1)], verify_strategy="greedy_match")],
+        escape(GREEDY): [
+            run([(3, 1)], temperature=0),
+            run([(3, 1)], verify_strategy="greedy_match"),
+        ],
     }
     for why, traces in nothing.items():
         assert all(why in markup(trace) for trace in traces)

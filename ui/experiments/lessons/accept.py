@@ -6,7 +6,13 @@ from naive_speculate.events import EventKind
 from naive_speculate.events.trace import Trace
 from naive_speculate.palette import STYLES
 from ui.assets import render
-from ui.experiments.lessons.find_examples import OPEN, DraftedStep, close_rejection, probs, text_before
+from ui.experiments.lessons.find_examples import (
+    OPEN,
+    DraftedStep,
+    close_rejection,
+    probs,
+    text_before,
+)
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, parts, spoken
 from ui.experiments.lessons.unchanged import OTHERS, rest_of
 from ui.labels import end_of, number, percent
@@ -26,7 +32,9 @@ def measure(trial: Trial) -> Iterator[Progress]:
             yield Progress("Found one. Press again for another one.", _data(trace, found))
             return
     low, high = OPEN
-    yield Progress(f"{TRIES} runs had no new rejection with p/q between {low} and {high}. Try another prompt.")
+    yield Progress(
+        f"{TRIES} runs had no new rejection with p/q between {low} and {high}. Try another prompt."
+    )
 
 
 def _data(trace: Trace, found: DraftedStep) -> Data:
@@ -34,11 +42,20 @@ def _data(trace: Trace, found: DraftedStep) -> Data:
     assert guess is not None, "`close_rejection` ensures this"
     assert added is not None, "`close_rejection` ensures this"
     p, q = (probs(top or []) for top in (guess.target_top, guess.draft_top))
-    texts = {entry.token_id: entry.text for entry in [*(guess.target_top or []), *(guess.draft_top or [])]}
+    texts = {
+        entry.token_id: entry.text
+        for entry in [*(guess.target_top or []), *(guess.draft_top or [])]
+    }
     left = {token: max(0.0, p.get(token, 0.0) - q.get(token, 0.0)) for token in texts}
     rest = sum(left.values())
     rows: list[Data] = [
-        {"id": token, "text": text, "p": p.get(token, 0.0), "q": q.get(token, 0.0), "left": left[token] / rest}
+        {
+            "id": token,
+            "text": text,
+            "p": p.get(token, 0.0),
+            "q": q.get(token, 0.0),
+            "left": left[token] / rest,
+        }
         for token, text in texts.items()
     ]
     own = (guess.token_id, added.token_id)
@@ -87,4 +104,6 @@ def markup(data: Data) -> str:
 
 
 NOTE = "Decodes your prompt until it finds a close rejection."
-LESSON = Lesson(3, "Find another", NOTE, measure, words, lambda _: [2, 2, 1], lambda _: VIEWS, markup=markup)
+LESSON = Lesson(
+    3, "Find another", NOTE, measure, words, lambda _: [2, 2, 1], lambda _: VIEWS, markup=markup
+)

@@ -22,18 +22,28 @@ TURNS, TOKENS, TEMPERATURE = 2, 48, 0.7
 def measure(trial: Trial) -> Iterator[Progress]:
     sizes = sizes_for(trial.catalog, trial.settings.pair)
     if not sizes:
-        yield Progress("This host does not decode batches in one process, so there is nothing to measure.")
+        yield Progress(
+            "This host does not decode batches in one process, so there is nothing to measure."
+        )
         return
-    settings = replace(trial.settings, max_tokens=TOKENS, temperature=TEMPERATURE, drafter=trial.drafter)
+    settings = replace(
+        trial.settings, max_tokens=TOKENS, temperature=TEMPERATURE, drafter=trial.drafter
+    )
     target = trial.catalog.of(trial.settings.pair).engine.about.models.get("target")
     prompts = [trial.settings.prompt, *prompts_for(target)]
     for state in sweep_batches(trial.catalog, settings, prompts, [K], sizes, TURNS):
-        found = {str(size): value.mean for (size, _), value in batch_speedups(state.samples).items()}
-        yield Progress(f"{state.running} …" if state.running else "Done.", {"speedups": found} if found else None)
+        found = {
+            str(size): value.mean for (size, _), value in batch_speedups(state.samples).items()
+        }
+        yield Progress(
+            f"{state.running} …" if state.running else "Done.",
+            {"speedups": found} if found else None,
+        )
 
 
 def calculated(texts: int) -> float:
-    """The 70B model's speedup on an H100 with so many texts (`theory.speedup`); the KV cache is left out."""
+    """The 70B model's speedup on an H100 with so many texts (`theory.speedup`); the KV cache is
+    left out."""
     plain, checked = (GPU.seconds(MODEL, texts * rows) for rows in (1, K + 1))
     return speedup(ALPHA, K, GPU.seconds(PRESET.draft, texts) / plain, checked / plain)
 
@@ -53,13 +63,22 @@ def words(data: Data) -> dict[str, str]:
 
 def _by_texts(data: Data) -> str:
     (size, value), *others = data["speedups"].items()
-    return ", ".join([f"{value:.2f}× with {count(int(size), 'text')}", *(f"{more:.2f}× with {n}" for n, more in others)])
+    return ", ".join(
+        [
+            f"{value:.2f}× with {count(int(size), 'text')}",
+            *(f"{more:.2f}× with {n}" for n, more in others),
+        ]
+    )
 
 
 def views(data: Data) -> list[View]:
     sizes = [2**n for n in range(11)]
-    curve = line("calculated", sizes, [calculated(size) for size in sizes], TARGET, "%{x} texts: %{y:.2f}×")
-    whole = _over_texts([curve], "The speedup on an H100 falls below 1 once the flat part is used up")
+    curve = line(
+        "calculated", sizes, [calculated(size) for size in sizes], TARGET, "%{x} texts: %{y:.2f}×"
+    )
+    whole = _over_texts(
+        [curve], "The speedup on an H100 falls below 1 once the flat part is used up"
+    )
     asked = asking(_over_texts([], ""), (0, 1.5, 3), "Speedup by drafting, by the number of texts")
     speedups = list(data["speedups"].values())
     y = {"range": [0, 1.2 * max(*speedups, 1)], "ticksuffix": "×"}
@@ -76,14 +95,25 @@ def views(data: Data) -> list[View]:
 
 def _over_texts(traces: list[Figure], said: str) -> Figure:
     plain = line("plain decoding", [1, MOST], [1, 1], INK, dash="dot")
-    x = {"type": "log", "title": {"text": "texts at once"}, "tickvals": [1, 4, 16, 64, 256, 1024], "range": [-0.1, 3.1]}
+    x = {
+        "type": "log",
+        "title": {"text": "texts at once"},
+        "tickvals": [1, 4, 16, 64, 256, 1024],
+        "range": [-0.1, 3.1],
+    }
     y = {"range": [0, 3.2], "ticksuffix": "×", "title": {"text": "speedup"}}
     return figure([*traces, plain], takeaway=said, x=x, y=y, height=320)
 
 
-NOTE = "Decodes 1, 2, 4 … texts at once, plainly and with four draft tokens per step. It takes a minute or more."
+NOTE = (
+    "Decodes 1, 2, 4 … texts at once, plainly and with four draft tokens per step. It takes a"
+    " minute or more."
+)
 SETTINGS = (
-    f"Temperature {TEMPERATURE:g}, k = {K}, mean of {TURNS} batches with texts of {TOKENS} tokens for each number of texts."
+    f"Temperature {TEMPERATURE:g}, k = {K}, mean of {TURNS} batches with texts of {TOKENS} tokens"
+    " for each number of texts."
 )
 LOOK: dict[str, Any] = {"chart": "Texts at once", "settings": SETTINGS}
-LESSON = Lesson(8, "Measure this machine", NOTE, measure, words, lambda _: [1, 1, 1], views, timed=True, **LOOK)
+LESSON = Lesson(
+    8, "Measure this machine", NOTE, measure, words, lambda _: [1, 1, 1], views, timed=True, **LOOK
+)

@@ -1,4 +1,5 @@
-"""Lesson 10: which drafter suits which text: each drafter of the pair, on a new and on a repetitive text."""
+"""Lesson 10: which drafter suits which text: each drafter of the pair, on a new and on a
+repetitive text."""
 
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -6,8 +7,29 @@ from typing import Any
 
 from naive_speculate.speculate.draft import DRAFTERS
 from ui.assets import ROOT, render
-from ui.charts.figures import ACCEPTED, MUTED, above, bars, category_axis, figure, hatched, nice_ceiling, plain_line
-from ui.experiments.lessons.lesson import DIM, Data, Lesson, Progress, Trial, View, asking, parts, run_all, speedup
+from ui.charts.figures import (
+    ACCEPTED,
+    MUTED,
+    above,
+    bars,
+    category_axis,
+    figure,
+    hatched,
+    nice_ceiling,
+    plain_line,
+)
+from ui.experiments.lessons.lesson import (
+    DIM,
+    Data,
+    Lesson,
+    Progress,
+    Trial,
+    View,
+    asking,
+    parts,
+    run_all,
+    speedup,
+)
 
 IN_SENTENCES = {
     "model": "the draft model",
@@ -20,7 +42,10 @@ IN_SENTENCES = {
 }
 """The drafters in the order of the steps, in sentences."""
 NAMES = {name: DRAFTERS[name].title.lower() for name in IN_SENTENCES}
-_CRY = '"Run, run, as fast as you can! You cannot catch me, I am the gingerbread man!" said the gingerbread man to the '
+_CRY = (
+    '"Run, run, as fast as you can! You cannot catch me, I am the gingerbread man!" said the'
+    " gingerbread man to the "
+)
 REPEATING = f'{_CRY}old woman. {_CRY}cow. "Run, run, as fast'
 TEXTS = {"new": "a new text", "repeating": "a text that repeats itself"}
 K = 4
@@ -48,8 +73,14 @@ def measure(trial: Trial) -> Iterator[Progress]:
     for text, prompt in prompts.items():
         cases[_name("plain", text)] = {"prompt": prompt, "num_draft_tokens": 0}
         for drafter in (name for name in NAMES if name in offered):
-            cases[_name(drafter, text)] = {"prompt": prompt, "num_draft_tokens": K, "drafter": drafter}
-    yield from run_all(trial, cases, _status, temperature=0.0, ignore_eos=True, chat=False, max_tokens=TOKENS)
+            cases[_name(drafter, text)] = {
+                "prompt": prompt,
+                "num_draft_tokens": K,
+                "drafter": drafter,
+            }
+    yield from run_all(
+        trial, cases, _status, temperature=0.0, ignore_eos=True, chat=False, max_tokens=TOKENS
+    )
 
 
 def _status(case: str) -> str:
@@ -77,28 +108,41 @@ def _paces(data: Data, drafter: str) -> str:
 
 
 def _winner(data: Data, text: str, names: Iterable[str]) -> str:
-    """The fastest of these drafters on a text with its speedup; plain decoding if it is, or if it is a draw with it."""
+    """The fastest of these drafters on a text with its speedup; plain decoding if it is, or if
+    it is a draw with it."""
     gains = {IN_SENTENCES[name]: _gain(data, name, text) for name in names}
     most = max(gains.values())
     if most < 1 - DRAW:
         return "plain decoding"
     if most <= 1 + DRAW:
         return f"nothing beat plain decoding clearly ({max(most, 1.0):.2f}×)"
-    fastest = (name for name in sorted(gains, key=lambda name: -gains[name]) if gains[name] > most / (1 + DRAW))
+    fastest = (
+        name
+        for name in sorted(gains, key=lambda name: -gains[name])
+        if gains[name] > most / (1 + DRAW)
+    )
     return f"{' or '.join(fastest)}, {most:.2f}×"
 
 
 def _head(data: Data) -> str:
     """When to use a head, with its speed next to the draft model's on a new text."""
     advice = "if one exists for your model, or if you can train one."
-    speeds = [f"{_gain(data, name, 'new'):.2f}" for name in ("head", "model") if name in measured(data)]
+    speeds = [
+        f"{_gain(data, name, 'new'):.2f}" for name in ("head", "model") if name in measured(data)
+    ]
     if "head" not in measured(data):
         return advice
     own, *of_model = speeds
     if of_model:
-        here = f"Here it was {own} times as fast as plain decoding on a new text, the draft model {of_model[0]} times."
+        here = (
+            f"Here it was {own} times as fast as plain decoding on a new text, the draft model"
+            f" {of_model[0]} times."
+        )
     else:
-        here = f"Here, with {K} draft tokens per step, it was {own} times as fast as plain decoding on a new text; "
+        here = (
+            f"Here, with {K} draft tokens per step, it was {own} times as fast as plain decoding on"
+            " a new text; "
+        )
         here += "lesson 6 finds the best number."
     return f"{advice} {here}"
 
@@ -117,8 +161,11 @@ def words(data: Data) -> dict[str, str]:
         "model_here": model,
         "head_here": head,
         "take_head": _head(data),
-        "take_copying": "for text that repeats itself (code, lists, quotations), above all if you have no draft model. "
-        f"Here it was {suffix} times as fast as plain decoding on such text, and prompt lookup {lookup} times.",
+        "take_copying": (
+            "for text that repeats itself (code, lists, quotations), above all if you have no"
+            f" draft model. Here it was {suffix} times as fast as plain decoding on such text, and"
+            f" prompt lookup {lookup} times."
+        ),
         "without": "" if free == best else without,
     }
     for text, winner in zip(TEXTS, best, strict=True):
@@ -154,7 +201,11 @@ def markup(data: Data) -> str:
         tokens = pace(data, name, "new")
         here[name] = f"{tokens:.1f} tokens, {tokens / _gain(data, name, 'new'):.1f} passes"
     rows = [
-        kind | {"engines": {name: ENGINES[name] for name in kind["engines"]}, "here": here.get(kind["own"], "")}
+        kind
+        | {
+            "engines": {name: ENGINES[name] for name in kind["engines"]},
+            "here": here.get(kind["own"], ""),
+        }
         for kind in kinds
     ]
     return render("lesson_drafters", rows=rows)
@@ -167,18 +218,48 @@ def _chart(data: Data, shown: list[str], lit: Any = ()) -> View:
     for text, color, shape in (("new", ACCEPTED, ""), ("repeating", MUTED, "/")):
         paces = [pace(data, name, text) if name in shown else None for name in here]
         marker = hatched(shape) | {"opacity": opacity}
-        hover = f"{TEXTS[text]}: %{{y:.2f}} tokens per target pass, %{{customdata:.2f}} times as fast as plain decoding"
-        look = above([f"{value:.1f}" if value else "" for value in paces]) | {"textangle": 0, "marker": marker}
+        hover = (
+            f"{TEXTS[text]}: %{{y:.2f}} tokens per target pass, %{{customdata:.2f}} times as fast"
+            " as plain decoding"
+        )
+        look = above([f"{value:.1f}" if value else "" for value in paces]) | {
+            "textangle": 0,
+            "marker": marker,
+        }
         gained = [_gain(data, name, text) for name in here]
-        traces.append(bars(TEXTS[text], range(len(here)), paces, color, hover, **look, customdata=gained))
+        traces.append(
+            bars(TEXTS[text], range(len(here)), paces, color, hover, **look, customdata=gained)
+        )
     top = nice_ceiling(1.12 * max(pace(data, name, text) for name in here for text in TEXTS))
     x = category_axis([NAMES[name].replace(" ", "<br>") for name in here])
     takeaway = f"Tokens per target pass, with up to {K} draft tokens per step"
     y = {"range": [0, top], "title": {"text": "tokens per target pass"}}
-    return {"figure": figure([*traces, plain_line(len(here))], takeaway=takeaway, x=x, y=y, height=340, bargroupgap=0.08)}
+    return {
+        "figure": figure(
+            [*traces, plain_line(len(here))],
+            takeaway=takeaway,
+            x=x,
+            y=y,
+            height=340,
+            bargroupgap=0.08,
+        )
+    }
 
 
 NOTE = "Runs every drafter of the pair with your prompt, and on a text that repeats itself."
-SETTINGS = f"Temperature 0, up to {K} draft tokens per step, one text of {TOKENS} tokens of each kind."
+SETTINGS = (
+    f"Temperature 0, up to {K} draft tokens per step, one text of {TOKENS} tokens of each kind."
+)
 LOOK = {"chart": "Drafters on two texts", "settings": SETTINGS}
-LESSON = Lesson(10, "Measure them on this machine", NOTE, measure, words, right, views, markup=markup, timed=True, **LOOK)
+LESSON = Lesson(
+    10,
+    "Measure them on this machine",
+    NOTE,
+    measure,
+    words,
+    right,
+    views,
+    markup=markup,
+    timed=True,
+    **LOOK,
+)

@@ -1,7 +1,7 @@
 """Finds instructive examples in real runs, so that no lesson depends on one pair of models.
 
-A rejection is instructive if it was close, a position to sample if about a third of the draws are resampled, and a step if
-some draft tokens are accepted before one is rejected.
+A rejection is instructive if it was close, a position to sample if about a third of the draws
+are resampled, and a step if some draft tokens are accepted before one is rejected.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ CHOICES = 3  # least number of likely tokens for a picture of distributions
 
 @dataclass(frozen=True, slots=True)
 class DraftedStep:
-    """One step of a run: its number from 0, the verdicts on its draft tokens, the target's own token (None if the text ended
-    before), and how many tokens had been generated before it."""
+    """One step of a run: its number from 0, the verdicts on its draft tokens, the target's own
+    token (None if the text ended before), and how many tokens had been generated before it."""
 
     number: int
     drafts: list[Event]
@@ -42,8 +42,9 @@ class DraftedStep:
 
 @dataclass(frozen=True, slots=True)
 class SamplingPosition:
-    """A position where the next token may be drawn again and again: all tokens before it, prompt included; the generated text
-    before it; and how often a draw there is resampled, 1 − Σ min(p, q)."""
+    """A position where the next token may be drawn again and again: all tokens before it, prompt
+    included; the generated text before it; and how often a draw there is resampled, 1 − Σ min(p,
+    q)."""
 
     token_ids: list[int]
     before: str
@@ -58,7 +59,9 @@ class SamplingPosition:
 def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
     """The steps of a run that made a token, in order."""
     before = 0
-    tokens = (event for event in trace if event.kind in (*JUDGED, EventKind.RESAMPLED, EventKind.BONUS))
+    tokens = (
+        event for event in trace if event.kind in (*JUDGED, EventKind.RESAMPLED, EventKind.BONUS)
+    )
     for number, events in groupby(tokens, key=lambda event: event.step or 0):
         step = list(events)
         drafts = [event for event in step if event.kind in JUDGED]
@@ -69,47 +72,75 @@ def drafted_steps(trace: Trace) -> Iterator[DraftedStep]:
 
 
 def close_rejection(trace: Trace, seen: Collection[str] = ()) -> DraftedStep | None:
-    """The step with the most visible close rejection: p/q between 0.3 and 0.7, both large enough to be visible but far
-    from certain, and not among the `seen` tokens."""
+    """The step with the most visible close rejection: p/q between 0.3 and 0.7, both large enough
+    to be visible but far from certain, and not among the `seen` tokens."""
 
     def teaches(draft: Event) -> bool:
         p, q, keep = draft.target_prob or 0, draft.draft_prob or 0, draft.accept_prob or 0
-        return bool(draft.text) and draft.text not in seen and OPEN[0] <= keep <= OPEN[1] and p >= SEEN and q <= SURE
+        return (
+            bool(draft.text)
+            and draft.text not in seen
+            and OPEN[0] <= keep <= OPEN[1]
+            and p >= SEEN
+            and q <= SURE
+        )
 
-    found = [(step.rejected, step) for step in drafted_steps(trace) if step.rejected and step.added and step.added.text]
+    found = [
+        (step.rejected, step)
+        for step in drafted_steps(trace)
+        if step.rejected and step.added and step.added.text
+    ]
     close = [(draft.draft_prob or 0, step) for draft, step in found if teaches(draft)]
     return max(close, key=lambda pair: pair[0], default=(0, None))[1]
 
 
 def full_step(trace: Trace, followed_by: int) -> DraftedStep | None:
-    """The most instructive step: at least two draft tokens accepted, one rejected and resampled, preferably one discarded,
-    and so many steps after it."""
+    """The most instructive step: at least two draft tokens accepted, one rejected and resampled,
+    preferably one discarded, and so many steps after it."""
     every = list(drafted_steps(trace))
     candidates = every[: max(0, len(every) - followed_by)]
-    whole = (found for found in candidates if found.rejected and found.num_accepted >= KEPT and found.added)
-    return max(whole, key=lambda found: (len(found.drafts) > found.num_accepted + 1, found.num_accepted), default=None)
+    whole = (
+        found
+        for found in candidates
+        if found.rejected and found.num_accepted >= KEPT and found.added
+    )
+    return max(
+        whole,
+        key=lambda found: (len(found.drafts) > found.num_accepted + 1, found.num_accepted),
+        default=None,
+    )
 
 
 def sampling_position(trace: Trace) -> SamplingPosition | None:
-    """The position of a run where the resampled share is closest to a third, and several tokens are likely. The run's
-    top-k must not exceed the lists of likely tokens in its events."""
+    """The position of a run where the resampled share is closest to a third, and several tokens
+    are likely. The run's top-k must not exceed the lists of likely tokens in its events."""
     forks = []
     for place, target, draft in judged_positions(trace):
         q = probs(draft)
-        open_choice = max(target[0].prob, draft[0].prob) <= SURE and sum(entry.prob >= SEEN for entry in target) >= CHOICES
-        if open_choice and any(q.get(entry.token_id, 0.0) > entry.prob for entry in target):  # the draft overrates a token
+        open_choice = (
+            max(target[0].prob, draft[0].prob) <= SURE
+            and sum(entry.prob >= SEEN for entry in target) >= CHOICES
+        )
+        if open_choice and any(
+            q.get(entry.token_id, 0.0) > entry.prob for entry in target
+        ):  # the draft overrates a token
             forks.append(place)
     return min(forks, key=lambda fork: abs(fork.share - THIRD), default=None)
 
 
-def judged_positions(trace: Trace) -> Iterator[tuple[SamplingPosition, Sequence[TokenProb], Sequence[TokenProb]]]:
-    """The position of every judged draft token, with the target's and the draft's most probable tokens there."""
+def judged_positions(
+    trace: Trace,
+) -> Iterator[tuple[SamplingPosition, Sequence[TokenProb], Sequence[TokenProb]]]:
+    """The position of every judged draft token, with the target's and the draft's most probable
+    tokens there."""
     prompt = (trace.started and trace.started.prompt_token_ids) or []
     for step in drafted_steps(trace):
         for at, event in enumerate(step.drafts, start=step.before):
             if event.kind != EventKind.DISCARDED and event.target_top and event.draft_top:
                 share = distance(probs(event.target_top), probs(event.draft_top))
-                before = SamplingPosition([*prompt, *trace.token_ids[:at]], _output(trace, at), share)
+                before = SamplingPosition(
+                    [*prompt, *trace.token_ids[:at]], _output(trace, at), share
+                )
                 yield before, event.target_top, event.draft_top
 
 
@@ -118,7 +149,8 @@ def probs(tokens: Iterable[TokenProb]) -> dict[int, float]:
 
 
 def distance(p: Mapping[int, float], q: Mapping[int, float]) -> float:
-    """Total variation distance, 1 − Σ min(p, q): of a target and a draft, how often a draft token is rejected and resampled."""
+    """Total variation distance, 1 − Σ min(p, q): of a target and a draft, how often a draft
+    token is rejected and resampled."""
     return max(0.0, 1.0 - sum(min(prob, q.get(token, 0.0)) for token, prob in p.items()))
 
 
@@ -133,4 +165,8 @@ def _output(trace: Trace, tokens: int) -> str:
 
 def joined(prompt: str, output: str) -> str:
     """Prompt and output as one text; an answer to a question or an order begins after a space."""
-    return f"{prompt} {output}" if prompt[-1:] in tuple(".?!:") and not output[:1].isspace() else prompt + output
+    return (
+        f"{prompt} {output}"
+        if prompt[-1:] in tuple(".?!:") and not output[:1].isspace()
+        else prompt + output
+    )

@@ -1,6 +1,7 @@
 """A lesson: text, an experiment on the real models, and a view of the result for each step.
 
-The experiment's result is plain data, either recorded or from a live run. The same functions make text and views of both.
+The experiment's result is plain data, either recorded or from a live run. The same functions
+make text and views of both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,16 +21,17 @@ from ui.run.settings import Settings
 
 Data = dict[str, Any]  # an experiment's result, in JSON types
 View = dict[str, Any]
-"""What a step shows: a chart `{"figure": …}`, or parts of the lesson's markup `{"shown": […], "lit": […]}`. A chart that
-hides an answer also has the `finished` chart, for visitors who measured it. In a `calculated` one nothing is measured."""
+"""What a step shows: a chart `{"figure": …}`, or parts of the lesson's markup `{"shown": […],
+"lit": […]}`. A chart that hides an answer also has the `finished` chart, for visitors who
+measured it. In a `calculated` one nothing is measured."""
 DIM = 0.4
 SEEDS = (1, 2, 3)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of an experiment with the visitor's prompt and pair; all other settings are the lesson's or the defaults. `seen`
-    contains the keys of results that this visitor has seen."""
+    """One run of an experiment with the visitor's prompt and pair; all other settings are the
+    lesson's or the defaults. `seen` contains the keys of results that this visitor has seen."""
 
     catalog: Catalog
     settings: Settings
@@ -41,15 +43,19 @@ class Trial:
         return self.catalog.of(self.settings.pair).drawing
 
     def run(self, detail: Detail = "none", **changes: Any) -> Trace:
-        """Decode with the visitor's prompt and pair and the lesson's settings; a ValueError names the invalid setting."""
+        """Decode with the visitor's prompt and pair and the lesson's settings; a ValueError
+        names the invalid setting."""
         chosen = replace(self.settings, **changes)
         return Trace(self.catalog.stream(chosen.pair, chosen.request(detail)))
 
     def sampled(self, tries: int = 1, **changes: Any) -> Iterator[Trace]:
-        """Runs with successive seeds, speculative sampling and full details, at temperature 1 unless that is changed."""
+        """Runs with successive seeds, speculative sampling and full details, at temperature 1
+        unless that is changed."""
         first = self.settings.seed or 0
         for seed in range(first, first + tries):
-            yield self.run("full", seed=seed, drafter=self.drafter, **{"temperature": 1.0, **changes})
+            yield self.run(
+                "full", seed=seed, drafter=self.drafter, **{"temperature": 1.0, **changes}
+            )
 
 
 class Progress(NamedTuple):
@@ -64,16 +70,24 @@ class Lesson:
     number: int  # its number, from 1; its text is `assets/lessons/{number}.md`
     button: str  # the label of the button that runs it live
     note: str  # a line about the live run
-    measure: Callable[[Trial], Iterator[Progress]]  # the experiment; the last item it yields is the result
+    measure: Callable[
+        [Trial], Iterator[Progress]
+    ]  # the experiment; the last item it yields is the result
     words: Callable[[Data], Mapping[str, str]]  # the values of the placeholders in the text
-    right: Callable[[Data], Sequence[int]]  # the right choice of each question, from 0, given the result
-    # the opening's view, which hides the answer to the lesson's question, then one per step but the exercises
+    right: Callable[
+        [Data], Sequence[int]
+    ]  # the right choice of each question, from 0, given the result
+    # the opening's view, which hides the answer to the lesson's question, then one per step but the
+    # exercises
     views: Callable[[Data], list[View]]
     chart: str = ""  # the chart's title, if some views are charts
     settings: str = ""  # what its numbers were measured with, in a line
-    # a picture in HTML whose `data-part` elements the other views show and highlight; None if all are charts
+    # a picture in HTML whose `data-part` elements the other views show and highlight; None if all
+    # are charts
     markup: Callable[[Data], str] | None = None
-    timed: bool = False  # whether it measures times, so that only one such experiment may run at once
+    timed: bool = (
+        False  # whether it measures times, so that only one such experiment may run at once
+    )
 
 
 def parts(*shown: str, lit: Sequence[str] = ()) -> View:
@@ -87,7 +101,8 @@ def spoken(text: str) -> str:
 
 
 def asking(figure: Figure, places: Iterable[float], takeaway: str) -> Figure:
-    """A chart with a question mark at the hidden positions, on the zero of its axis, and with this takeaway."""
+    """A chart with a question mark at the hidden positions, on the zero of its axis, and with
+    this takeaway."""
     mark = {"text": "?", "y": 0, "yanchor": "bottom", "font": {"size": 22}}
     marks = [{**mark, "x": place} for place in places]
     return {**figure, "layout": {**figure["layout"], "annotations": marks, "meta": takeaway}}
@@ -104,19 +119,38 @@ def bar_chart(
     title: str = "",
     **look: Any,
 ) -> Figure:
-    """Bars with these names below and these texts at their ends; a question mark in place of each bar without a value yet.
-    `y` is the axis, `lines` are more traces, `title` is that of the names, `look` is of the bars."""
+    """Bars with these names below and these texts at their ends; a question mark in place of
+    each bar without a value yet. `y` is the axis, `lines` are more traces, `title` is that of
+    the names, `look` is of the bars."""
     shown = range(len(values))
-    bar = bars("", shown, values, colors, "%{text}", **(above(texts[: len(values)]) | look), showlegend=False)
+    bar = bars(
+        "",
+        shown,
+        values,
+        colors,
+        "%{text}",
+        **(above(texts[: len(values)]) | look),
+        showlegend=False,
+    )
     x = category_axis(names, title={"text": title})
-    return asking(figure([bar, *lines], takeaway=said, x=x, y=y, height=320), range(len(values), len(names)), said)
+    return asking(
+        figure([bar, *lines], takeaway=said, x=x, y=y, height=320),
+        range(len(values), len(names)),
+        said,
+    )
 
 
-def showing(figure: Figure, *names: str, lit: Sequence[str] = (), takeaway: str | None = None) -> View:
-    """A view of a chart with the traces of these names (all if empty), of which the `lit` are highlighted (all if empty), and
-    with its own takeaway or another. The chart's axes need fixed ranges, so that nothing moves between steps."""
+def showing(
+    figure: Figure, *names: str, lit: Sequence[str] = (), takeaway: str | None = None
+) -> View:
+    """A view of a chart with the traces of these names (all if empty), of which the `lit` are
+    highlighted (all if empty), and with its own takeaway or another. The chart's axes need fixed
+    ranges, so that nothing moves between steps."""
     shown = [trace for trace in figure["data"] if not names or trace.get("name") in names]
-    traces = [{**trace, "opacity": DIM} if lit and trace.get("name") not in lit else trace for trace in shown]
+    traces = [
+        {**trace, "opacity": DIM} if lit and trace.get("name") not in lit else trace
+        for trace in shown
+    ]
     layout = {**figure["layout"], "showlegend": True}
     if takeaway is not None:
         layout["meta"] = takeaway
@@ -126,14 +160,18 @@ def showing(figure: Figure, *names: str, lit: Sequence[str] = (), takeaway: str 
 def totals(traces: Sequence[Trace]) -> dict[str, Any]:
     """The numbers for a picture, in JSON types; empty before the first step.
 
-    `rounds` are the steps, which is the target passes; `drafted`, `kept` and `judged` the draft tokens that were proposed,
-    accepted, and judged; `kept_at` for each position in the window the number of steps that accepted it. `speed` is in tokens
-    per second of undisturbed steps, `speeds` the same of each run. A run's first step, which includes the warm-up, has no time.
+    `rounds` are the steps, which is the target passes; `drafted`, `kept` and `judged` the draft
+    tokens that were proposed, accepted, and judged; `kept_at` for each position in the window
+    the number of steps that accepted it. `speed` is in tokens per second of undisturbed steps,
+    `speeds` the same of each run. A run's first step, which includes the warm-up, has no time.
     """
     m = summarize(chain(*traces))
     if not m.num_spec_steps:
         return {}
-    times = [[e.total_seconds for e in trace if e.kind == EventKind.STEP and e.step and e.total_seconds] for trace in traces]
+    times = [
+        [e.total_seconds for e in trace if e.kind == EventKind.STEP and e.step and e.total_seconds]
+        for trace in traces
+    ]
     lengths = [trace.metrics.mean_acceptance_length or 0.0 for trace in traces]
     kept, drafted = m.num_accepted_draft_tokens, m.num_draft_tokens
     tokens_per_pass = 1 + kept / m.num_spec_steps
@@ -143,7 +181,11 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
         "kept": kept,
         "judged": kept + m.num_rejected_draft_tokens,
         "kept_at": list(accumulate(m.acceptance_histogram[:0:-1]))[::-1],
-        "speeds": [length / undisturbed(seconds) for length, seconds in zip(lengths, times, strict=True) if seconds],
+        "speeds": [
+            length / undisturbed(seconds)
+            for length, seconds in zip(lengths, times, strict=True)
+            if seconds
+        ],
         "tokens_a_pass": tokens_per_pass,
         "kept_share": kept / drafted if drafted else None,
         "speed": tokens_per_pass / undisturbed([*chain(*times)]) if any(times) else None,
@@ -151,12 +193,17 @@ def totals(traces: Sequence[Trace]) -> dict[str, Any]:
 
 
 def run_all(
-    trial: Trial, cases: Mapping[str, Mapping[str, Any]], status: Callable[[str], str], least: int | None = None, **common: Any
+    trial: Trial,
+    cases: Mapping[str, Mapping[str, Any]],
+    status: Callable[[str], str],
+    least: int | None = None,
+    **common: Any,
 ) -> Iterator[Progress]:
-    """Run every case with several seeds, alternating, so that a disturbance affects all cases. The first is plain decoding.
+    """Run every case with several seeds, alternating, so that a disturbance affects all cases.
+    The first is plain decoding.
 
-    The result is `{"known": totals by case}`, as soon as plain decoding and `least` cases (all by default) were timed.
-    `status` says of a case that it is running.
+    The result is `{"known": totals by case}`, as soon as plain decoding and `least` cases (all
+    by default) were timed. `status` says of a case that it is running.
     """
     traces: dict[str, list[Trace]] = {name: [] for name in cases}
     data: Data | None = None
@@ -164,7 +211,9 @@ def run_all(
         for name, changes in cases.items():
             yield Progress(status(name), data)
             traces[name].append(trial.run(**{**common, **changes}, seed=seed))
-            known = {case: found for case, runs in traces.items() if (found := totals(runs)).get("speed")}
+            known = {
+                case: found for case, runs in traces.items() if (found := totals(runs)).get("speed")
+            }
             if next(iter(cases)) in known and len(known) >= (least or len(cases)):
                 data = {"known": known}
     yield Progress("Done.", data)

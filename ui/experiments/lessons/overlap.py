@@ -1,4 +1,5 @@
-"""Lesson 5: α is the area below both distributions, predicted before any draw and counted afterwards."""
+"""Lesson 5: α is the area below both distributions, predicted before any draw and counted
+afterwards."""
 
 from collections.abc import Iterator
 
@@ -13,11 +14,18 @@ TOKENS = 150
 
 def measure(trial: Trial) -> Iterator[Progress]:
     yield Progress("Decoding …")
-    found = expected_acceptance(next(trial.sampled(num_draft_tokens=K, max_tokens=TOKENS, ignore_eos=True)))
+    found = expected_acceptance(
+        next(trial.sampled(num_draft_tokens=K, max_tokens=TOKENS, ignore_eos=True))
+    )
     if found is None:
         yield Progress("Nothing was drafted. Try another prompt.")
         return
-    data = {"alpha": found.alpha, "observed": found.observed, "deviation": found.deviation, "judged": found.judged}
+    data = {
+        "alpha": found.alpha,
+        "observed": found.observed,
+        "deviation": found.deviation,
+        "judged": found.judged,
+    }
     yield Progress(f"Predicted {percent(found.alpha)}, counted {percent(found.observed)}.", data)
 
 
@@ -47,5 +55,13 @@ def markup(data: Data) -> str:
 NOTE = "Decodes the prompt at temperature 1, and compares the predicted with the counted share."
 SETTINGS = f"One text of {TOKENS} tokens, temperature 1, k = {K}."
 LESSON = Lesson(
-    5, "Predict and count", NOTE, measure, words, lambda _: [2, 1, 1], lambda _: VIEWS, markup=markup, settings=SETTINGS
+    5,
+    "Predict and count",
+    NOTE,
+    measure,
+    words,
+    lambda _: [2, 1, 1],
+    lambda _: VIEWS,
+    markup=markup,
+    settings=SETTINGS,
 )

@@ -1,9 +1,20 @@
-"""Lesson 9: drafting with a low acceptance rate, or with too many draft tokens, costs more than it saves."""
+"""Lesson 9: drafting with a low acceptance rate, or with too many draft tokens, costs more than
+it saves."""
 
 from collections.abc import Iterator
 
 from ui.charts.figures import ACCEPTED, REJECTED, Figure, plain_line
-from ui.experiments.lessons.lesson import SEEDS, Data, Lesson, Progress, Trial, View, bar_chart, run_all, speedup
+from ui.experiments.lessons.lesson import (
+    SEEDS,
+    Data,
+    Lesson,
+    Progress,
+    Trial,
+    View,
+    bar_chart,
+    run_all,
+    speedup,
+)
 from ui.labels import percent
 
 CALM, WILD = 0.7, 2.0
@@ -22,7 +33,9 @@ def measure(trial: Trial) -> Iterator[Progress]:
         _name(k, temperature): {"num_draft_tokens": k, "temperature": temperature}
         for k, temperature in ((0, CALM), (0, WILD), *CASES)
     }
-    yield from run_all(trial, cases, _status, drafter=trial.drafter, ignore_eos=True, max_tokens=TOKENS)
+    yield from run_all(
+        trial, cases, _status, drafter=trial.drafter, ignore_eos=True, max_tokens=TOKENS
+    )
 
 
 def _status(case: str) -> str:
@@ -46,12 +59,22 @@ def words(data: Data) -> dict[str, str]:
 
 
 def _verdict(times: float) -> str:
-    return "still faster" if times > 1 + DRAW else "slower than without drafts" if times < 1 - DRAW else "a draw"
+    return (
+        "still faster"
+        if times > 1 + DRAW
+        else "slower than without drafts"
+        if times < 1 - DRAW
+        else "a draw"
+    )
 
 
 def right(data: Data) -> list[int]:
     calm, wild, many = (_gain(data, k, temperature) for k, temperature in CASES)
-    return [1, 0 if wild > calm * (1 + DRAW) else 2 if wild < calm * (1 - DRAW) else 1, 0 if many > 1 + DRAW else 1]
+    return [
+        1,
+        0 if wild > calm * (1 + DRAW) else 2 if wild < calm * (1 - DRAW) else 1,
+        0 if many > 1 + DRAW else 1,
+    ]
 
 
 def views(data: Data) -> list[View]:
@@ -62,14 +85,33 @@ def views(data: Data) -> list[View]:
 def _chart(data: Data, shown: int) -> Figure:
     times = [_gain(data, k, temperature) for k, temperature in CASES]
     names = [f"k = {k},<br>temperature<br>{temperature:g}" for k, temperature in CASES]
-    colors, texts = [ACCEPTED if value >= 1 else REJECTED for value in times], [f"{value:.2f}×" for value in times]
+    colors, texts = (
+        [ACCEPTED if value >= 1 else REJECTED for value in times],
+        [f"{value:.2f}×" for value in times],
+    )
     k, temperature = CASES[shown - 1]
-    takeaway = f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain decoding"
+    takeaway = (
+        f"k = {k} at temperature {temperature:g}: {times[shown - 1]:.2f} times the speed of plain"
+        " decoding"
+    )
     y = {"range": [0, 1.2 * max(*times, 1)], "ticksuffix": "×"}
-    return bar_chart(takeaway, names, times[:shown], texts, colors, y, plain_line(len(CASES)), width=0.55)
+    return bar_chart(
+        takeaway, names, times[:shown], texts, colors, y, plain_line(len(CASES)), width=0.55
+    )
 
 
 NOTE = "Runs your prompt with few and with many draft tokens per step, and plainly to compare."
 CHART = "Speedup over plain decoding"
 SETTINGS = f"One prompt, {len(SEEDS)} runs of {TOKENS} tokens for each bar."
-LESSON = Lesson(9, "Measure it on this machine", NOTE, measure, words, right, views, chart=CHART, timed=True, settings=SETTINGS)
+LESSON = Lesson(
+    9,
+    "Measure it on this machine",
+    NOTE,
+    measure,
+    words,
+    right,
+    views,
+    chart=CHART,
+    timed=True,
+    settings=SETTINGS,
+)

@@ -1,4 +1,5 @@
-"""Lesson 7: temperature costs acceptance where the models' favourites agree, and brings it where they differ."""
+"""Lesson 7: temperature costs acceptance where the models' favourites agree, and brings it where
+they differ."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,8 +25,15 @@ def measure(trial: Trial) -> Iterator[Progress]:
     if found is None:
         yield Progress("The two models agreed everywhere. Try another prompt.")
         return
-    data: Data = {"before": {name: end_of(joined(trial.settings.prompt, place.before), 40) for name, place in found.items()}}
-    data["alpha"] = {name: [_alpha_at(trial, place, t) for t in TEMPERATURES] for name, place in found.items()}
+    data: Data = {
+        "before": {
+            name: end_of(joined(trial.settings.prompt, place.before), 40)
+            for name, place in found.items()
+        }
+    }
+    data["alpha"] = {
+        name: [_alpha_at(trial, place, t) for t in TEMPERATURES] for name, place in found.items()
+    }
     data["mean"] = []
     for temperature in TEMPERATURES:
         yield Progress(f"Decoding at temperature {temperature:g} …")
@@ -38,12 +46,15 @@ def measure(trial: Trial) -> Iterator[Progress]:
 
 
 def _positions(trial: Trial) -> dict[str, SamplingPosition] | None:
-    """A position where the favourites agree but neither model is sure, and one where they differ."""
+    """A position where the favourites agree but neither model is sure, and one where they
+    differ."""
     found: dict[str, SamplingPosition] = {}
     for trace in trial.sampled(TRIES, num_draft_tokens=K, max_tokens=TOKENS):
         for place, target, draft in judged_positions(trace):
             if max(target[0].prob, draft[0].prob) <= SURE:
-                found.setdefault("agree" if target[0].token_id == draft[0].token_id else "differ", place)
+                found.setdefault(
+                    "agree" if target[0].token_id == draft[0].token_id else "differ", place
+                )
         if len(found) == 2:
             return found
     return None
@@ -51,14 +62,27 @@ def _positions(trial: Trial) -> dict[str, SamplingPosition] | None:
 
 def _alpha_at(trial: Trial, place: SamplingPosition, temperature: float) -> float:
     """Σ min(p, q) at a position, over the whole vocabulary: of the first draft token there."""
-    changes: dict[str, Any] = {"num_draft_tokens": 1, "drafter": trial.drafter, "max_tokens": 2, "ignore_eos": True}
+    changes: dict[str, Any] = {
+        "num_draft_tokens": 1,
+        "drafter": trial.drafter,
+        "max_tokens": 2,
+        "ignore_eos": True,
+    }
     settings = replace(trial.settings, temperature=temperature, **changes)
-    events = list(trial.catalog.stream(settings.pair, replace(settings.request(), prompt=place.token_ids, chat=False)))
-    return next((event.expected_accept or 0.0 for event in events if event.kind == EventKind.PROPOSED), 0.0)
+    events = list(
+        trial.catalog.stream(
+            settings.pair, replace(settings.request(), prompt=place.token_ids, chat=False)
+        )
+    )
+    return next(
+        (event.expected_accept or 0.0 for event in events if event.kind == EventKind.PROPOSED), 0.0
+    )
 
 
 def words(data: Data) -> dict[str, str]:
-    low, one, high = (data["mean"][TEMPERATURES.index(temperature)] for temperature in (0.0, 1.0, 2.0))
+    low, one, high = (
+        data["mean"][TEMPERATURES.index(temperature)] for temperature in (0.0, 1.0, 2.0)
+    )
     before = {name: text.replace("\n", " ") for name, text in data["before"].items()}
     means = {"mean_low": percent(low), "mean_one": percent(one), "mean_high": percent(high)}
     return before | means | {"effect": _stronger(low, one, high)}
@@ -66,22 +90,39 @@ def words(data: Data) -> dict[str, str]:
 
 def _stronger(*means: float) -> str:
     """Which effect is stronger between the temperatures 0, 1 and 2, in a sentence."""
-    effects = {-1: "the loss outweighs the gain", 0: "the two effects cancel out", 1: "the gain outweighs the loss"}
+    effects = {
+        -1: "the loss outweighs the gain",
+        0: "the two effects cancel out",
+        1: "the gain outweighs the loss",
+    }
     changes = [after - before for before, after in pairwise(means)]
-    first, second = (effects[0 if abs(change) < DRAW else 1 if change > 0 else -1] for change in changes)
-    return f"Here {first} from 0 to 2." if first == second else f"Here {first} from 0 to 1, and {second} from 1 to 2."
+    first, second = (
+        effects[0 if abs(change) < DRAW else 1 if change > 0 else -1] for change in changes
+    )
+    return (
+        f"Here {first} from 0 to 2."
+        if first == second
+        else f"Here {first} from 0 to 1, and {second} from 1 to 2."
+    )
 
 
 def views(data: Data) -> list[View]:
     whole = _chart(data)
     names = [trace["name"] for trace in whole["data"]]
     first = {**whole["data"][2], "x": [0.0], "y": data["mean"][:1]}
-    said = f"At temperature 0, {percent(data['mean'][0])} of the draft tokens are accepted. And at 1?"
+    said = (
+        f"At temperature 0, {percent(data['mean'][0])} of the draft tokens are accepted. And at 1?"
+    )
     marked = asking({**whole, "data": [first]}, [1.0], said)
     return [
         {"figure": marked},
         showing(whole, names[0], takeaway="The favourites agree: α starts at 1 and falls"),
-        showing(whole, *names[:2], lit=[names[1]], takeaway="The favourites differ: α starts at 0 and rises"),
+        showing(
+            whole,
+            *names[:2],
+            lit=[names[1]],
+            takeaway="The favourites differ: α starts at 0 and rises",
+        ),
         showing(whole, lit=[BOTH]),
     ]
 
@@ -90,18 +131,36 @@ def _chart(data: Data) -> Figure:
     x, hover = list(TEMPERATURES), "temperature %{x:g}: %{y:.0%}"
     traces = [
         line("favourites agree", x, data["alpha"]["agree"], ACCEPTED, hover, mode="lines+markers"),
-        line("favourites differ", x, data["alpha"]["differ"], REJECTED, hover, dash="dash", mode="lines+markers"),
+        line(
+            "favourites differ",
+            x,
+            data["alpha"]["differ"],
+            REJECTED,
+            hover,
+            dash="dash",
+            mode="lines+markers",
+        ),
         line(BOTH, x, data["mean"], INK, hover, mode="lines+markers"),
     ]
     traces[2]["line"] = {**traces[2]["line"], "width": 4}
     axis = {"title": {"text": "temperature"}, "range": [-0.1, 2.1], "dtick": 0.5}
     y = {"range": [0, 1.05], "tickformat": ".0%", "title": {"text": "accepted, α"}}
-    return figure(traces, takeaway="Together: the mean over all positions of a text", x=axis, y=y, height=320)
+    return figure(
+        traces, takeaway="Together: the mean over all positions of a text", x=axis, y=y, height=320
+    )
 
 
 NOTE = "Searches two such positions after your prompt, and decodes at every temperature."
 CHART = "Acceptance by temperature"
 SETTINGS = f"One prompt, one text of up to {TOKENS} tokens per temperature, k = {K}."
 LESSON = Lesson(
-    7, "Measure them on this machine", NOTE, measure, words, lambda _: [2, 1], views, chart=CHART, settings=SETTINGS
+    7,
+    "Measure them on this machine",
+    NOTE,
+    measure,
+    words,
+    lambda _: [2, 1],
+    views,
+    chart=CHART,
+    settings=SETTINGS,
 )

@@ -1,4 +1,5 @@
-"""Lesson 11: a tie that flips, because bfloat16 rounds a pass over several rows differently from a pass over one."""
+"""Lesson 11: a tie that flips, because bfloat16 rounds a pass over several rows differently from
+a pass over one."""
 
 from collections.abc import Iterator
 
@@ -10,7 +11,9 @@ from ui.labels import end_of
 
 ROWS = 5
 TOKENS, TRIES = 96, 40
-TEMPERATURE = 0.9  # sampled texts have more positions at which two tokens are nearly equally probable
+TEMPERATURE = (
+    0.9  # sampled texts have more positions at which two tokens are nearly equally probable
+)
 
 
 def measure(trial: Trial) -> Iterator[Progress]:
@@ -19,11 +22,19 @@ def measure(trial: Trial) -> Iterator[Progress]:
     for number in range(1, TRIES + 1):
         yield Progress(f"Searching text {number} of {TRIES} for a tie that flips …")
         seed = (trial.settings.seed or 0) + number
-        trace = trial.run(seed=seed, num_draft_tokens=0, temperature=TEMPERATURE, max_tokens=TOKENS, ignore_eos=True)
+        trace = trial.run(
+            seed=seed,
+            num_draft_tokens=0,
+            temperature=TEMPERATURE,
+            max_tokens=TOKENS,
+            ignore_eos=True,
+        )
         prompt = (trace.started and trace.started.prompt_token_ids) or []
         found = find_flip(full, half, [*prompt, *trace.token_ids], len(prompt), num_rows=ROWS)
         if found is not None and found.before not in trial.seen:
-            yield Progress("Found one. Press again for another one.", found.to_dict() | {"key": found.before})
+            yield Progress(
+                "Found one. Press again for another one.", found.to_dict() | {"key": found.before}
+            )
             return
     yield Progress("No tie flipped in these texts. Try another prompt.")
 
@@ -54,20 +65,41 @@ def views(data: Data) -> list[View]:
 
 
 def _chart(data: Data, shown: int) -> Figure:
-    """The lead of one token over the other in the first computations; question marks stand for the others."""
+    """The lead of one token over the other in the first computations; question marks stand for
+    the others."""
     a, b = spoken(data["one"]), spoken(data["many"])
     leads = [margin["margin"] for margin in data["margins"]]
-    names = [f"{m['dtype']},<br>{m['num_rows']} row{'s' * (m['num_rows'] > 1)}" for m in data["margins"]]
+    names = [
+        f"{m['dtype']},<br>{m['num_rows']} row{'s' * (m['num_rows'] > 1)}" for m in data["margins"]
+    ]
     reach = 1.35 * max(map(abs, leads))
     colors = [ACCEPTED if lead > 0 else REJECTED for lead in leads]
     texts = [f"{lead:+.4f}".replace("-", "−") for lead in leads]
     said = f"How much “{a}” leads “{b}”, in nats" if shown else "Which token leads?"
     if shown > 3:
         said = f"The lead changes sides: “{a}” with one row, “{b}” with {data['num_rows']}"
-    y = {"range": [-reach, reach], "zeroline": True, "zerolinecolor": INK, "title": {"text": f"← “{b}” leads · “{a}” leads →"}}
+    y = {
+        "range": [-reach, reach],
+        "zeroline": True,
+        "zerolinecolor": INK,
+        "title": {"text": f"← “{b}” leads · “{a}” leads →"},
+    }
     return bar_chart(said, names, leads[:shown], texts, colors, y, constraintext="none", width=0.55)
 
 
-NOTE = "Searches texts after your prompt for such a tie. It loads the target twice, which takes some seconds."
+NOTE = (
+    "Searches texts after your prompt for such a tie. It loads the target twice, which takes some"
+    " seconds."
+)
 CHART = "The lead of one token over the other"
-LESSON = Lesson(11, "Find a tie on this machine", NOTE, measure, words, lambda _: [2, 1], views, chart=CHART, timed=True)
+LESSON = Lesson(
+    11,
+    "Find a tie on this machine",
+    NOTE,
+    measure,
+    words,
+    lambda _: [2, 1],
+    views,
+    chart=CHART,
+    timed=True,
+)

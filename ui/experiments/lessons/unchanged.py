@@ -1,7 +1,8 @@
-"""Lesson 4: one token drawn many times with the real decoder, at a position where a third of the draws are resampled.
+"""Lesson 4: one token drawn many times with the real decoder, at a position where a third of the
+draws are resampled.
 
-top_k equals the length of the lists of most probable tokens in events. So these lists are the whole distribution, and
-everything here comes from events.
+top_k equals the length of the lists of most probable tokens in events. So these lists are the
+whole distribution, and everything here comes from events.
 """
 
 import math
@@ -15,8 +16,27 @@ from pydantic import TypeAdapter
 from naive_speculate.events import OUTPUT_KINDS, EventKind, TokenProb
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.serving import Engine, Request
-from ui.charts.figures import ACCEPTED, DRAFT, INK, RESAMPLED, TARGET, Figure, bars, category_axis, figure, hatched, line
-from ui.experiments.lessons.find_examples import THIRD, SamplingPosition, distance, joined, probs, sampling_position
+from ui.charts.figures import (
+    ACCEPTED,
+    DRAFT,
+    INK,
+    RESAMPLED,
+    TARGET,
+    Figure,
+    bars,
+    category_axis,
+    figure,
+    hatched,
+    line,
+)
+from ui.experiments.lessons.find_examples import (
+    THIRD,
+    SamplingPosition,
+    distance,
+    joined,
+    probs,
+    sampling_position,
+)
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, showing, spoken
 from ui.host.catalog import run_events
 from ui.labels import count, end_of, label, number, percent
@@ -26,7 +46,10 @@ TOKENS = 60
 TRIES = 12
 K = 4
 TOP_K = 8
-OTHERS, LEAST_OTHERS = "all others", 0.0005  # the bar of all other tokens, and the least probability to draw it
+OTHERS, LEAST_OTHERS = (
+    "all others",
+    0.0005,
+)  # the bar of all other tokens, and the least probability to draw it
 LOOK: dict[str, Any] = {"height": 298, "margin": {"l": 8, "r": 12, "t": 50, "b": 8}}
 
 
@@ -36,7 +59,8 @@ class Census:
 
     target: Sequence[TokenProb]  # the target's whole distribution, most probable first
     draft: dict[int, float]  # the draft's probabilities, by token
-    # kept, replaced: how often each token was an accepted draft token, and how often it was resampled
+    # kept, replaced: how often each token was an accepted draft token, and how often it was
+    # resampled
     kept: Counter[int] = field(default_factory=Counter)
     replaced: Counter[int] = field(default_factory=Counter)
     # number of draws and distance between counts and target at that point, one pair per batch
@@ -48,23 +72,33 @@ class Census:
 
     @property
     def others(self) -> tuple[float, float]:
-        """The draft's and the target's total probability outside `target`. If `target` is its top-k, only the draft has any."""
-        drafted, wanted = (self.draft.get(entry.token_id, 0.0) for entry in self.target), (entry.prob for entry in self.target)
+        """The draft's and the target's total probability outside `target`. If `target` is its
+        top-k, only the draft has any."""
+        drafted, wanted = (
+            (self.draft.get(entry.token_id, 0.0) for entry in self.target),
+            (entry.prob for entry in self.target),
+        )
         return rest_of(drafted), rest_of(wanted)
 
     @property
     def distance(self) -> float:
         """Total variation distance between the counted shares and the target's probabilities."""
-        return distance(probs(self.target), {token: n / self.draws for token, n in (self.kept + self.replaced).items()})
+        return distance(
+            probs(self.target),
+            {token: n / self.draws for token, n in (self.kept + self.replaced).items()},
+        )
 
     @property
     def draft_distance(self) -> float:
-        """Total variation distance between draft and target: the limit if every draft token were accepted."""
+        """Total variation distance between draft and target: the limit if every draft token were
+        accepted."""
         return distance(probs(self.target), self.draft)
 
     def by_chance(self, draws: int) -> float:
         """The mean distance of so many draws from the target itself."""
-        return sum(math.sqrt(max(0.0, e.prob * (1 - e.prob)) / (2 * math.pi * draws)) for e in self.target)
+        return sum(
+            math.sqrt(max(0.0, e.prob * (1 - e.prob)) / (2 * math.pi * draws)) for e in self.target
+        )
 
 
 def rest_of(probs: Iterable[float]) -> float:
@@ -76,25 +110,42 @@ def rest_of(probs: Iterable[float]) -> float:
 def draw(engine: Engine, request: Request, draws: int) -> Iterator[Census]:
     """Draw the token after the prompt again and again, and yield the census after every batch.
 
-    There is one draft token per step, so the first token is either accepted or resampled. Only the request's drafter,
-    temperature (above 0), seed and word filter are used. Raises ValueError if the prompt or the temperature is invalid.
+    There is one draft token per step, so the first token is either accepted or resampled. Only
+    the request's drafter, temperature (above 0), seed and word filter are used. Raises
+    ValueError if the prompt or the temperature is invalid.
     """
     temperature, seed = request.params.temperature, request.params.seed or 0
     if temperature <= 0:
         raise ValueError("temperature is 0: there is only one token to draw")
     words = request.params.filter_words
-    params = SamplingParams(temperature=temperature, top_k=TOP_K, max_tokens=2, ignore_eos=True, seed=seed, filter_words=words)
-    one = replace(request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling")
+    params = SamplingParams(
+        temperature=temperature,
+        top_k=TOP_K,
+        max_tokens=2,
+        ignore_eos=True,
+        seed=seed,
+        filter_words=words,
+    )
+    one = replace(
+        request, params=params, num_draft_tokens=1, verify_strategy="speculative_sampling"
+    )
     census = _expected(engine, one)
     load = engine.load()
-    at_once, size = load.capacity // max(1, load.replicas), 10  # one replica decodes a whole request
+    at_once, size = (
+        load.capacity // max(1, load.replicas),
+        10,
+    )  # one replica decodes a whole request
     while census.draws < draws:
-        chosen = replace(params, n=max(1, min(size, at_once, draws - census.draws)), seed=seed + census.draws)
+        chosen = replace(
+            params, n=max(1, min(size, at_once, draws - census.draws)), seed=seed + census.draws
+        )
         seen: set[int] = set()
         for event in run_events(engine, replace(one, params=chosen, detail="none")):
             if event.kind in OUTPUT_KINDS and event.row not in seen and event.token_id is not None:
                 seen.add(event.row)
-                (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[event.token_id] += 1
+                (census.kept if event.kind == EventKind.ACCEPTED else census.replaced)[
+                    event.token_id
+                ] += 1
         census.distances.append((census.draws, census.distance))
         size *= 2
         yield census
@@ -109,10 +160,12 @@ def _expected(engine: Engine, request: Request) -> Census:
 
 
 def shares(census: Census) -> Figure:
-    """Counted shares, stacked from accepted and resampled tokens, with p and q as marks. The last bar is all tokens outside the
-    target's list, so that p and q both sum to 1."""
+    """Counted shares, stacked from accepted and resampled tokens, with p and q as marks. The
+    last bar is all tokens outside the target's list, so that p and q both sum to 1."""
     tokens, draws, (q, p) = census.target, census.draws, census.others
-    kept, replaced = ([counted[t.token_id] / draws for t in tokens] for counted in (census.kept, census.replaced))
+    kept, replaced = (
+        [counted[t.token_id] / draws for t in tokens] for counted in (census.kept, census.replaced)
+    )
     drafted, wanted = [census.draft.get(t.token_id, 0.0) for t in tokens], [t.prob for t in tokens]
     names = [label(t.text, 10) for t in tokens]
     if p or q:
@@ -123,8 +176,15 @@ def shares(census: Census) -> Figure:
     x = list(range(len(names)))
     top = max(*drafted, *wanted, *(a + b for a, b in zip(kept, replaced, strict=True)))
 
-    def marks(name: str, values: list[float], color: str, symbol: str, size: int, width: int) -> Figure:
-        marker = {"color": color, "symbol": symbol, "size": size, "line": {"color": color, "width": width}}
+    def marks(
+        name: str, values: list[float], color: str, symbol: str, size: int, width: int
+    ) -> Figure:
+        marker = {
+            "color": color,
+            "symbol": symbol,
+            "size": size,
+            "line": {"color": color, "width": width},
+        }
         return line(name, x, values, color, f"{name}: %{{y:.4f}}", mode="markers", marker=marker)
 
     return figure(
@@ -136,7 +196,11 @@ def shares(census: Census) -> Figure:
         ],
         takeaway=f"{count(census.draws, 'draw')}, top-k {TOP_K}",
         x=category_axis(names, tickangle=-45),
-        y={"range": [0, min(1.02, math.ceil(top * 11) / 10)], "tickformat": ".0%", "title": {"text": "probability"}},
+        y={
+            "range": [0, min(1.02, math.ceil(top * 11) / 10)],
+            "tickformat": ".0%",
+            "title": {"text": "probability"},
+        },
         barmode="stack",
         bargap=0.35,
         **LOOK,
@@ -154,13 +218,31 @@ def convergence(census: Census, draws: int) -> Figure:
     hover, ticks = "%{x} draws: %{y:.4f}", [1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001]
     return figure(
         [
-            line("measured", sizes, measured, ACCEPTED, hover, mode="lines+markers", marker={"size": 7}),
+            line(
+                "measured",
+                sizes,
+                measured,
+                ACCEPTED,
+                hover,
+                mode="lines+markers",
+                marker={"size": 7},
+            ),
             line("draws from the target", ends, fair, INK, hover, dash="dash"),
             line("every draft token accepted", ends, [blind, blind], DRAFT, "%{y:.4f}", dash="dot"),
         ],
         takeaway=f"Distance to the target: {number(census.distance, 2)}",
-        x={"type": "log", "range": [0.95, math.log10(ends[1]) + 0.05], "dtick": 1, "title": {"text": "draws"}},
-        y={"type": "log", "range": [math.log10(lowest), 0], "tickvals": ticks, "title": {"text": "distance to the target"}},
+        x={
+            "type": "log",
+            "range": [0.95, math.log10(ends[1]) + 0.05],
+            "dtick": 1,
+            "title": {"text": "draws"},
+        },
+        y={
+            "type": "log",
+            "range": [math.log10(lowest), 0],
+            "tickvals": ticks,
+            "title": {"text": "distance to the target"},
+        },
         **LOOK,
     )
 
@@ -176,14 +258,20 @@ def measure(trial: Trial) -> Iterator[Progress]:
         return
     settings = replace(trial.settings, temperature=1.0)
     served = trial.catalog.of(settings.pair)
-    request = served.suited(replace(settings.request(), prompt=fork.token_ids, chat=False, drafter=trial.drafter))
+    request = served.suited(
+        replace(settings.request(), prompt=fork.token_ids, chat=False, drafter=trial.drafter)
+    )
     for census in draw(served.engine, request, DRAWS):
         done = census.draws >= DRAWS
-        yield Progress("Done." if done else f"{census.draws:,} of {DRAWS:,} drawn …", _data(trial, fork, census))
+        yield Progress(
+            "Done." if done else f"{census.draws:,} of {DRAWS:,} drawn …",
+            _data(trial, fork, census),
+        )
 
 
 def find_position(trial: Trial) -> SamplingPosition | None:
-    """The first position after the prompt where about a third of the draws are resampled, else the closest."""
+    """The first position after the prompt where about a third of the draws are resampled, else
+    the closest."""
     found: list[SamplingPosition] = []
     for trace in trial.sampled(TRIES, num_draft_tokens=K, top_k=TOP_K, max_tokens=TOKENS):
         position = sampling_position(trace)
@@ -194,7 +282,10 @@ def find_position(trial: Trial) -> SamplingPosition | None:
 
 
 def _data(trial: Trial, fork: SamplingPosition, census: Census) -> Data:
-    return {"before": end_of(joined(trial.settings.prompt, fork.before)), **CENSUS.dump_python(census, mode="json")}
+    return {
+        "before": end_of(joined(trial.settings.prompt, fork.before)),
+        **CENSUS.dump_python(census, mode="json"),
+    }
 
 
 def words(data: Data) -> dict[str, str]:
@@ -203,10 +294,14 @@ def words(data: Data) -> dict[str, str]:
     most = max(census.target, key=lambda entry: census.draft.get(entry.token_id, 0.0) - entry.prob)
     one, p, q = spoken(most.text), most.prob, census.draft.get(most.token_id, 0.0)
     overrates = (
-        f"Of the tokens with a bar of their own, the draft overrates “{one}” most: q = {percent(q)}, but p = {percent(p)}."
+        f"Of the tokens with a bar of their own, the draft overrates “{one}” most: q ="
+        f" {percent(q)}, but p = {percent(p)}."
     )
     if drafted or wanted:
-        rest = f"“{OTHERS}” is every token outside the target's {len(census.target)} most probable, together: "
+        rest = (
+            f"“{OTHERS}” is every token outside the target's {len(census.target)} most probable,"
+            " together: "
+        )
         overrates = f"{rest}q = {percent(drafted)}, p = {percent(wanted)}. {overrates}"
     return {
         "before": data["before"].replace("\n", " "),
@@ -215,7 +310,8 @@ def words(data: Data) -> dict[str, str]:
         "p": percent(p),
         "q": percent(q),
         "product": percent(p * q),
-        # Not the run's: a head drafts a window's first token with another distribution than a later one.
+        # Not the run's: a head drafts a window's first token with another distribution than a later
+        # one.
         "share": percent(census.draft_distance),
         "draws": f"{census.draws:,}",
         "distance": number(census.distance, 2),
@@ -232,12 +328,24 @@ def views(data: Data) -> list[View]:
     return [
         showing(whole, *marks, takeaway=f"Two models, one position: what each expects next{rest}"),
         showing(whole, *marks, takeaway="The probabilities of the next token under each model"),
-        showing(whole, *marks, "accepted", lit=["accepted", "target, p"], takeaway="Accepted: the smaller of p and q"),
-        showing(whole, lit=["resampled", "target, p"], takeaway="Accepted and resampled together: p"),
+        showing(
+            whole,
+            *marks,
+            "accepted",
+            lit=["accepted", "target, p"],
+            takeaway="Accepted: the smaller of p and q",
+        ),
+        showing(
+            whole, lit=["resampled", "target, p"], takeaway="Accepted and resampled together: p"
+        ),
         {"figure": convergence(census, DRAWS)},
     ]
 
 
-NOTE = "Searches for such a position after your prompt, and draws there; the chart updates meanwhile."
+NOTE = (
+    "Searches for such a position after your prompt, and draws there; the chart updates meanwhile."
+)
 CHART = "The next token, counted"
-LESSON = Lesson(4, f"Draw {DRAWS:,} tokens", NOTE, measure, words, lambda _: [1, 1], views, chart=CHART)
+LESSON = Lesson(
+    4, f"Draw {DRAWS:,} tokens", NOTE, measure, words, lambda _: [1, 1], views, chart=CHART
+)

@@ -32,7 +32,10 @@ def _data(trace: Trace, found: DraftedStep) -> Data:
     steps = [step for step in drafted_steps(trace) if 0 <= step.number - found.number <= FOLLOWING]
     return {
         "before": end_of(text_before(trace, found.before)),
-        "rounds": [{"drafts": [*map(_token, step.drafts)], "added": step.added and _token(step.added)} for step in steps],
+        "rounds": [
+            {"drafts": [*map(_token, step.drafts)], "added": step.added and _token(step.added)}
+            for step in steps
+        ],
         "tokens": trace.metrics.num_generated_tokens,
         "passes": trace.metrics.num_spec_steps,
     }
@@ -53,7 +56,9 @@ def words(data: Data) -> dict[str, str]:
         "guess": spoken(refused),
         "added": spoken(added["text"]),
         "gained": str(kept + 1),
-        "thrown": "The draft token after it is" if thrown == 1 else f"The {thrown or 'other'} draft tokens after it are",
+        "thrown": "The draft token after it is"
+        if thrown == 1
+        else f"The {thrown or 'other'} draft tokens after it are",
         "tokens": str(data["tokens"]),
         "passes": str(data["passes"]),
         "pace": f"{data['tokens'] / data['passes']:.1f}",
@@ -77,4 +82,6 @@ def markup(data: Data) -> str:
 
 
 NOTE = "Decodes your prompt with four draft tokens per step at temperature 0.7, and shows one step."
-LESSON = Lesson(2, "Decode your prompt", NOTE, measure, words, lambda _: [2, 1], lambda _: VIEWS, markup=markup)
+LESSON = Lesson(
+    2, "Decode your prompt", NOTE, measure, words, lambda _: [2, 1], lambda _: VIEWS, markup=markup
+)

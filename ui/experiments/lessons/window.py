@@ -4,8 +4,30 @@ from collections.abc import Iterator
 from typing import Any
 
 from naive_speculate.theory import expected_tokens
-from ui.charts.figures import ACCEPTED, INK, MUTED, PAGE, RESAMPLED, TARGET, Figure, bars, figure, inside, line, nice_ceiling
-from ui.experiments.lessons.lesson import SEEDS, Data, Lesson, Progress, Trial, View, asking, run_all
+from ui.charts.figures import (
+    ACCEPTED,
+    INK,
+    MUTED,
+    PAGE,
+    RESAMPLED,
+    TARGET,
+    Figure,
+    bars,
+    figure,
+    inside,
+    line,
+    nice_ceiling,
+)
+from ui.experiments.lessons.lesson import (
+    SEEDS,
+    Data,
+    Lesson,
+    Progress,
+    Trial,
+    View,
+    asking,
+    run_all,
+)
 from ui.labels import number, percent
 
 KS = (1, 2, 3, 4, 6, 8, 12)
@@ -15,7 +37,11 @@ BAR = 0.8  # width of a bar, in units of k
 
 def measure(trial: Trial) -> Iterator[Progress]:
     cases = {str(k): {"num_draft_tokens": k} for k in (0, *KS)}
-    common: dict[str, Any] = {"drafter": trial.drafter, "temperature": TEMPERATURE, "max_tokens": TOKENS}
+    common: dict[str, Any] = {
+        "drafter": trial.drafter,
+        "temperature": TEMPERATURE,
+        "max_tokens": TOKENS,
+    }
     yield from run_all(trial, cases, lambda k: f"Running k = {k} …", least=3, **common)
 
 
@@ -45,13 +71,17 @@ def spread(data: Data, k: int) -> tuple[float, float]:
 
 
 def alpha(data: Data) -> float:
-    """Accepted ÷ judged draft tokens of all runs, rounded as shown, so that readers can verify what follows from it."""
+    """Accepted ÷ judged draft tokens of all runs, rounded as shown, so that readers can verify
+    what follows from it."""
     drafting = _runs(data).values()
-    return round(sum(run["kept"] for run in drafting) / max(1, sum(run["judged"] for run in drafting)), 2)
+    return round(
+        sum(run["kept"] for run in drafting) / max(1, sum(run["judged"] for run in drafting)), 2
+    )
 
 
 def _accepted_at(data: Data) -> list[float]:
-    """By position, the share of the steps with the largest k that accepted the draft token there."""
+    """By position, the share of the steps with the largest k that accepted the draft token
+    there."""
     run = _runs(data)[max(_runs(data))]
     return [accepted / run["rounds"] for accepted in run["kept_at"]]
 
@@ -64,10 +94,15 @@ def _line(data: Data) -> str:
     below = sum(share < a**place for place, share in enumerate(found, start=1))
     said = f"{below} of {len(found)} bars lie below the line."
     if below and found[0] < a:
-        said += " Easy passages have more judged draft tokens than hard ones, so α is higher than the "
+        said += (
+            " Easy passages have more judged draft tokens than hard ones, so α is higher than the "
+        )
         said += f"{percent(found[0])} of steps that accepted the first."
     if below and missing:
-        said += f" And windows are shorter at the end of a text: {missing:,} of {full:,} positions in the windows stayed empty."
+        said += (
+            f" And windows are shorter at the end of a text: {missing:,} of {full:,} positions in"
+            " the windows stayed empty."
+        )
     return said
 
 
@@ -90,7 +125,9 @@ def words(data: Data) -> dict[str, str]:
         "gain": f"{found[top]:.2f}",
         "pace_best": pace[top],
         "few": str(few),
-        "beside": ", and ".join(f"k\u00a0=\u00a0{k} was {found[k]:.2f} times as fast" for k in (few, many) if k != top),
+        "beside": ", and ".join(
+            f"k\u00a0=\u00a0{k} was {found[k]:.2f} times as fast" for k in (few, many) if k != top
+        ),
         "beyond": ", which here may lie beyond what was tried" if top == many else "",
         "alike": tie if others else "The others are clearly slower.",
     }
@@ -100,7 +137,10 @@ def right(data: Data) -> list[int]:
     runs, top = _runs(data), best(data)
     many, half = max(runs), max(runs) // 2
     twice = runs[many]["tokens_a_pass"] / runs[half]["tokens_a_pass"] if half in runs else 0.0
-    return [0 if top == many else 2 if top == min(runs) else 1, 0 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 1]
+    return [
+        0 if top == many else 2 if top == min(runs) else 1,
+        0 if 1.95 <= twice <= 2.05 else 2 if twice > 2.05 else 1,
+    ]
 
 
 def views(data: Data) -> list[View]:
@@ -108,15 +148,29 @@ def views(data: Data) -> list[View]:
     few = min(found)
     bar, plain = speeds["data"]
     # One bar, not yet marked as the best.
-    unmarked = {"y": [found[few]], "text": [f"{found[few]:.2f}×"], "marker": {"color": ACCEPTED}, "error_y": None}
+    unmarked = {
+        "y": [found[few]],
+        "text": [f"{found[few]:.2f}×"],
+        "marker": {"color": ACCEPTED},
+        "error_y": None,
+    }
     question = f"k = {few}: {found[few]:.2f} times as fast as plain decoding. And with more?"
     opening = asking({**speeds, "data": [bar | unmarked, plain]}, sorted(found)[1:], question)
-    return [{"figure": opening, "finished": speeds}, _survival(data), _pace(data), {"figure": speeds}]
+    return [
+        {"figure": opening, "finished": speeds},
+        _survival(data),
+        _pace(data),
+        {"figure": speeds},
+    ]
 
 
 def _axis(ks: list[int]) -> dict[str, Any]:
     """A linear axis of k, so that the curves keep their shape."""
-    return {"tickvals": ks, "range": [min(ks) - 0.7, max(ks) + 0.7], "title": {"text": "draft tokens per step, k"}}
+    return {
+        "tickvals": ks,
+        "range": [min(ks) - 0.7, max(ks) + 0.7],
+        "title": {"text": "draft tokens per step, k"},
+    }
 
 
 def _survival(data: Data) -> View:
@@ -124,12 +178,30 @@ def _survival(data: Data) -> View:
     places = list(range(1, len(measured) + 1))
     powers = [a**place for place in places]
     traces = [
-        bars("accepted, share of all steps", places, measured, ACCEPTED, "position %{x}: accepted in %{y:.0%} of the steps"),
-        line("αⁿ", places, powers, INK, "α to the power of %{x}: %{y:.0%}", dash="dash", mode="lines+markers"),
+        bars(
+            "accepted, share of all steps",
+            places,
+            measured,
+            ACCEPTED,
+            "position %{x}: accepted in %{y:.0%} of the steps",
+        ),
+        line(
+            "αⁿ",
+            places,
+            powers,
+            INK,
+            "α to the power of %{x}: %{y:.0%}",
+            dash="dash",
+            mode="lines+markers",
+        ),
     ]
     x = {"title": {"text": "position in the window"}, "range": [0.4, len(places) + 0.6], "dtick": 1}
     said = f"A draft token counts only if all before it are accepted: α = {number(a, 2)}"
-    return {"figure": figure(traces, takeaway=said, x=x, y={"range": [0, 1.02], "tickformat": ".0%"}, height=320)}
+    return {
+        "figure": figure(
+            traces, takeaway=said, x=x, y={"range": [0, 1.02], "tickformat": ".0%"}, height=320
+        )
+    }
 
 
 def _pace(data: Data) -> View:
@@ -140,12 +212,24 @@ def _pace(data: Data) -> View:
     formula = [expected_tokens(a, k) for k in every]
     texts, geometric = [f"{value:.1f}" for value in pace], "(1 − αᵏ⁺¹) ÷ (1 − α)"
     traces = [
-        bars("measured", ks, pace, TARGET, "%{text} tokens per target pass", width=BAR, **inside(texts)),
+        bars(
+            "measured",
+            ks,
+            pace,
+            TARGET,
+            "%{text} tokens per target pass",
+            width=BAR,
+            **inside(texts),
+        ),
         line(geometric, every, formula, INK, "k = %{x}, by the formula: %{y:.2f}", dash="dash"),
     ]
     top = nice_ceiling(max(*pace, *formula) * 1.05)
     y = {"range": [0, top], "title": {"text": "tokens per target pass"}}
-    return {"figure": figure(traces, takeaway="Tokens per target pass, by k", x=_axis(ks), y=y, height=320)}
+    return {
+        "figure": figure(
+            traces, takeaway="Tokens per target pass, by k", x=_axis(ks), y=y, height=320
+        )
+    }
 
 
 def _speeds(data: Data) -> Figure:
@@ -153,11 +237,29 @@ def _speeds(data: Data) -> Figure:
     ks, times = sorted(found), [found[k] for k in sorted(found)]
     below = [max(0.0, found[k] - spread(data, k)[0]) for k in ks]
     above = [max(0.0, spread(data, k)[1] - found[k]) for k in ks]
-    error = {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "color": INK, "thickness": 1.5}
-    colors = [MUTED if found[k] < 1 else RESAMPLED if k == top else ACCEPTED if k in near else MUTED for k in ks]
+    error = {
+        "type": "data",
+        "symmetric": False,
+        "array": above,
+        "arrayminus": below,
+        "color": INK,
+        "thickness": 1.5,
+    }
+    colors = [
+        MUTED if found[k] < 1 else RESAMPLED if k == top else ACCEPTED if k in near else MUTED
+        for k in ks
+    ]
     look = inside([("★ " if k == top else "") + f"{found[k]:.2f}×" for k in ks])
-    look |= {"width": BAR, "textangle": -90, "constraintext": "none", "textfont": {"color": PAGE}, "showlegend": False}
-    speeds = bars("times as fast as plain", ks, times, colors, "k = %{x}: %{text}", **look, error_y=error)
+    look |= {
+        "width": BAR,
+        "textangle": -90,
+        "constraintext": "none",
+        "textfont": {"color": PAGE},
+        "showlegend": False,
+    }
+    speeds = bars(
+        "times as fast as plain", ks, times, colors, "k = %{x}: %{text}", **look, error_y=error
+    )
     said = f"Best k = {top}: {found[top]:.2f} times as fast as plain decoding"
     y = {"range": [0, 1.1 * max(*(spread(data, k)[1] for k in ks), 1)], "ticksuffix": "×"}
     plain = line("plain decoding", _axis(ks)["range"], [1, 1], INK, dash="dot")
@@ -165,8 +267,23 @@ def _speeds(data: Data) -> Figure:
 
 
 NOTE = (
-    "Runs your prompt with every k at temperature 0.7, and plainly to compare. The Explore tab does this for many temperatures."
+    "Runs your prompt with every k at temperature 0.7, and plainly to compare. The Explore tab does"
+    " this for many temperatures."
 )
-SETTINGS = f"One prompt, temperature {TEMPERATURE:g}, {len(SEEDS)} runs of up to {TOKENS} tokens for each k."
+SETTINGS = (
+    f"One prompt, temperature {TEMPERATURE:g}, {len(SEEDS)} runs of up to {TOKENS} tokens for"
+    " each k."
+)
 CHART = "The effect of k"
-LESSON = Lesson(6, "Try k from 1 to 12", NOTE, measure, words, right, views, chart=CHART, timed=True, settings=SETTINGS)
+LESSON = Lesson(
+    6,
+    "Try k from 1 to 12",
+    NOTE,
+    measure,
+    words,
+    right,
+    views,
+    chart=CHART,
+    timed=True,
+    settings=SETTINGS,
+)
