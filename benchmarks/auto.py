@@ -24,9 +24,9 @@ from rich.table import Column, Table
 
 from benchmarks.tables import numbers, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.bench.measure import our_way
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.tools.bench.measure import our_way
 from ui.host.measuring import machine_name
 
 WINDOWS = range(1, 9)

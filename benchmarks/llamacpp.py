@@ -37,10 +37,10 @@ from transformers import LlamaForCausalLM
 
 from benchmarks.tables import numbers, show
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.bench.measure import forward_timer, our_way
-from naive_speculate.bench.suite import encode, read_suite
 from naive_speculate.infer.threads import THREADS_VARIABLE, leave_cores_to, num_threads
 from naive_speculate.known import KNOWN
+from naive_speculate.tools.bench.measure import forward_timer, our_way
+from naive_speculate.tools.bench.suite import encode, read_suite
 from ui.host.measuring import machine_name
 
 TYPES = ("f32", "q8_0", "q4_1")

@@ -21,10 +21,10 @@ from rich.table import Column, Table
 
 from benchmarks.tables import numbers, output
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.bench.measure import forward_timer, our_way
 from naive_speculate.infer.head.onnx import rounded
 from naive_speculate.infer.llama.onnx_graph import GraphBuilder
 from naive_speculate.infer.threads import leave_cores_to
+from naive_speculate.tools.bench.measure import forward_timer, our_way
 
 BLOCK, COUNTS, CONTEXT, REPEATS = 32, (1, 2, 4, 6, 9), 64, 20
 QUESTIONS = (

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from naive_speculate.differing import differ
     from naive_speculate.events import Event, EventKind
     from naive_speculate.events.trace import Trace
     from naive_speculate.models import ModelPair, load_pair
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
     from naive_speculate.speculate.decoder import SpeculativeDecoder
     from naive_speculate.speculate.run import GenerationResult
     from naive_speculate.speculate.verify import VerifyStrategy
-    from naive_speculate.watching import watch
+    from naive_speculate.tools.differ import differ
+    from naive_speculate.tools.watch import watch
 
 __version__ = "0.2.0"
 
@@ -49,9 +49,9 @@ _MODULES = {
     "SpeculativeDecoder": "speculate.decoder",
     "Trace": "events.trace",
     "VerifyStrategy": "speculate.verify",
-    "differ": "differing",
+    "differ": "tools.differ",
     "load_pair": "models",
-    "watch": "watching",
+    "watch": "tools.watch",
 }
 
 

@@ -27,10 +27,13 @@ from naive_speculate.arguments import (
 DEFAULT_MAX_TOKENS = 128
 INTERRUPTED = 130
 _COMMANDS = {
-    "bench": ("bench", "compare this decoder with transformers' generation"),
-    "doctor": ("doctor", "diagnose an engine's speculative decoding from its log"),
-    "differ": ("differing", "explain why two texts of the same prompt differ"),
-    "prove": ("proving", "prove that a verifier, drafter, rejection sampler or server is lossless"),
+    "bench": ("tools.bench", "compare this decoder with transformers' generation"),
+    "doctor": ("tools.doctor", "diagnose an engine's speculative decoding from its log"),
+    "differ": ("tools.differ", "explain why two texts of the same prompt differ"),
+    "prove": (
+        "tools.prove",
+        "prove that a verifier, drafter, rejection sampler or server is lossless",
+    ),
 }
 """Commands that parse their own arguments, each with its room."""
 

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 
 from naive_speculate import SamplingParams, Trace, VerifyStrategy
 from naive_speculate import __main__ as command_line
-from naive_speculate.bench import command as bench
-from naive_speculate.doctor import command as doctor
 from naive_speculate.events import OUTPUT_KINDS
 from naive_speculate.models import EXECUTORS
 from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.tools.bench import command as bench
+from naive_speculate.tools.doctor import command as doctor
 from tests.engine_samples import VLLM_LOG
 from tests.programs import refusal, run_program
 

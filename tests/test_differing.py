@@ -8,8 +8,8 @@ import pytest
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, differ, load_pair
 from naive_speculate.__main__ import main
-from naive_speculate.differing import Verdict
 from naive_speculate.pair import BUNDLED_PAIR
+from naive_speculate.tools.differ import Verdict
 from tests.programs import refusal
 
 TARGET = BUNDLED_PAIR / "draft"

@@ -54,7 +54,7 @@ found = {"reason": SpeculativeDecoder(load_pair()).generate("Once", SamplingPara
 found["imported"] = [*sys.modules, *(name for name in sys.modules["sitecustomize"].tried if name != "resource")]
 
 from naive_speculate.__main__ import main
-from naive_speculate.bench.measure import memory_mib
+from naive_speculate.tools.bench.measure import memory_mib
 
 try:
     SamplingParams(guided_decoding={"regex": "a+"})
@@ -64,7 +64,7 @@ for name, arguments in {"guided": ["--guided-regex", "a+"], "gguf": ["--target",
     with contextlib.redirect_stderr(io.StringIO()) as said:
         found[name] = [main(["generate", "Once", *arguments]), said.getvalue().splitlines()]
 found["memory"] = memory_mib(naive_speculate.speculate.decoder.torch.device("cpu"))
-import naive_speculate.bench.command
+import naive_speculate.tools.bench.command
 print(json.dumps(found))
 """
 

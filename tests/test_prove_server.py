@@ -15,9 +15,9 @@ import torch
 
 from naive_speculate import load_pair
 from naive_speculate.__main__ import main
-from naive_speculate.differing import Scores
 from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.text import Vocabulary
+from naive_speculate.tools.differ import Scores
 from tests.programs import refusal
 
 DRAFT = BUNDLED_PAIR / "draft"
@@ -216,7 +216,7 @@ def test_a_server_that_gives_no_completions_is_refused_and_one_that_never_ends_a
         monotonic=lambda: time.monotonic() + 60 * server.slow.is_set()
     )  # the minute is over at once
     for module in ("plan", "server"):
-        monkeypatch.setattr(f"naive_speculate.proving.{module}.time", clock)
+        monkeypatch.setattr(f"naive_speculate.tools.prove.{module}.time", clock)
     status, said = prove(server, "--max-seconds", "60")
     assert (status, "it stopped after 60 s" in said) == (3, True)
 

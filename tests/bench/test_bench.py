@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from naive_speculate.bench import measure
-from naive_speculate.bench.command import main
-from naive_speculate.bench.measure import memory_mib
 from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.tools.bench import measure
+from naive_speculate.tools.bench.command import main
+from naive_speculate.tools.bench.measure import memory_mib
 from tests.heads import head_config, head_tensors, save_head
 from tests.programs import refusal
 from tests.tiny import save_model, tiny_llama
@@ -107,7 +107,7 @@ def test_a_benchmark_that_fails_leaves_no_file_and_plots_without_matplotlib_are_
 ):
     with pytest.raises(ValueError, match="no such folder"):
         main(["--target", "./no-such-folder", "--write-costs", str(tmp_path / "costs.json")])
-    monkeypatch.setattr("naive_speculate.bench.command.is_installed", lambda *_: False)
+    monkeypatch.setattr("naive_speculate.tools.bench.command.is_installed", lambda *_: False)
     with pytest.raises(ValueError, match="--plots needs matplotlib: pip install"):
         main(["--target", "./no-such-folder", "--plots", str(tmp_path / "plots")])
     assert [*tmp_path.iterdir()] == []

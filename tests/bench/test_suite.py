@@ -9,9 +9,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from naive_speculate.bench.command import main
-from naive_speculate.bench.measure import Run, Way, interval, lines_of, prompt_seconds
-from naive_speculate.bench.suite import Question, answers_of, figures, read_suite, ways_of
 from naive_speculate.costs import CostTable
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import Metrics
@@ -20,6 +17,9 @@ from naive_speculate.pair import BUNDLED_PAIR
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.draft import DRAFTERS, Proposal, SuffixDrafter
 from naive_speculate.theory import speedup
+from naive_speculate.tools.bench.command import main
+from naive_speculate.tools.bench.measure import Run, Way, interval, lines_of, prompt_seconds
+from naive_speculate.tools.bench.suite import Question, answers_of, figures, read_suite, ways_of
 from tests.programs import refusal, run_program
 
 QUESTIONS = (

@@ -2,7 +2,7 @@
 
 from playwright.sync_api import expect
 
-from naive_speculate.doctor import diagnose, estimated, read
+from naive_speculate.tools.doctor import diagnose, estimated, read
 from tests import engine_samples as samples
 from tests.browser.steps import as_soon_as, scrolls_sideways, toast
 from ui.assets import folder

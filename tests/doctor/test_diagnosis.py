@@ -9,8 +9,8 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from naive_speculate.doctor import Reading, diagnose, estimated, given, read
 from naive_speculate.theory import expected_tokens, speedup
+from naive_speculate.tools.doctor import Reading, diagnose, estimated, given, read
 from tests import engine_samples as samples
 from tests.programs import refusal, run_program
 

@@ -10,13 +10,13 @@ from itertools import product
 
 import pytest
 
-from naive_speculate.doctor import diagnose, given, read
-from naive_speculate.doctor.formats import decoded
-from naive_speculate.doctor.reading import Stretch
-from naive_speculate.doctor.report import caveats
 from naive_speculate.events import Event, EventKind
 from naive_speculate.events.metrics import summarize
 from naive_speculate.theory import expected_tokens
+from naive_speculate.tools.doctor import diagnose, given, read
+from naive_speculate.tools.doctor.formats import decoded
+from naive_speculate.tools.doctor.reading import Stretch
+from naive_speculate.tools.doctor.report import caveats
 from tests import engine_samples as samples
 
 # format: engine, steps, drafts, accepted, rates of places

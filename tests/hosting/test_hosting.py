@@ -14,12 +14,12 @@ from gradio_client import Client
 
 from benchmarks.server import ROOT
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, Trace
-from naive_speculate.doctor import read
 from naive_speculate.events import Event, EventKind
 from naive_speculate.infer import TransformersLanguageModel
 from naive_speculate.serving import Load, LocalEngine, Request
 from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.serving.run_records import ObservedEngine, RunRecord
+from naive_speculate.tools.doctor import read
 from tests.hosting.http import call_tool, get
 from tests.programs import refusal
 from tests.tiny import save_model, tiny_llama

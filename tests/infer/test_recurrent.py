@@ -10,11 +10,11 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder
-from naive_speculate.differing.scores import Scores
 from naive_speculate.infer.load import wrap
 from naive_speculate.infer.recurrent import RecurrentLanguageModel
 from naive_speculate.naive import speculative_decode
 from naive_speculate.testing import enumerate_outputs, exact_outputs, largest_difference
+from naive_speculate.tools.differ.scores import Scores
 from tests.speculate.rows import same_alone
 
 COMMON = {

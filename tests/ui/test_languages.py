@@ -25,7 +25,7 @@ SILENT = re.compile(
 )
 """Modules without texts of the page."""
 ENGINE = [
-    *("palette.py", "doctor/suspects.py", "differing/compare.py"),
+    *("palette.py", "tools/doctor/suspects.py", "tools/differ/compare.py"),
     *(
         f"speculate/draft/{name}.py"
         for name in ("block", "head", "model", "prompt_lookup", "suffix", "suffix_head")
@@ -323,7 +323,9 @@ def test_the_tables_have_the_same_texts_and_none_that_the_page_no_longer_has():
     for language in CODES:
         assert list(table(language)) == list(table(CODES[0]))
     doctor = [
-        text for path in Path("naive_speculate/doctor").glob("*.py") for text in of_module(path)
+        text
+        for path in Path("naive_speculate/tools/doctor").glob("*.py")
+        for text in of_module(path)
     ]
     known = "\n".join("\n".join(pieces(text)) for text in [*texts(), *doctor, *ELSEWHERE])
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from naive_speculate.differing import Scores, compare
 from naive_speculate.models import BUNDLED_PAIR, load_pair
+from naive_speculate.tools.differ import Scores, compare
 from ui.assets import component, render
 from ui.experiments.rooms import answer_form, room, text_of
 from ui.host.catalog import Catalog

@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.console import Console
 
-from naive_speculate.doctor import Diagnosis, diagnose, read
-from naive_speculate.doctor.diagnosis import from_words
-from naive_speculate.doctor.report import (
+from naive_speculate.tools.doctor import Diagnosis, diagnose, read
+from naive_speculate.tools.doctor.diagnosis import from_words
+from naive_speculate.tools.doctor.report import (
     best_window,
     caveats,
     figures,

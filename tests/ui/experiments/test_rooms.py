@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from naive_speculate import ModelPair, SpeculativeDecoder
-from naive_speculate.doctor import read
 from naive_speculate.serving import LocalEngine
 from naive_speculate.serving.run_records import ObservedEngine
+from naive_speculate.tools.doctor import read
 from tests import engine_samples as samples
 from ui.experiments import compare_texts, doctor
 from ui.experiments.doctor import EXAMPLES, example

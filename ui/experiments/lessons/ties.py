@@ -3,7 +3,7 @@ a pass over one."""
 
 from collections.abc import Iterator
 
-from naive_speculate.differing import find_flip
+from naive_speculate.tools.differ import find_flip
 from ui.charts.figures import ACCEPTED, INK, REJECTED, Figure
 from ui.experiments.compare_texts import scores_of
 from ui.experiments.lessons.lesson import Data, Lesson, Progress, Trial, View, bar_chart, spoken

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from naive_speculate.goodness import POWER
-from naive_speculate.proving.evidence import ERROR_RATE, NEAR_TIE, Evidence, Finding
-from naive_speculate.proving.plan import Cost
 from naive_speculate.tables import table
 from naive_speculate.text import visible
+from naive_speculate.tools.prove.evidence import ERROR_RATE, NEAR_TIE, Evidence, Finding
+from naive_speculate.tools.prove.plan import Cost
 
 _SHOWN = 12
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import Any
 
-from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
-from naive_speculate.doctor.reading import (
+from naive_speculate.tools.doctor.json_objects import last_reports, whole_number, whole_numbers
+from naive_speculate.tools.doctor.reading import (
     NO_HISTOGRAM,
     ROUNDING,
     Format,

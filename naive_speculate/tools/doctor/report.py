@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from naive_speculate.doctor.diagnosis import Diagnosis, Window
-from naive_speculate.doctor.suspects import is_set
 from naive_speculate.tables import table
+from naive_speculate.tools.doctor.diagnosis import Diagnosis, Window
+from naive_speculate.tools.doctor.suspects import is_set
 
 BAR = 20
 EXAMPLES = (

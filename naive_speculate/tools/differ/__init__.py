@@ -1,6 +1,6 @@
 """Why two texts of the same prompt differ."""
 
-from naive_speculate.differing.compare import (
+from naive_speculate.tools.differ.compare import (
     Difference,
     Flip,
     Margin,
@@ -9,6 +9,6 @@ from naive_speculate.differing.compare import (
     differ,
     find_flip,
 )
-from naive_speculate.differing.scores import Scores
+from naive_speculate.tools.differ.scores import Scores
 
 __all__ = ["Difference", "Flip", "Margin", "Scores", "Verdict", "compare", "differ", "find_flip"]

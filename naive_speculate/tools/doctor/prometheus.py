@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from itertools import pairwise
 
-from naive_speculate.doctor.reading import Format, Part, Reading, mean
+from naive_speculate.tools.doctor.reading import Format, Part, Reading, mean
 
 _ENGINES = {
     "vllm": (

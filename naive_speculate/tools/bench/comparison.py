@@ -12,7 +12,13 @@ from typing import Any
 
 from rich.progress import Progress
 
-from naive_speculate.bench.measure import (
+from naive_speculate.costs import CostTable
+from naive_speculate.events import EventKind
+from naive_speculate.sampling.params import SamplingParams
+from naive_speculate.serving import LocalEngine, Request
+from naive_speculate.speculate.decoder import SpeculativeDecoder
+from naive_speculate.speculate.draft import DRAFTERS
+from naive_speculate.tools.bench.measure import (
     Line,
     Transformers,
     Way,
@@ -22,12 +28,6 @@ from naive_speculate.bench.measure import (
     memory_mib,
     our_way,
 )
-from naive_speculate.costs import CostTable
-from naive_speculate.events import EventKind
-from naive_speculate.sampling.params import SamplingParams
-from naive_speculate.serving import LocalEngine, Request
-from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.speculate.draft import DRAFTERS
 
 STRATEGIES = ("greedy_match", "block_verification", "typical_acceptance")
 CONTEXTS, BATCHES = (100, 250, 500, 1000), (1, 2, 4, 8, 16)

@@ -13,8 +13,8 @@ from itertools import accumulate, groupby
 from typing import Any
 
 from naive_speculate.costs import CostTable
-from naive_speculate.doctor.diagnosis import Diagnosis, Suspect
-from naive_speculate.doctor.reading import Reading, Stretch
+from naive_speculate.tools.doctor.diagnosis import Diagnosis, Suspect
+from naive_speculate.tools.doctor.reading import Reading, Stretch
 
 NONE, LOW_FIRST, CLIFF, SMALL, GAIN = 0.1, 0.5, 0.75, 0.15, 1.03
 # above about this many tokens per pass, computing takes longer than reading the weights on current

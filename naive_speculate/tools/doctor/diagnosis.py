@@ -16,8 +16,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from naive_speculate.costs import CostTable
-from naive_speculate.doctor.reading import Reading, ratio
 from naive_speculate.theory import alpha_for, break_even_alpha, expected_tokens, step_cost
+from naive_speculate.tools.doctor.reading import Reading, ratio
 
 MAX_K = 16  # the largest window that is evaluated
 _DERIVED = (

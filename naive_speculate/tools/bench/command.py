@@ -15,17 +15,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, windows
-from naive_speculate.bench.comparison import Comparison
-from naive_speculate.bench.measure import Transformers
-from naive_speculate.bench.report import save_plots, show, show_suite, suite_svg
-from naive_speculate.bench.suite import (
-    answers_of,
-    drafters_of,
-    encode,
-    figures,
-    read_suite,
-    ways_of,
-)
 from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.files import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
@@ -34,6 +23,17 @@ from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.tables import Output, progress_bar
+from naive_speculate.tools.bench.comparison import Comparison
+from naive_speculate.tools.bench.measure import Transformers
+from naive_speculate.tools.bench.report import save_plots, show, show_suite, suite_svg
+from naive_speculate.tools.bench.suite import (
+    answers_of,
+    drafters_of,
+    encode,
+    figures,
+    read_suite,
+    ways_of,
+)
 
 PROMPTS = (
     "Once upon a time there was a king who had three sons, and",

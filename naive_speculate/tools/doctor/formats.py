@@ -8,10 +8,10 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from naive_speculate.doctor import llamacpp, sglang, totals, vllm
-from naive_speculate.doctor.prometheus import read_prometheus
-from naive_speculate.doctor.reading import Reading
-from naive_speculate.doctor.suspects import experts
+from naive_speculate.tools.doctor import llamacpp, sglang, totals, vllm
+from naive_speculate.tools.doctor.prometheus import read_prometheus
+from naive_speculate.tools.doctor.reading import Reading
+from naive_speculate.tools.doctor.suspects import experts
 
 READERS: tuple[Callable[[str], Reading | None], ...] = (
     read_prometheus,

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from naive_speculate.arguments import Parser, parsed, positive
-from naive_speculate.doctor.diagnosis import from_words, parameters
-from naive_speculate.doctor.formats import KNOWN, decoded, read
-from naive_speculate.doctor.report import show
-from naive_speculate.doctor.suspects import diagnose
 from naive_speculate.tables import Output
+from naive_speculate.tools.doctor.diagnosis import from_words, parameters
+from naive_speculate.tools.doctor.formats import KNOWN, decoded, read
+from naive_speculate.tools.doctor.report import show
+from naive_speculate.tools.doctor.suspects import diagnose
 
 _WIDTH = 120  # of output to a file or a pipe
 

@@ -13,11 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from naive_speculate.bench.measure import Run, Transformers, Way, decode_all, lines_of, our_way
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.request import Request
+from naive_speculate.tools.bench.measure import (
+    Run,
+    Transformers,
+    Way,
+    decode_all,
+    lines_of,
+    our_way,
+)
 
 NONE = "none"  # the drafter name of plain decoding, which is always measured
 _LOOKUP, _ASSISTED = 10, 5  # transformers' windows: its documentation's for prompt lookup

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from rich.progress import Progress
 
-from naive_speculate.proving.server import Answer, Server, ServerError
+from naive_speculate.tools.prove.server import Answer, Server, ServerError
 
 POSITIONS = 3  # tokens of a sampled text
 _ATTEMPTS = 3

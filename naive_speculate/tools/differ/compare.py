@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from naive_speculate.differing.scores import Scores, fitted_temperature, gaps, rarest
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.models import load_pair
 from naive_speculate.text import Vocabulary, num_shared
+from naive_speculate.tools.differ.scores import Scores, fitted_temperature, gaps, rarest
 
 END = "(end of text)"
 MOST_PLAUSIBLE_TEMPERATURE = 1.5

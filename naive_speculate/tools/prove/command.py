@@ -10,8 +10,8 @@ from pydantic_core import to_json
 from rich.console import Console
 
 from naive_speculate.arguments import Parser, lines_of_file, parsed, positive, positive_number
-from naive_speculate.proving.plan import PROMPTS
 from naive_speculate.tables import Output, progress_bar
+from naive_speculate.tools.prove.plan import PROMPTS
 
 _temperatures = parsed(
     lambda text: tuple(dict.fromkeys(float(part) for part in text.split(","))),
@@ -150,10 +150,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prove_server(args: argparse.Namespace) -> int:
     from naive_speculate.goodness import samples_needed
-    from naive_speculate.proving.evidence import ERROR_RATE, Evidence, Reference, states_raw
-    from naive_speculate.proving.plan import POSITIONS, Record, Settings, send
-    from naive_speculate.proving.report import Report
-    from naive_speculate.proving.server import Server
+    from naive_speculate.tools.prove.evidence import ERROR_RATE, Evidence, Reference, states_raw
+    from naive_speculate.tools.prove.plan import POSITIONS, Record, Settings, send
+    from naive_speculate.tools.prove.report import Report
+    from naive_speculate.tools.prove.server import Server
 
     prompts = args.prompts
     server = Server(args.endpoint, args.model, args.body, dict(args.header), args.max_seconds)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from naive_speculate.doctor.json_objects import last_reports, whole_number, whole_numbers
-from naive_speculate.doctor.prometheus import samples
-from naive_speculate.doctor.reading import (
+from naive_speculate.tools.doctor.json_objects import last_reports, whole_number, whole_numbers
+from naive_speculate.tools.doctor.prometheus import samples
+from naive_speculate.tools.doctor.reading import (
     NO_HISTOGRAM,
     Format,
     Part,
@@ -21,7 +21,7 @@ from naive_speculate.doctor.reading import (
     rates_of,
     ratio,
 )
-from naive_speculate.doctor.suspects import drop
+from naive_speculate.tools.doctor.suspects import drop
 
 _LOG = Format(
     "SGLang",

@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from naive_speculate.arguments import Parser, positive, text_file
-from naive_speculate.differing.compare import HALF, Difference, Verdict, differ
 from naive_speculate.text import visible
+from naive_speculate.tools.differ.compare import HALF, Difference, Verdict, differ
 
 BOTH_RIGHT = (Verdict.SAME, Verdict.NEAR_TIE)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from naive_speculate.doctor.json_objects import last_reports, whole_number
-from naive_speculate.doctor.reading import (
+from naive_speculate.tools.doctor.json_objects import last_reports, whole_number
+from naive_speculate.tools.doctor.reading import (
     Format,
     Part,
     Reading,

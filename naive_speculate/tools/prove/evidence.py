@@ -17,13 +17,13 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from naive_speculate.differing.scores import Scores, gaps
 from naive_speculate.goodness import Array, Fit, holm, rank_test, smallest_bias, two_sample_test
 from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.models import load_pair
-from naive_speculate.proving.plan import POSITIONS, Record, Request, Settings, requests
-from naive_speculate.proving.server import Answer, Server, ServerError
 from naive_speculate.text import Vocabulary, num_shared
+from naive_speculate.tools.differ.scores import Scores, gaps
+from naive_speculate.tools.prove.plan import POSITIONS, Record, Request, Settings, requests
+from naive_speculate.tools.prove.server import Answer, Server, ServerError
 
 ERROR_RATE = 0.001  # the probability of any false alarm on a correct server
 NEAR_TIE = (
