@@ -42,15 +42,12 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are
 impossible."""
 KNOWN = (
-    "vLLM's “SpecDecoding metrics” and “Speculative metrics” log lines, its request metrics, its"
-    " benchmark's summary, its Prometheus text and `llm.get_metrics()`; SGLang's meta_info, its"
-    " “Decode batch” log line, its benchmarks and its Prometheus text; llama.cpp's lines of"
-    " each step, its “draft acceptance” and “statistics” log lines, its and mlx-vlm's timings, mtp-bench's lines,"
-    " n_drafted and n_accept, and its Prometheus text; LMDeploy's log line and Prometheus text;"
-    " TensorRT-LLM's Prometheus text, iterations, requests and benchmark; LM Studio's and"
-    " tabbyAPI's responses; mlx-lm's from_draft, Ollama's “speculative decode stats” and oMLX's"
-    " “MTP[…]” log lines, Rapid-MLX's and tokenspeed's Prometheus text and tokenspeed's “Decode"
-    " batch” line; OpenVINO GenAI's perf metrics; Spec-Bench's answers and speculators' report"
+    "vLLM's log lines, request metrics, benchmark, Prometheus text and get_metrics(); SGLang's"
+    " meta_info, “Decode batch” lines, benchmarks and gauges; llama.cpp's log, steps, statistics,"
+    " timings, examples and Prometheus text; mlx-vlm's timings; mlx-lm's from_draft; Ollama's,"
+    " oMLX's and tokenspeed's log lines; LMDeploy's log; LMDeploy's, Rapid-MLX's and tokenspeed's"
+    " Prometheus text; TensorRT-LLM's reports; LM Studio's and tabbyAPI's responses; OpenVINO's"
+    " perf metrics; Spec-Bench's answers; speculators' report"
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")

@@ -9,8 +9,8 @@ RULES = {
         " drafter's most probable tokens, with q = 1: then α is the mean of p(draft)."
     ),
     "llama.cpp": (
-        f"llama.cpp {_COMPARES}: α is the mean of p(draft). With --spec-draft-sampling"
-        " probabilistic it accepts with probability min(1, p ÷ q)."
+        f"llama.cpp {_COMPARES}: α is the mean of p(draft). With probabilistic"
+        " drafts (spec-draft-sampling) it accepts with probability min(1, p ÷ q)."
     ),
     "SGLang": (
         "SGLang accepts a draft token with probability p(draft), unless its accept thresholds are"

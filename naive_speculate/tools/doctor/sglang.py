@@ -48,7 +48,7 @@ _UNDECIDED = (
 )
 _EACH = (
     "only this gives each report a whole number of draft tokens. The reports' windows differ, as"
-    " with --speculative-adaptive (sglang#21599)."
+    " with speculative-adaptive (sglang#21599)."
 )
 GIVEN = "The window is from the server's arguments."
 _TOKENSPEED = Format(

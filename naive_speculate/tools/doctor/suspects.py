@@ -394,7 +394,7 @@ def _window(found: Diagnosis, dropped: bool) -> Iterator[Suspect]:
             f"Windows are short: {width:.2f} draft tokens per step of at most {len(rates)}. The"
             " drafter often proposes fewer (no n-gram found, or an unsure draft), or the engine"
             " adapts them (vLLM's num_speculative_tokens_per_batch_size, SGLang's"
-            " --speculative-adaptive), so rates after the first index include steps without a"
+            " speculative-adaptive), so rates after the first index include steps without a"
             " draft token there."
         )
         yield Suspect(
