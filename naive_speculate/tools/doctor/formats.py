@@ -42,12 +42,12 @@ READERS: tuple[Callable[[str], Reading | None], ...] = (
 """Each reads its format from a text; None if there is none, a `ValueError` if the numbers are
 impossible."""
 KNOWN = (
-    "vLLM's log lines, request metrics, benchmark, Prometheus text and get_metrics(); SGLang's"
-    " meta_info, “Decode batch” lines, benchmarks and gauges; llama.cpp's log, steps, statistics,"
-    " timings, examples and Prometheus text; mlx-vlm's timings; mlx-lm's from_draft; Ollama's,"
-    " oMLX's and tokenspeed's log lines; LMDeploy's log; LMDeploy's, Rapid-MLX's and tokenspeed's"
-    " Prometheus text; TensorRT-LLM's reports; LM Studio's and tabbyAPI's responses; OpenVINO's"
-    " perf metrics; Spec-Bench's answers; speculators' report"
+    "vLLM's “SpecDecoding metrics”, request metrics, benchmark, counters and get_metrics();"
+    " SGLang's meta_info, “Decode batch” lines, benchmarks and gauges; llama.cpp's log, steps,"
+    " statistics, timings, examples and Prometheus text; mlx-vlm's timings; mlx-lm's from_draft;"
+    " Ollama's, oMLX's and tokenspeed's log lines; LMDeploy's log; LMDeploy's, Rapid-MLX's and"
+    " tokenspeed's Prometheus text; TensorRT-LLM's reports; LM Studio's and tabbyAPI's responses;"
+    " OpenVINO's perf metrics; Spec-Bench's answers; speculators' report"
 )
 # A terminal's control sequences, also as escaped in JSON.
 _COLOURS = re.compile(r"(?:\x1b|\\u001b|\\x1b|\\033)\[[0-9;?]*[ -/]*[@-~]")
