@@ -10,8 +10,10 @@ from pathlib import Path
 
 from naive_speculate.arguments import Parser, parsed, positive
 from naive_speculate.tables import Output
+from naive_speculate.tools.doctor.compare import show_comparison, to_dict
 from naive_speculate.tools.doctor.diagnosis import from_words, parameters
 from naive_speculate.tools.doctor.formats import KNOWN, decoded, read
+from naive_speculate.tools.doctor.reading import Reading
 from naive_speculate.tools.doctor.report import show
 from naive_speculate.tools.doctor.suspects import diagnose
 
@@ -33,6 +35,13 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         metavar="FILE",
         help="logs, responses or metrics, read as one text; - is standard input, the default",
+    )
+    add(
+        "--against",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="compare with another log; several, given one by one, are read as one text",
     )
     size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
     cost = parsed(str, "a number", lambda text: bool(text.strip()))
@@ -91,6 +100,10 @@ def _bytes(file: str) -> bytes:
         raise ValueError(f"cannot read {file!r:.80}: {error.strerror}") from None
 
 
+def _read(files: Sequence[str]) -> Reading:
+    return read("\n".join(decoded(_bytes(file)) for file in files))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the logs and print the diagnosis. Raises `ValueError` if a file cannot be read, no
     format is recognised, or an option is out of range."""
@@ -103,11 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verify and not draft and not any(sizes):
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
     table, basis = from_words(" / ".join(sizes) if all(sizes) else draft or "", verify or "")
-    reading = read(
-        "\n".join(
-            map(decoded, map(_bytes, args.files) if args.files else [sys.stdin.buffer.read()])
-        )
-    )
+    reading = _read(args.files or ["-"])
     given = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
     reading = replace(
         reading, **{name: speed for name, speed in given.items() if speed is not None}
@@ -121,7 +130,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError(
                 f"--profile: cannot write {args.profile!r:.80}: {error.strerror}"
             ) from None
-    if args.json:
+    if args.against:
+        other = diagnose(_read(args.against), table, num_draft_tokens=args.num_draft_tokens)
+        if args.json:
+            print(json.dumps(to_dict(found, other), ensure_ascii=False, allow_nan=False))
+        else:
+            show_comparison(found, other, Output(_WIDTH))
+    elif args.json:
         print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
         show(found, Output(_WIDTH), basis)
