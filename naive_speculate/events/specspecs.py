@@ -50,8 +50,8 @@ def read_specspecs(path: Path) -> list[Event]:
         steps[row["sequence_id"]].append(row)
     began = min((row["t"] for row in drafts if row.get("t") is not None), default=None)
     events = []
-    for row, (name, own) in enumerate(steps.items()):
-        events += _of_sequence(path, row, prompts.get(name, []), own, began)
+    for number, (name, own) in enumerate(steps.items()):
+        events += _of_sequence(path, number, prompts.get(name, []), own, began)
     return events
 
 
