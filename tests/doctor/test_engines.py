@@ -174,6 +174,10 @@ def test_drafts_that_llama_cpp_accepted_after_the_end_are_a_finding_and_no_steps
     assert found.reading.num_steps is None
     (words,) = [one.words for one in found.suspects if one.name == "after_end"]
     assert "6 of the responses" in words
+    whole = read(timings(9, 8, 9.0))  # one step, whose own token the limit cut off
+    assert (whole.num_steps, whole.num_after_end) == (1, 0)
+    log = "eval time = 30.0 ms / 5 tokens\ndraft acceptance = 0.5 (8 accepted / 16 generated)\n"
+    assert "after_end" in [one.name for one in diagnose(read(log)).suspects]
     mixed = diagnose(read(timings(5, 8, 9.0) + timings(20, 9, 8.0)))
     assert (mixed.reading.num_steps, mixed.reading.num_draft_tokens) == (10, 16)
     assert "after_end" in [one.name for one in mixed.suspects]

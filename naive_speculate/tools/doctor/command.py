@@ -4,9 +4,10 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from naive_speculate.arguments import Parser, parsed, positive
 from naive_speculate.tables import Output
@@ -43,29 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="compare with another log; several, given one by one, are read as one text",
     )
-    size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
-    cost = parsed(str, "a number", lambda text: bool(text.strip()))
-    help = (
-        "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
-    )
-    add("--draft-cost", type=cost, metavar="C", help=help)
-    help = (
-        "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one"
-        " number (default: 1)"
-    )
-    add("--verify-cost", type=cost, metavar="V,V…", help=help)
-    add(
-        "--draft-size",
-        type=size,
-        metavar="N",
-        help="parameters of the draft, such as 0.6B, to estimate its cost",
-    )
-    add(
-        "--target-size",
-        type=size,
-        metavar="N",
-        help="parameters of the target; for a mixture of experts the active ones",
-    )
+    _add_costs(add)
     add(
         "--num-draft-tokens",
         type=positive,
@@ -91,6 +70,33 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--json", action="store_true", help="print the diagnosis as a JSON object and nothing else")
     return parser
+
+
+def _add_costs(add: Callable[..., Any]) -> None:
+    """Options of what drafting and verifying cost."""
+    size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
+    cost = parsed(str, "a number", lambda text: bool(text.strip()))
+    help = (
+        "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
+    )
+    add("--draft-cost", type=cost, metavar="C", help=help)
+    help = (
+        "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one"
+        " number (default: 1)"
+    )
+    add("--verify-cost", type=cost, metavar="V,V…", help=help)
+    add(
+        "--draft-size",
+        type=size,
+        metavar="N",
+        help="parameters of the draft, such as 0.6B, to estimate its cost",
+    )
+    add(
+        "--target-size",
+        type=size,
+        metavar="N",
+        help="parameters of the target; for a mixture of experts the active ones",
+    )
 
 
 def _bytes(file: str) -> bytes:

@@ -130,7 +130,7 @@ def read(text: str) -> Reading:
 
 def _of_processes(lines: list[tuple[str, str]]) -> Reading | None:
     """The sum of the processes that the lines name; None if fewer than two report figures, or
-    the text is Prometheus text with start times, which tell scrapes and processes apart."""
+    the text is Prometheus text with start times, which separate scrapes and processes."""
     texts: dict[str, list[str]] = {}
     for name, line in lines:
         texts.setdefault(name, []).append(line)

@@ -108,6 +108,7 @@ def together(readings: Mapping[str, Reading]) -> Reading | None:
         plain_tokens_per_second=_mean(ones, "plain_tokens_per_second"),
         draft_share=_mean(ones, "draft_share"),
         categories=_categories(ones),
+        num_after_end=sum(one.num_after_end for one in ones),
         derived=tuple(dict.fromkeys(words for one in ones for words in one.derived)),
         unknown=tuple(dict.fromkeys(words for one in ones for words in one.unknown)),
         processes=dict(readings),

@@ -130,7 +130,7 @@ def _as_lines(found: re.Match[str]) -> str:
 
 def samples(text: str, prefix: str) -> dict[Series, list[str]]:
     """The values of an engine's series in the order of the text: of those that begin with a
-    prefix such as "vllm". Two servers' texts are told apart by the start of their processes."""
+    prefix such as "vllm". Two servers' texts differ in the start of their processes."""
     scrapes = [(start, dict(rows)) for start, rows in _scrapes(text, prefix)]
     starts = [start or _created(rows) for start, rows in scrapes]
     known = {start for start in starts if start}

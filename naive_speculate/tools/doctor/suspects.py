@@ -83,7 +83,7 @@ _TEXTS = {  # by name: evidence with possible causes, and what to measure next
     "after_end": (
         (
             "llama.cpp counts draft tokens that it accepted after the end of the answer, such as"
-            " behind a stop string: {reading.num_after_end} of the responses accept more than they"
+            " after a stop string: {reading.num_after_end} of the responses accept more than they"
             " have room for. So tokens per pass cannot be derived from them."
         ),
         (

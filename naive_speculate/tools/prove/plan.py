@@ -120,7 +120,7 @@ class Record:
 
     def __init__(self, path: Path | None, settings: Settings) -> None:
         self.path, self.answers = path, dict[int, list[Answer]]()
-        self.stated = dict[Context, Entries]()  # logprobs that were asked for by prefix
+        self.stated = dict[Context, Entries]()  # logprobs that were requested by prefix
         header = json.loads(json.dumps(asdict(settings)))
         lines = (
             path.read_text(encoding="utf-8").split("\n")
