@@ -4,14 +4,12 @@ has a GPU."""
 import collections
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
-from naive_speculate.infer.llama.torch import TorchLlama, triton_kernels
+from naive_speculate.infer.llama.torch import TorchLlama
 from naive_speculate.infer.ragged_cache import RaggedKVCache
 from naive_speculate.speculate.request import Request
 from naive_speculate.speculate.stopwatch import Stopwatch
@@ -65,32 +63,6 @@ def test_a_row_of_a_batch_gives_what_it_gives_alone(cuda_decoder, k):
     batch = cuda_decoder.generate(PROMPTS, params, num_draft_tokens=k)
     for prompt, one, row in zip(PROMPTS, params, batch, strict=True):
         assert cuda_decoder.generate(prompt, one, num_draft_tokens=k).token_ids == row.token_ids
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_triton_kernels_compute_what_torch_computes(dtype):
-    kernels, epsilon = triton_kernels("cuda"), 1e-5
-    close = partial(torch.testing.assert_close, rtol=2e-2, atol=2e-2)
-    if dtype == torch.float32:
-        close = partial(close, rtol=2e-5, atol=2e-5)
-    random = partial(torch.randn, device="cuda", dtype=dtype)
-    for rows, tokens, heads, head_dim, width in ((1, 1, 3, 16, 48), (2, 5, 6, 64, 576)):
-        hidden, delta, weight = (
-            random(rows, tokens, width),
-            random(rows, tokens, width),
-            random(width),
-        )
-        added, normed = kernels.add_norm(hidden, delta, weight, epsilon)
-        close(added, hidden + delta)
-        close(normed, F.rms_norm(hidden + delta, (width,), weight, epsilon))
-        gate_up = random(rows, tokens, 2 * width)
-        gate, up = gate_up.chunk(2, dim=-1)
-        close(kernels.gate(gate_up), F.silu(gate) * up)
-        states = random(rows, tokens, heads + 4, head_dim).transpose(1, 2)[:, :heads]
-        cos, sin = (random(rows, 1, tokens, head_dim // 2) for _ in range(2))
-        first, second = states.chunk(2, dim=-1)
-        rotated = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
-        close(kernels.rotate(states, cos, sin), rotated)
 
 
 def test_captured_windows_give_the_logits_of_the_plain_forward(cuda_decoder):

@@ -4,10 +4,7 @@ Compared with transformers' modules: fused projections, no wrappers, keys and va
 directly into the cache.
 """
 
-import logging
 from collections.abc import Sequence
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -22,24 +19,6 @@ from naive_speculate.infer.llama.weights import (
     rotation,
 )
 from naive_speculate.infer.ragged_cache import CacheRows
-
-_log = logging.getLogger(__name__)
-
-
-@cache
-def triton_kernels(device_type: str) -> Any:
-    """The module `triton_kernels` on CUDA, if Triton works there; otherwise None."""
-    if device_type != "cuda":
-        return None
-    try:
-        kernels = import_module("naive_speculate.infer.llama.triton_kernels")
-        kernels.gate(
-            torch.zeros(1, 2, device="cuda")
-        )  # Triton compiles with the machine's compiler
-    except Exception as error:  # each kind of missing compiler or driver has its own
-        _log.warning("Triton is not used: %s", " ".join(str(error).split())[:300])
-        return None
-    return kernels
 
 
 class TorchLlama:
@@ -117,16 +96,14 @@ class TorchLlama:
         `forward`. `inputs`: the tokens."""
         hidden = self.embed(inputs[0])
         states = {0: hidden}  # the residual stream by number of layers before it
-        norms = [layer.attention_norm for layer in self.weights.layers] + [self.weights.norm]
-        normed = self.norm(hidden, norms[0])
         for index, layer in enumerate(self.weights.layers):
-            attended = self.attend(index, layer, normed, place)
-            hidden, normed = self.add_norm(hidden, attended, layer.mlp_norm)
-            hidden, normed = self.add_norm(hidden, self.gated(layer, normed), norms[index + 1])
+            normed = self.norm(hidden, layer.attention_norm)
+            hidden = hidden + self.attend(index, layer, normed, place)
+            hidden = hidden + self.mlp(layer, hidden)
             if index + 1 in layers:
                 states[index + 1] = hidden
         first = hidden.shape[1] - num_logits
-        logits = F.linear(normed[:, first:], self.weights.head)
+        logits = F.linear(self.norm(hidden[:, first:], self.weights.norm), self.weights.head)
         return logits, torch.cat([states[layer] for layer in layers], dim=-1) if layers else None
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
@@ -140,24 +117,8 @@ class TorchLlama:
 
     def mlp(self, layer: LlamaLayer, hidden: torch.Tensor) -> torch.Tensor:
         """The contribution of a layer's MLP, with its norm, to the residual stream."""
-        return self.gated(layer, self.norm(hidden, layer.mlp_norm))
-
-    def gated(self, layer: LlamaLayer, normed: torch.Tensor) -> torch.Tensor:
-        """The contribution of a layer's MLP to the residual stream, from its normed input."""
-        gate_up = F.linear(normed, layer.gate_up)
-        if (kernels := triton_kernels(gate_up.device.type)) is not None:
-            return F.linear(kernels.gate(gate_up), layer.down)
-        gate, up = gate_up.chunk(2, dim=-1)
+        gate, up = F.linear(self.norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
         return F.linear(F.silu(gate).mul_(up), layer.down)
-
-    def add_norm(
-        self, hidden: torch.Tensor, delta: torch.Tensor, weight: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The residual stream after `delta` is added, and its RMS norm."""
-        if (kernels := triton_kernels(hidden.device.type)) is not None:
-            return kernels.add_norm(hidden, delta, weight, self.shape.norm_epsilon)
-        hidden = hidden + delta
-        return hidden, self.norm(hidden, weight)
 
     def attend(
         self, index: int, layer: LlamaLayer, normed: torch.Tensor, place: Place
@@ -200,7 +161,5 @@ class TorchLlama:
 def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Rotate each pair of the first and second half of the head's dimensions (RoFormer, arXiv
     2104.09864)."""
-    if (kernels := triton_kernels(states.device.type)) is not None:
-        return kernels.rotate(states, cos, sin)
     first, second = states.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
