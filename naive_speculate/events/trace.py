@@ -149,7 +149,7 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write the trace to a JSONL file."""
-        Path(path).write_text(self.to_jsonl(), encoding="utf-8")
+        Path(path).write_text(self.to_jsonl(), encoding="utf-8", newline="\n")
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":

@@ -9,7 +9,14 @@ from pathlib import Path
 from pydantic_core import to_json
 from rich.console import Console
 
-from naive_speculate.arguments import Parser, lines_of_file, parsed, positive, positive_number
+from naive_speculate.arguments import (
+    Parser,
+    lines_of_file,
+    parsed,
+    positive,
+    positive_number,
+    print_json,
+)
 from naive_speculate.tables import Output, progress_bar
 from naive_speculate.tools.prove.plan import PROMPTS
 
@@ -180,7 +187,7 @@ def _prove_server(args: argparse.Namespace) -> int:
     own = "its own logprobs" + " (stated before temperature)" * raw
     report = Report(evidence, own if reference is None else f"the copy in {args.reference}", cost)
     if args.json:
-        print(to_json(report.to_dict(), inf_nan_mode="null").decode())
+        print_json(to_json(report.to_dict(), inf_nan_mode="null").decode())
     else:
         report.show(Output())
     return int(report.status)
