@@ -202,7 +202,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
     """Fail now, not after hours of work, if a result cannot be saved."""
     if options.plots is not None:
         if not is_installed("matplotlib", "0"):
-            raise ValueError("--plots needs matplotlib: pip install 'naive-speculate[plots]'")
+            raise ValueError("--plots needs matplotlib: pip install '.[plots]' in the repository")
         options.plots.mkdir(parents=True, exist_ok=True)
     for path in (options.svg, options.write_costs):
         if path is not None:
