@@ -20,6 +20,9 @@ from naive_speculate.arguments import (
     as_typed,
     number,
     parsed,
+    print_for_people,
+    print_for_programs,
+    print_json,
     whole_number,
     window,
 )
@@ -217,13 +220,15 @@ def _generate(arguments: Sequence[str]) -> int:
         ]
     else:
         traces = [decoder.stream(args.prompt, params, **options)]
+    if not sys.stdout.isatty():  # the text alone, which `differ` may read
+        print_for_programs()
     view = None if args.json else TerminalView()
     failure = None
     for events in traces:
         for event in events:
             failure = event.message if event.finish_reason == FinishReason.ERROR else failure
             if view is None:
-                print(dumps(event), flush=True)
+                print_json(dumps(event))
             else:
                 view.show(event)
     if cancel.is_set():
@@ -266,6 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     a proof failed; 2 for bad input or if the output cannot be written; 3 if a server's test was
     not decided; 130 if interrupted."""
     signal.signal(signal.SIGINT, _leave)
+    print_for_people()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         try:

@@ -23,7 +23,14 @@ from rich.console import Console
 from rich.text import Text
 from transformers.utils import logging
 
-from naive_speculate.arguments import Parser, as_typed, number, positive, whole_number
+from naive_speculate.arguments import (
+    Parser,
+    as_typed,
+    number,
+    positive,
+    print_for_people,
+    whole_number,
+)
 from naive_speculate.events import EventKind
 from naive_speculate.infer import BasicInferencer, KVCache, new_cache
 from naive_speculate.infer.inferencer import eos_token_ids
@@ -253,6 +260,7 @@ def _print_run(vocabulary: Vocabulary, steps: Iterator[Step]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status, and exits with 2 for bad input."""
+    print_for_people()
     parser = Parser(
         prog="naive_speculate.naive", description="Speculative decoding, one line per step."
     )

@@ -14,7 +14,7 @@ from transformers import LlamaConfig
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
 
 from naive_speculate import ModelPair, load_pair
-from naive_speculate.arguments import Parser, positive, whole_number
+from naive_speculate.arguments import Parser, positive, print_for_people, whole_number
 from train.batches import Data, PartData
 from train.block import BlockModel
 from train.data import (
@@ -122,6 +122,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the three stages; 2 for bad input, 130 when interrupted."""
+    print_for_people()
     given = parser().parse_args(arguments)
     try:
         train_drafter(given)

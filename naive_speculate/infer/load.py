@@ -200,7 +200,8 @@ def _load_gguf(
             return LlamaLanguageModel(stored, cast(Any, options.executor))
         if (reason := unread_by_transformers(path)) is not None:
             raise ValueError(
-                f"{reason}, which transformers does not read: pip install 'naive-speculate[gguf]'"
+                f"{reason}, which transformers does not read: pip install '.[gguf]' in the"
+                " repository"
             )
         return wrap(_from_gguf(path, dtype).to(options.device), "transformers")
     except (
@@ -221,7 +222,7 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
     model, report = loaded
     if missing := sorted(report["missing_keys"]):
         raise ValueError(
-            f"transformers finds no {missing[0]} in it: pip install 'naive-speculate[gguf]'"
+            f"transformers finds no {missing[0]} in it: pip install '.[gguf]' in the repository"
         )
     model.config._name_or_path = model.name_or_path = str(path)
     ends, known = ends_in(read_metadata(path)), model.generation_config.eos_token_id

@@ -46,7 +46,7 @@ def read_gguf_llama(path: Path, device: torch.device, dtype: torch.dtype) -> Sto
     if metadata.get("split.count", 1) > 1:
         raise ValueError(
             "it is one of several parts, which only llama.cpp reads: pip install"
-            " 'naive-speculate[gguf]'"
+            " '.[gguf]' in the repository"
         )
     try:
         config = _config(metadata, tensors)

@@ -156,7 +156,7 @@ def _onnx_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     if not is_installed("onnxruntime", _ONNXRUNTIME) or not is_installed("onnx", _ONNX):
         return (
             f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}: pip install"
-            " 'naive-speculate[onnx]'"
+            " '.[onnx]' in the repository"
         )
     if device.type != "cpu" or dtype != torch.float32:
         return f"runs float32 on the CPU; the model is {dtype} on {device}"
