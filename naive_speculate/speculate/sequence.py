@@ -1,7 +1,7 @@
 """One sequence's state: everything that a step reads and writes of it, and where it ends."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol
 
@@ -19,7 +19,7 @@ from naive_speculate.text import StopStrings, TextStream
 
 Detail = Literal["full", "probs", "none"]
 DraftSampling = Literal["sampled", "argmax"]
-Prompt = str | Sequence[int]
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]  # text, token ids or messages
 
 
 class CancelFlag(Protocol):
