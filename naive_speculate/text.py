@@ -32,11 +32,21 @@ def num_shared(first: Sequence[int], second: Sequence[int]) -> int:
     )
 
 
+def check_tokenizer(tokenizer: Any, argument: str = "tokenizer") -> None:
+    """Raise a `ValueError` that names the argument if a tokenizer has no fast backend."""
+    if tokenizer is not None and not hasattr(tokenizer, "backend_tokenizer"):
+        raise ValueError(
+            f"{argument} must be a transformers tokenizer with a fast backend, got"
+            f" {type(tokenizer).__name__}"
+        )
+
+
 class Vocabulary:
     """The tokenizer interface of the engine, for a transformers tokenizer with a fast backend;
-    without one every text is ""."""
+    without one every text is "". Raises `ValueError` for another tokenizer."""
 
     def __init__(self, tokenizer: Any) -> None:
+        check_tokenizer(tokenizer)
         self.tokenizer = tokenizer
         self.backend: Any = None if tokenizer is None else tokenizer.backend_tokenizer
         added = {} if tokenizer is None else tokenizer.added_tokens_decoder
