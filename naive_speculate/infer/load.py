@@ -99,14 +99,20 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
 
 
 def wrap(model: Any, executor: str = "auto") -> LanguageModel:
-    """A transformers causal language model, on its device, as a `LanguageModel`.
+    """A transformers causal language model, on its device, as a `LanguageModel`. The model given
+    is left as it is, in training mode or not; of one that `torch.compile` made, the original is
+    taken.
 
     The executor "auto" takes our fast implementation for the Llama family and transformers' own
     for all others; "onnx" and "torch" are the two fast ones, "transformers" is its own. Raises
     `ValueError` if the executor is unknown or cannot run the model, the model's state cannot be
-    rolled back, or its logits with a cache differ from those of its own forward.
+    rolled back, or its logits with a cache differ from those of its own forward, or it is no
+    causal language model of transformers.
     """
+    from naive_speculate.infer.transformers_model import pretrained
+
     check_executor(executor)
+    model = pretrained(model)
     if executor == "transformers":
         return _probed(model)
     obstacle = is_supported(model.config)
@@ -115,6 +121,10 @@ def wrap(model: Any, executor: str = "auto") -> LanguageModel:
             "%s runs in transformers: %s", model.name_or_path or type(model).__name__, obstacle
         )
         return _probed(model)
+    if model.get_output_embeddings() is None:
+        raise ValueError(
+            f"model must be a causal language model, {type(model).__name__} has no logits of tokens"
+        )
     return LlamaLanguageModel.from_transformers(model, cast(Any, executor))
 
 
