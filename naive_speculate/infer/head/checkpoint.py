@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from naive_speculate.infer.files import load_error
-from naive_speculate.infer.head.block import BlockHead
+from naive_speculate.infer.head.block import BlockHead, BlockOptions, Markov
 from naive_speculate.infer.head.files import (
     block_layers,
     declares_block,
@@ -115,14 +115,14 @@ def load_head(
             key: t.to(device, wanted) if t.is_floating_point() else t for key, t in used.items()
         }
         layer_config = _layer_config(config, _num_layers(tensors))
+        markov = _markov(tensors, config) if block else None
         weights = _weights(tensors, config, layer_config, target, block)
         layers = (block_layers if block else target_layers)(config, weights, target)
         shape = _shape(layer_config, weights)
         rotary = _rotary(layer_config, shape.head_dim, device)
         if block:
-            return BlockHead(
-                weights, shape, rotary, layers, name, *_block(config, len(weights.embedding))
-            )
+            options = _block(config, len(weights.embedding))
+            return BlockHead(weights, shape, rotary, layers, name, options, markov)
         return DraftHead(weights, shape, rotary, layers, name, executor)
     except KeyError as error:
         raise load_error("head", name, ValueError(f"{error.args[0]} is missing")) from None
@@ -136,8 +136,8 @@ def _num_layers(tensors: Mapping[str, torch.Tensor]) -> int:
 
 def _layer_config(config: Mapping[str, Any], num_layers: int) -> "PretrainedConfig":
     kind = config.get("speculators_model_type", "eagle3")
-    if kind != "eagle3":
-        raise ValueError(f"speculators_model_type is {kind!r}, not 'eagle3'")
+    if kind not in ("eagle3", "dflash", "dspark"):
+        raise ValueError(f"speculators_model_type is {kind!r}, not 'eagle3', 'dflash' or 'dspark'")
     flat = dict(config.get("transformer_layer_config") or config)
     if (declared := flat.get("num_hidden_layers")) != num_layers:
         _log.info("the head has %d layers, its configuration declares %s", num_layers, declared)
@@ -175,8 +175,8 @@ def _rotary(config: "PretrainedConfig", head_dim: int, device: torch.device) -> 
     return RotaryTable(rotary.inv_freq.to(device), rotary.attention_scaling)
 
 
-def _block(config: Mapping[str, Any], vocab_size: int) -> tuple[int, int]:
-    """Block size and mask token of a block drafter."""
+def _block(config: Mapping[str, Any], vocab_size: int) -> BlockOptions:
+    """How a block drafter's blocks are read."""
     size, mask = (option(config, name, "dflash_config") for name in ("block_size", "mask_token_id"))
     if type(size) is not int or size < 2:
         raise ValueError(f"block_size must be a whole number of at least 2, got {size!r:.80}")
@@ -184,12 +184,24 @@ def _block(config: Mapping[str, Any], vocab_size: int) -> tuple[int, int]:
         raise ValueError(
             f"mask_token_id must be one of the target's {vocab_size} tokens, got {mask!r:.80}"
         )
-    for name in ("sample_from_anchor", "shift_label"):
-        if option(config, name, "dflash_config"):
-            raise ValueError(
-                f"{name} is not supported: a mask must predict the token at its own position"
-            )
-    return size, mask
+    if option(config, "shift_label", "dflash_config"):
+        raise ValueError(
+            "shift_label is not supported: a mask must predict the token at its own position"
+        )
+    from_anchor = option(config, "sample_from_anchor", "dflash_config")
+    if from_anchor is None:
+        from_anchor = config.get("speculators_model_type") == "dspark"
+    return BlockOptions(size, mask, bool(from_anchor))
+
+
+def _markov(tensors: dict[str, torch.Tensor], config: Mapping[str, Any]) -> Markov | None:
+    """DSpark's product of the token before; None without."""
+    names = [f"markov_head.markov_w{part}.weight" for part in (1, 2)]
+    if names[0] not in tensors:
+        return None
+    if (kind := config.get("markov_head_type", "vanilla")) != "vanilla":
+        raise ValueError(f"markov_head_type is {kind!r}, not 'vanilla'")
+    return Markov(*(tensors.pop(name) for name in names))
 
 
 def _weights(
