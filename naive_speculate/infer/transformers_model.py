@@ -5,7 +5,7 @@ import copy
 import logging
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -16,9 +16,13 @@ from transformers.cache_utils import Cache, LinearAttentionCacheLayerMixin
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from naive_speculate.infer.end_tokens import HasEndTokens, end_tokens
-from naive_speculate.infer.forward import check_layers, check_query
-from naive_speculate.infer.ragged_cache import CacheRows, RaggedKVCache, as_rows
-from naive_speculate.infer.rows import forward_each_row
+from naive_speculate.infer.forward import (
+    check_layers,
+    check_query,
+    forward_each_row,
+    keeps_contract,
+)
+from naive_speculate.infer.ragged_cache import CacheRows, CopiedRows, RaggedKVCache
 
 _ATTENTION_KINDS = {"full_attention", "sliding_attention"}
 _PROBE_TOKENS = 6
@@ -126,6 +130,9 @@ class TransformersLanguageModel(HasEndTokens):
         """An empty cache for `batch_size` rows."""
         return RaggedKVCache(batch_size)
 
+    def recycle(self, cache: Any) -> None:
+        """See `MakesCaches.recycle`; its caches are not kept."""
+
     @property
     def takes_lengths(self) -> bool:
         """Whether a forward computes each row alone; it then takes each row's number of tokens,
@@ -133,6 +140,7 @@ class TransformersLanguageModel(HasEndTokens):
         self.probe()
         return not self._mode
 
+    @keeps_contract
     @torch.no_grad()
     def forward(
         self,
@@ -155,25 +163,25 @@ class TransformersLanguageModel(HasEndTokens):
         check_query(query_token_ids)
         batch_size, num_new = query_token_ids.shape
         counts, takes_lengths = lengths or [num_new] * batch_size, self.takes_lengths
-        with self._rows(kv_cache, batch_size, num_new) as rows:
-            ends = [length + count for length, count in zip(rows.lengths, counts, strict=True)]
-            reached = (max if takes_lengths else min)(ends)  # padding may exceed the last position
-            if self.max_positions is not None and reached > self.max_positions:
-                raise ValueError(
-                    f"query_token_ids reaches {reached} tokens, {self.name} can take"
-                    f" {self.max_positions}"
-                )
-            if takes_lengths:
-                one = partial(self._compute_row, rows, num_logits or num_new, layers)
-                logits, features = forward_each_row(query_token_ids, counts, num_logits, one)
-            else:
-                logits, features = self._compute(
-                    query_token_ids, rows, num_logits or 0, True, layers
-                )
+        rows = self._rows(kv_cache, batch_size)
+        ends = [length + count for length, count in zip(rows.lengths, counts, strict=True)]
+        reached = (max if takes_lengths else min)(ends)  # padding may exceed the last position
+        if self.max_positions is not None and reached > self.max_positions:
+            raise ValueError(
+                f"query_token_ids reaches {reached} tokens, {self.name} can take"
+                f" {self.max_positions}"
+            )
+        if takes_lengths:
+            one = partial(self._compute_row, rows, num_logits or num_new, layers)
+            logits, features = forward_each_row(query_token_ids, counts, num_logits, one)
+            if isinstance(rows, CopiedRows):
+                rows.give(num_new)
+        else:
+            logits, features = self._compute(query_token_ids, rows, num_logits or 0, True, layers)
         return logits if features is None else (logits, features)
 
-    def _rows(self, kv_cache: Any, batch_size: int, num_new: int) -> AbstractContextManager[Any]:
-        return as_rows(kv_cache, batch_size, num_new)
+    def _rows(self, kv_cache: Any, batch_size: int) -> Any:
+        return CacheRows.of(kv_cache, batch_size)
 
     def _compute_row(
         self, rows: Any, num_logits: int, layers: Sequence[int], index: int, token_ids: torch.Tensor
