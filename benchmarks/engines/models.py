@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 VOCAB, WIDTH, HEADS, LAYERS = 16, 64, 2, 1
+END = 0  # ends a text
 ROPE_BASE = 10_000.0
 TOKENS = ["<e>", *(chr(97 + index) for index in range(VOCAB - 2)), "ab"]
 SEEDS = {"target": 1, "draft": 2}
@@ -28,6 +29,7 @@ def write(folder: Path) -> None:
         model.save_pretrained(folder / name)
         tokenizer().save_pretrained(folder / name)
         write_gguf(model, folder / f"{name}.gguf")
+        write_gguf(model, folder / f"{name}-f16.gguf", half=True)
     (folder / "tables.json").write_text(json.dumps(tables()), encoding="utf-8")
 
 
@@ -47,9 +49,10 @@ def llama(seed: int) -> LlamaForCausalLM:
         rope_parameters={"rope_type": "default", "rope_theta": ROPE_BASE},
         tie_word_embeddings=False,
         bos_token_id=None,
-        eos_token_id=None,
+        eos_token_id=END,
     )
-    return LlamaForCausalLM(config).eval()
+    model = LlamaForCausalLM(config).eval()
+    return model.half().float()  # float16 has the same weights
 
 
 def tables() -> dict[str, list[list[float]]]:
@@ -61,17 +64,17 @@ def tables() -> dict[str, list[list[float]]]:
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """One letter per token, a pair of letters, and an end token that the models do not name."""
+    """One letter per token, a pair of letters, and an end token."""
     bpe = Tokenizer(models.BPE({text: index for index, text in enumerate(TOKENS)}, [("a", "b")]))
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
     bpe.add_special_tokens(["<e>"])
-    return PreTrainedTokenizerFast(tokenizer_object=bpe)
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<e>")
 
 
-def write_gguf(model: LlamaForCausalLM, path: Path) -> None:
-    """The same weights as GGUF in float32. llama.cpp rotates neighbouring dimensions, so rows of
-    the query and key projections are reordered."""
+def write_gguf(model: LlamaForCausalLM, path: Path, half: bool = False) -> None:
+    """The same weights as GGUF, in float32, or with matrices in float16. llama.cpp rotates
+    neighbouring dimensions, so rows of the query and key projections are reordered."""
     writer, head = gguf.GGUFWriter(str(path), "llama"), WIDTH // HEADS
     writer.add_name("tiny")
     writer.add_vocab_size(VOCAB)
@@ -84,7 +87,8 @@ def write_gguf(model: LlamaForCausalLM, path: Path) -> None:
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(head)
     writer.add_rope_freq_base(ROPE_BASE)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    kinds = gguf.LlamaFileType
+    writer.add_file_type(kinds.MOSTLY_F16 if half else kinds.ALL_F32)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(TOKENS)
@@ -97,6 +101,8 @@ def write_gguf(model: LlamaForCausalLM, path: Path) -> None:
         values = tensor.float()
         if "q_proj" in name or "k_proj" in name:
             values = values.view(HEADS, 2, head // 2, WIDTH).transpose(1, 2).reshape(WIDTH, WIDTH)
+        if half and values.ndim > 1:
+            values = values.half()
         writer.add_tensor(_gguf_name(name), values.contiguous().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -51,6 +51,7 @@ class Engine:
     rule: str  # its acceptance rule, in words
     source: str  # file and function that say so
     counts: str = ""  # what its acceptance figure counts
+    top_p_first: bool = False  # whether top-p is applied before temperature
     skips: dict[str, str] = field(default_factory=dict)  # settings that it refuses, with the reason
 
 

@@ -33,7 +33,7 @@ def load(folder: str) -> Callable[[Ask], Answer]:
             max_new_tokens=ask.max_tokens,
             do_sample=ask.temperature > 0,
             repetition_penalty=ask.repetition_penalty,
-            eos_token_id=None,
+            eos_token_id=0,
             pad_token_id=0,
             **(sampling if ask.temperature else {}),
         )

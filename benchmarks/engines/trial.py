@@ -1,19 +1,21 @@
 """Runs one adapter in an environment of its own, and compares what its engine does."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
 
-from benchmarks.engines.models import VOCAB
+from benchmarks.engines.models import END, VOCAB
 from benchmarks.engines.serve import Answer, Ask
 from naive_speculate import SamplingParams
 from naive_speculate.infer.load import wrap
@@ -50,12 +52,21 @@ class Table:
         return self._logits[query_token_ids]
 
 
-def requirements(script: Path) -> list[str]:
-    """The packages that an adapter states in its first lines (PEP 723)."""
+def requirements(script: Path) -> dict[str, Any]:
+    """What an adapter states in its first lines (PEP 723): packages, and Python's version."""
     lines = script.read_text(encoding="utf-8").split("\n")
     first, last = lines.index("# /// script"), lines.index("# ///")
-    found = tomllib.loads("\n".join(line[2:] for line in lines[first + 1 : last]))
-    return list(found["dependencies"])
+    return tomllib.loads("\n".join(line[2:] for line in lines[first + 1 : last]))
+
+
+def interpreter(needs: dict[str, Any]) -> str:
+    """A Python of the version that an adapter needs: this one, or the named one on the path."""
+    wanted = needs.get("requires-python", "").removeprefix(">=")
+    if not wanted or sys.version_info >= tuple(map(int, wanted.split("."))):
+        return sys.executable
+    if (found := shutil.which(f"python{wanted}")) is None:
+        raise EngineError(f"it needs Python {wanted}, and there is no python{wanted} here")
+    return found
 
 
 def environment(script: Path, work: Path) -> Path:
@@ -66,11 +77,14 @@ def environment(script: Path, work: Path) -> Path:
         return python
     command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     try:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run([*command, "--only-binary", ":all:", *needs], check=True)
+        made.unlink(missing_ok=True)
+        subprocess.run([interpreter(needs), "-m", "venv", "--clear", str(folder)], check=True)
+        packages = needs["dependencies"]
+        subprocess.run([*command, "--only-binary", ":all:", *packages], check=True)
     except subprocess.CalledProcessError as error:
+        names = " ".join(needs["dependencies"])
         raise EngineError(
-            f"{' '.join(needs)} cannot be installed (pip ended with {error.returncode})"
+            f"{names} cannot be installed (pip ended with {error.returncode})"
         ) from None
     made.write_text(json.dumps(needs), encoding="utf-8")
     return python
@@ -84,14 +98,21 @@ class Running:
         self.about: dict[str, Any] = self._read()
 
     def ask(self, ask: Ask) -> Answer:
-        """Raises `EngineError` if the process has ended."""
+        """The answer, whose tokens end with the end token if the text ended: some engines leave
+        it out, some go on. Raises `EngineError` if the process has ended."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(asdict(ask)) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # reading reports it
-        return Answer(**self._read())
+        answer = Answer(**self._read())
+        ids = answer.token_ids[: ask.max_tokens]
+        if END in ids:
+            ids = ids[: ids.index(END) + 1]
+        elif len(ids) < ask.max_tokens:
+            ids = [*ids, END]
+        return replace(answer, token_ids=ids)
 
     def _read(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -125,7 +146,8 @@ def trial(script: Path, models: Path, work: Path, smallest: float, say: Say) -> 
     """All of an engine's results, as JSON values."""
     with running(script, models, work) as engine:
         about = engine.about
-        result = {key: about[key] for key in ("versions", "rule", "source", "counts", "skips")}
+        names = ("versions", "rule", "source", "counts", "skips", "top_p_first")
+        result = {name: about[name] for name in names}
         result["greedy"] = {way: greedy(engine, way) for way in about["ways"]}
         result["sampled"] = {}
         for name, settings in SETTINGS.items():
@@ -160,7 +182,7 @@ def sampled(
     def draw(number: int) -> list[int]:
         return engine.ask(Ask(PROMPT, way, TOKENS + 4, number, **settings)).token_ids
 
-    params = SamplingParams(ignore_eos=True, **settings)  # type: ignore[arg-type]
+    params = params_of(settings, engine.about["top_p_first"])
     proof = prove_sampler(
         draw,
         target_of(engine, models),
@@ -181,6 +203,20 @@ def sampled(
         "smallest": round(proof.smallest_bias, 4),
         "says": str(proof),
     }
+
+
+def params_of(settings: dict[str, float], top_p_first: bool) -> SamplingParams:
+    """The same settings here. Some engines apply top-p before temperature, we after it."""
+    exact: dict[str, Any] = {"stop_token_ids": [END], **settings}
+    if top_p_first and (top_p := exact.pop("top_p", 1.0)) < 1:
+        exact["logits_processors"] = [partial(nucleus, top_p)]
+    return SamplingParams(**exact)
+
+
+def nucleus(top_p: float, token_ids: list[int], logits: torch.Tensor) -> torch.Tensor:
+    """Logits `[vocab_size]` of the least set of most probable tokens that has this probability."""
+    ordered, order = logits.softmax(-1).sort(descending=True)
+    return logits.index_fill(-1, order[ordered.cumsum(-1) - ordered >= top_p], -torch.inf)
 
 
 def target_of(engine: Running, models: Path) -> Any:
