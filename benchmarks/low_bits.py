@@ -21,6 +21,7 @@ from benchmarks.tables import numbers, output
 from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.llama.kernels import row_difference
 from naive_speculate.infer.load import WEIGHTS
+from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.tools.bench.measure import forward_timer, our_way
 
@@ -50,7 +51,8 @@ def passes(pairs: dict[str, ModelPair], rounds: int) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {name: [] for name in pairs}
     for count in COUNTS:
         timers: dict[str, Callable[[], float]] = {
-            name: forward_timer(pair.target, CONTEXT, count) for name, pair in pairs.items()
+            name: forward_timer(as_batch_model(pair.target), CONTEXT, count)
+            for name, pair in pairs.items()
         }
         times = [{name: run() for name, run in timers.items()} for _ in range(rounds)]
         for name in pairs:
