@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Guess: the server's documentation gives -1 the meaning "as many tokens as the context has" for
-#   repeat_last_n and dry_penalty_last_n, and so does the command line; a request may say it too.
-# So it is: a request with -1 for one of them is refused with status 400 ("Value must be between 0
-#   <= value"). The other fields that document -1 take it: n_predict, n_keep, seed, top_k. A client
-#   that wants a penalty over the whole text has to send a number, such as the context's size.
+# Guess: a request may set repeat_last_n or dry_penalty_last_n to -1, "as many tokens as the context
+#   has". The server's README said so for years, and clients still send it.
+# So it is: such a request is refused with status 400 ("Value must be between 0 <= value"). The newest
+#   README does not list -1 any more. Other fields take -1: n_keep, seed, top_k. A client that wants
+#   a penalty over the whole text has to send a number, such as the context's size.
 # Versions: llama.cpp's server in xllamacpp 2026.10.11549; 2026-11-28, x86-64 CPU.
 # Exit status: 0 as described, 1 changed, 2 the packages cannot be installed.
 set -u
