@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from naive_speculate.arguments import Parser, parsed, positive
+from naive_speculate.arguments import Parser, parsed, positive, print_json
 from naive_speculate.tables import Output
 from naive_speculate.tools.doctor.compare import show_comparison, to_dict
 from naive_speculate.tools.doctor.diagnosis import from_words, parameters
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.profile is not None:
         profile = json.dumps(found.profile(), indent=2, ensure_ascii=False, allow_nan=False)
         try:
-            Path(args.profile).write_text(profile + "\n", encoding="utf-8")
+            Path(args.profile).write_text(profile + "\n", encoding="utf-8", newline="\n")
         except OSError as error:
             raise ValueError(
                 f"--profile: cannot write {args.profile!r:.80}: {error.strerror}"
@@ -139,11 +139,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.against:
         other = diagnose(_read(args.against), table, num_draft_tokens=args.num_draft_tokens)
         if args.json:
-            print(json.dumps(to_dict(found, other), ensure_ascii=False, allow_nan=False))
+            print_json(json.dumps(to_dict(found, other), ensure_ascii=False, allow_nan=False))
         else:
             show_comparison(found, other, Output(_WIDTH))
     elif args.json:
-        print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+        print_json(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
         show(found, Output(_WIDTH), basis)
     return 0

@@ -131,6 +131,8 @@ def _as_lines(found: re.Match[str]) -> str:
 def samples(text: str, prefix: str) -> dict[Series, list[str]]:
     """The values of an engine's series in the order of the text: of those that begin with a
     prefix such as "vllm". Two servers' texts differ in the start of their processes."""
+    if f"{prefix}:" not in text and f"{prefix}_" not in text:  # a long log is searched once
+        return {}
     scrapes = [(start, dict(rows)) for start, rows in _scrapes(text, prefix)]
     starts = [start or _created(rows) for start, rows in scrapes]
     known = {start for start in starts if start}

@@ -10,7 +10,14 @@ from typing import Any
 from pydantic_core import to_json
 from rich.console import Console
 
-from naive_speculate.arguments import Parser, lines_of_file, parsed, positive, positive_number
+from naive_speculate.arguments import (
+    Parser,
+    lines_of_file,
+    parsed,
+    positive,
+    positive_number,
+    print_json,
+)
 from naive_speculate.tables import Output, progress_bar
 from naive_speculate.tools.prove.plan import PROMPTS
 
@@ -208,7 +215,7 @@ def _prove_server(args: argparse.Namespace) -> int:
     if evidence.merged and not any(finding.fit.degrees for finding in report.findings):
         raise ValueError(f"{server.url} {_MERGES}")
     if args.json:
-        print(to_json(report.to_dict(), inf_nan_mode="null").decode())
+        print_json(to_json(report.to_dict(), inf_nan_mode="null").decode())
     else:
         report.show(Output())
     return int(report.status)

@@ -1,7 +1,6 @@
 """Which requests are sent, the file that records their answers, and the run that sends them:
 several at once, within limits of number and time, until they are answered or Ctrl-C stops it."""
 
-import contextlib
 import json
 import random
 import threading
@@ -122,28 +121,25 @@ class Record:
         self.path, self.answers = path, dict[int, list[Answer]]()
         self.stated = dict[Context, Entries]()  # logprobs that were requested by prefix
         header = json.loads(json.dumps(asdict(settings)))
-        lines = (
-            path.read_text(encoding="utf-8").split("\n")
-            if path is not None and path.exists()
-            else []
-        )
+        text = path.read_bytes() if path is not None and path.exists() else b""
+        lines = text.split(b"\n") if text else []  # only there: an answer may hold U+2028
         try:
             if lines and json.loads(lines[0]) != header:
                 raise ValueError(
                     f"{path} holds answers to other settings: choose another file or delete it"
                 )
             for line in lines[1:]:
-                with contextlib.suppress(
-                    json.JSONDecodeError
-                ):  # it was cut off when the process ended
+                try:
                     entry = json.loads(line)
-                    if "stated" in entry:
-                        self.stated[_CONTEXT.validate_python(entry["stated"])] = (
-                            _ENTRIES.validate_python(entry["top"])
-                        )
-                        continue
-                    self.answers[entry["request"]] = _ANSWERS.validate_python(entry["answers"])
-        except (json.JSONDecodeError, KeyError, TypeError, ValidationError):
+                except ValueError:  # it was cut off when the process ended, even within a letter
+                    continue
+                if "stated" in entry:
+                    self.stated[_CONTEXT.validate_python(entry["stated"])] = (
+                        _ENTRIES.validate_python(entry["top"])
+                    )
+                    continue
+                self.answers[entry["request"]] = _ANSWERS.validate_python(entry["answers"])
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValidationError):
             raise ValueError(f"{path} is not a record of prove") from None
         if not lines:
             self._write(header)
@@ -160,7 +156,7 @@ class Record:
 
     def _write(self, entry: dict[str, Any]) -> None:
         if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
+            with self.path.open("a", encoding="utf-8", newline="\n") as file:
                 file.write("\n" * (file.tell() > 0) + json.dumps(entry, ensure_ascii=False))
 
 
