@@ -30,6 +30,8 @@ LIMITS = {
 }
 """llguidance's bounds on its own work: some 20 ms of one core for a mask, and 0.3 s to begin."""
 
+MAX_MASKS = 64  # that a sequence keeps: the tokens of a window, a byte for each token of the model
+
 _KINDS = ("json", "regex", "choice", "grammar", "json_object")
 _Schema = Annotated[
     str | Mapping[str, Any], Field(description="a JSON schema, as text or a mapping")
@@ -269,7 +271,7 @@ class GrammarCompiler:
         """A fresh matcher for the grammar. Raises `GuideTooCostly` if it parses, but takes too
         much to follow with this tokenizer."""
         grammar = grammar_of(*params.source, not params.disable_any_whitespace)
-        return GrammarMask(_Walk(self, grammar, params.source), self.vocab_size)
+        return GrammarMask(_Walk(self, grammar, params.source))
 
     def matcher(self, grammar: str) -> "llguidance.LLMatcher":
         """llguidance's own matcher, at the grammar's beginning."""
@@ -339,18 +341,33 @@ class GrammarMask:
     and goes on from there.
     """
 
-    def __init__(self, matcher: _Walk, vocab_size: int) -> None:
+    def __init__(self, matcher: _Walk) -> None:
         self._matcher = matcher
         self._consumed: list[int] = []
+        self._path: list[int] = []  # the last history, and by length the masks along it
+        self._masks: dict[int, torch.Tensor] = {}
 
     def apply(self, scores: torch.Tensor, history: list[int]) -> None:
         """Set the scores of forbidden tokens to -inf, in place: scores `[vocab_size]`, after the
         generated tokens of `history`. A history that the grammar refuses has probability 0
         already; then nothing is forbidden. Raises `GuideTooCostly` if the mask takes more than
         `LIMITS` allow."""
-        if self._follow(history):
-            allowed = self._matcher.allowed()
-            scores.masked_fill_(~allowed.to(scores.device), -torch.inf)
+        forbidden = self._known(history)
+        if forbidden is None and self._follow(history):
+            forbidden = ~self._matcher.allowed()
+            self._masks[len(history)] = forbidden
+            if len(self._masks) > MAX_MASKS:
+                del self._masks[next(iter(self._masks))]
+        if forbidden is not None:
+            scores.masked_fill_(forbidden.to(scores.device), -torch.inf)
+
+    def _known(self, history: list[int]) -> torch.Tensor | None:
+        """The mask after a history that was asked about before: by a draft, then by the target."""
+        shared = num_shared(self._path, history)
+        if shared < len(history):
+            self._masks = {size: mask for size, mask in self._masks.items() if size <= shared}
+            self._path = list(history)
+        return self._masks.get(len(history))
 
     def forced_text(self, history: list[int]) -> str:
         """The text that must follow a history, whatever else does; "" where nothing must. Raises
