@@ -28,6 +28,9 @@ _REFUSED = {
 }  # fmt: skip
 _ALONE = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
 """Keywords that mean nothing without another."""
+MAX_SCHEMAS = 20_000
+"""Schemas that a document may stand for: forty that each name the next one twice stand for 2^40,
+and llguidance would merge them all."""
 _EXACT = 2**53
 """llguidance computes with floats, in which larger whole numbers are rounded."""
 
@@ -75,6 +78,8 @@ class _Reader:
         # of each reference, and whether it describes a whole value, its name in `$defs`
         self.names: dict[tuple[str, bool], str] = {}
         self.defs: dict[str, Any] = {}
+        self.costs: dict[tuple[str, bool], int] = {}  # and how many schemas it stands for
+        self.cost = 0
         self.inside: list[str] = []  # references whose schemas are being read
 
     def read(self) -> Any:
@@ -91,6 +96,11 @@ class _Reader:
                 return given
             raise ValueError(f"must hold schemas, which are objects or booleans, got {given!r:.80}")
         self._refuse(given, top)
+        self.cost += 1
+        if self.cost > MAX_SCHEMAS:
+            raise ValueError(
+                f"may stand for {MAX_SCHEMAS} schemas, each '$ref' written out, got more"
+            )
         plain: dict[str, Any] = {}
         in_place: dict[str, Any] = {}
         constraining = [key for key in given if key in _CONSTRAINTS]
@@ -220,7 +230,11 @@ class _Reader:
         key = reference, whole
         if key not in self.names:
             self.names[key] = name = f"d{len(self.names)}"
+            before = self.cost
             self.defs[name] = self._target(reference, whole)
+            self.costs[key] = self.cost - before
+        elif not whole:  # llguidance merges it with others, and writes it out
+            self.cost += self.costs.get(key, 1)
         return f"#/$defs/{self.names[key]}"
 
     def _target(self, reference: Any, whole: bool) -> Any:

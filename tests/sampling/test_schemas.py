@@ -15,6 +15,16 @@ TREE = {
     "type": "object",
     "$ref": "#/$defs/t",
 }
+DOUBLED, CHOSEN = (
+    {
+        "$defs": {
+            **{f"d{n}": {key: [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)},
+            "d40": {"type": "string"},
+        },
+        "$ref": "#/$defs/d0",
+    }
+    for key in ("allOf", "oneOf")
+)
 PETS = {
     "components": {
         "cat": {"type": "object", "properties": {"k": {"const": "c"}}, "required": ["k"]},
@@ -108,6 +118,8 @@ def test_a_schema_allows_what_fits_and_nothing_else(schema, valid, invalid):
         ({"minimum": 2**53 + 1}, "minimum may be 9007199254740992 at most"),
         ({"const": 10**20}, "const may hold whole numbers to"),
         ({"oneOf": [{"minimum": 0}, {"maximum": 9}]}, "oneOf"),
+        (DOUBLED, "may stand for 20000 schemas"),
+        (CHOSEN, "may stand for 20000 schemas"),
         ({"maxProperties": 1, "properties": {**AB, "c": {}}, "minProperties": 1}, "maxProperties"),
     ],
 )  # fmt: skip
