@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from naive_speculate.infer.memory import free_memory
 from naive_speculate.serving.protocol import Reader
 from naive_speculate.serving.turns import GROUPS, TOO_MANY, one_too_many
-from ui.gradio_gaps import current_call, queue_of
+from ui.host.process import current_call, queue_of
 
 MOST_WAITING = 64
 T = TypeVar("T")
