@@ -3,6 +3,7 @@ differ` and `… doctor FILE`."""
 
 import argparse
 import contextlib
+import inspect
 import json
 import os
 import re
@@ -100,7 +101,9 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     are not given have no value."""
     from naive_speculate import SamplingParams
 
-    meanings = dict(re.findall(r"^ +(\w+): (.+)\.$", SamplingParams.__doc__ or "", re.MULTILINE))
+    described = inspect.cleandoc(SamplingParams.__doc__ or "")
+    entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)\.$", described, re.MULTILINE)
+    meanings = {name: " ".join(text.split()) for name, text in entries}
     defaults = {f.name: f.default for f in fields(SamplingParams)} | {
         "max_tokens": DEFAULT_MAX_TOKENS,
         "best_of": "n",

@@ -1,17 +1,18 @@
 """Assigns rows of a model's cache to sequences, and runs forwards over any of them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 
 from naive_speculate.infer.device import on_device
-from naive_speculate.infer.forward import forward
+from naive_speculate.infer.forward import forward_of
 from naive_speculate.infer.plain import as_batch_model
-from naive_speculate.infer.protocols import LanguageModel
-from naive_speculate.infer.rows import BatchCache
+from naive_speculate.infer.protocols import LanguageModel, MakesCaches
+from naive_speculate.infer.ragged_cache import BatchCache, Rows
 
 # prompt tokens of a row per forward, so that a long prompt can be cancelled and needs bounded
 # memory
@@ -52,12 +53,17 @@ class Chunk(NamedTuple):
 
 
 class SlotPool:
-    """Allocates the rows of one model's cache; the model becomes a `BatchLanguageModel`."""
+    """Allocates the rows of one model's cache; a language model becomes a `BatchLanguageModel`."""
 
-    def __init__(self, model: LanguageModel) -> None:
-        self.model = as_batch_model(model)
+    def __init__(self, model: LanguageModel | MakesCaches) -> None:
+        self.model: Any = model if isinstance(model, MakesCaches) else as_batch_model(model)
         self._cache: BatchCache | None = None
         self._free: list[int] = []
+
+    @cached_property
+    def forward(self) -> Callable[..., Any]:
+        """The model's `forward`; see `forward_of`."""
+        return forward_of(self.model)
 
     def allocate(self) -> Slot:
         """An empty slot; rows are added when none is free."""
@@ -79,8 +85,7 @@ class SlotPool:
         self._cache.clear_row(slot.row)
         self._free.append(slot.row)
         if len(self._free) == len(self._cache.lengths):
-            if hasattr(self.model, "recycle"):
-                self.model.recycle(self._cache)
+            self.model.recycle(self._cache)
             self._cache = None
         else:
             # If memory is insufficient, a later call trims; a lost device fails at the next
@@ -90,7 +95,7 @@ class SlotPool:
 
     def pack(self, slots: Sequence[Slot]) -> None:
         """Move slots into free rows between them, so that a batch is one slice of the buffers."""
-        if self._cache is None:
+        if self._cache is None or len(slots) == 1:
             return
         by_row = sorted(slots, key=lambda slot: slot.row)
         while True:
@@ -106,9 +111,10 @@ class SlotPool:
             by_row[-1].row = hole
             by_row.sort(key=lambda slot: slot.row)
 
-    def view(self, slots: Sequence[Slot]) -> Any:
+    def view(self, slots: Sequence[Slot]) -> Rows[Any]:
         """Some slots' rows, as the cache of a forward."""
-        return slots[0].cache.rows([slot.row for slot in slots])
+        rows = [slot.row for slot in slots] if len(slots) > 1 else [slots[0].row]
+        return slots[0].cache.rows(rows)
 
     def compute(
         self,
@@ -129,13 +135,9 @@ class SlotPool:
         contract, or does not return hidden states.
         """
         tokens = on_device(query, self.model.device) if isinstance(query, list) else query
-        if getattr(self.model, "takes_lengths", False):  # it checks its own results
-            model: Any = self.model
-            found = model.forward(
-                tokens, view, num_logits=num_logits, layers=layers, lengths=lengths
-            )
-            return found if layers else (found, None)
-        return forward(self.model, tokens, view, num_logits, layers)
+        options = {"lengths": lengths} if self.model.takes_lengths else {}
+        result = self.forward(tokens, view, num_logits=num_logits, layers=layers, **options)
+        return result if layers else (result, None)
 
     def feed(
         self, slots: Sequence[Slot], token_ids: Sequence[list[int]], layers: Sequence[int] = ()

@@ -1,7 +1,7 @@
 """One sequence's state: everything that a step reads and writes of it, and where it ends."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol
 
@@ -19,7 +19,7 @@ from naive_speculate.text import StopStrings, TextStream
 
 Detail = Literal["full", "probs", "none"]
 DraftSampling = Literal["sampled", "argmax"]
-Prompt = str | Sequence[int]
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]  # text, token ids or messages
 
 
 class CancelFlag(Protocol):
@@ -207,7 +207,7 @@ class SequenceState:
                 index == len(tokens) - 1
             ):  # the next token; another may have been drafted at its position
                 rejected = self._texts_ahead(drafts[index:])
-            texts.append("" if self.text is None else self.text.append(token))
+            texts.append("" if self.text is None else self._added_by(token, self.text))
             text_end = None
             if self.stops is not None:
                 text_end = self.stops.append(
@@ -232,7 +232,14 @@ class SequenceState:
         if self.text is None or not tokens:
             return [""] * len(tokens)
         stream = self.text.fork()
-        return [stream.append(token) for token in tokens]
+        return [self._added_by(token, stream) for token in tokens]
+
+    def _added_by(self, token: int, stream: TextStream) -> str:
+        """The text that a token adds; one that ends the run adds none unless the parameters
+        include it (vLLM, `v1/engine/detokenizer.py`, `update`)."""
+        if token in self.stop_token_ids and not self.params.include_stop_str_in_output:
+            return ""
+        return stream.append(token)
 
     def save(self) -> tuple[Any, ...]:
         """State that a step may change before it is committed, for `restore`."""
