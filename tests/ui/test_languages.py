@@ -21,7 +21,7 @@ from ui.run import controls
 from ui.run.controls import EXAMPLES, QUESTIONS
 
 SILENT = re.compile(
-    r"ui/(assets|checks|gradio_gaps|record_examples|host/(configuration|operations|limits|zero))\.py"
+    r"ui/(assets|checks|record_examples|host/(configuration|operations|options|limits|process|zero))\.py"
 )
 """Modules without texts of the page."""
 ENGINE = [

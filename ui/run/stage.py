@@ -135,14 +135,14 @@ def _result_functions(runs: Runs) -> list[Callable[..., Any]]:
     async def unguided(run_id: object) -> str:
         """The acceptance of a guided run without its guide, as JSON (see `without_guide`)."""
         run = runs.get(run_id)
-        return to_json(await in_turn(lambda: without_guide(run))) if run else ""
+        return to_json(await in_turn(lambda: without_guide(run), run.visitor)) if run else ""
 
     async def speedup(request: object) -> str:
         """The speedup, measured first if necessary: `[run id, whether the visitor asked]` → JSON
         (see `speedup_of`)."""
         match request:
             case [run_id, bool(asked)] if run := runs.get(run_id):
-                return to_json(await in_turn(lambda: speedup_of(run, asked=asked)))
+                return to_json(await in_turn(lambda: speedup_of(run, asked=asked), run.visitor))
         return ""
 
     def plain(request: object) -> str:

@@ -17,8 +17,8 @@ from ui.charts.figures import build_board
 from ui.charts.waterfall import build_waterfall
 from ui.checks import in_labels
 from ui.explain.inspector import build_panel
-from ui.gradio_gaps import payload
 from ui.host.catalog import DECODING, Catalog
+from ui.host.process import payload
 from ui.notify import QUIET, warn
 from ui.run import controls as parts
 from ui.run.pairs import choices
