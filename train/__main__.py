@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 from transformers import LlamaConfig
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
@@ -214,7 +213,7 @@ def _known(source: Source, data: Data, given: argparse.Namespace) -> Tensor:
     if not path.exists():
         counts = data.frequencies(source.vocab_size)
         known = counts.topk(min(given.vocabulary, source.vocab_size)).indices.sort().values
-        save_file({"known": known}, path)
+        save_whole({"known": known}, path)
     return load_whole(path)["known"]
 
 

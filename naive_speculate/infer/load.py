@@ -24,6 +24,7 @@ EXECUTORS = ("auto", "onnx", "torch", "transformers")
 WEIGHTS = {"float32": None, "int8": 8, "int4": 4}
 """Forms of weights, and the bits to which they are rounded."""
 _SCALES = (".weight_scale", ".weight_scale_inv")  # ends of names
+_HINT = "pip install '.[gguf]' in the repository"
 _log = logging.getLogger(__name__)
 
 
@@ -251,10 +252,7 @@ def _load_gguf(
             family = read_metadata(path).get("general.architecture")
             raise ValueError(f"weights={options.weights!r} is for the Llama family, it is {family}")
         if (reason := unread_by_transformers(path)) is not None:
-            raise ValueError(
-                f"{reason}, which transformers does not read: pip install '.[gguf]' in the"
-                " repository"
-            )
+            raise ValueError(f"{reason}, which transformers does not read: {_HINT}")
         return wrap(_from_gguf(path, dtype).to(options.device), "transformers")
     except (
         Exception
@@ -263,19 +261,22 @@ def _load_gguf(
 
 
 def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
-    """The model of a file, read by transformers; a `ValueError` if weights are missing."""
+    """The model of a file, read by transformers; a `ValueError` if it does not read the file, or
+    weights are missing."""
     from transformers import AutoModelForCausalLM
 
     from naive_speculate.infer.gguf.weights import ends_in
 
-    loaded: Any = AutoModelForCausalLM.from_pretrained(
-        str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True
-    )
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True
+        )
+    except (ValueError, KeyError, NotImplementedError) as error:  # such as of an architecture
+        said = one_line(error).rstrip(".")
+        raise ValueError(f"transformers does not read it, {said}: {_HINT}") from None
     model, report = loaded
     if missing := sorted(report["missing_keys"]):
-        raise ValueError(
-            f"transformers finds no {missing[0]} in it: pip install '.[gguf]' in the repository"
-        )
+        raise ValueError(f"transformers finds no {missing[0]} in it: {_HINT}")
     model.config._name_or_path = model.name_or_path = str(path)
     ends, known = ends_in(read_metadata(path)), model.generation_config.eos_token_id
     if isinstance(known, list):  # transformers reads all of Gemma 4; of others one alone, or none
