@@ -45,6 +45,7 @@ from naive_speculate.infer.head.files import (
 )
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.weights import HeadWeights
+from naive_speculate.infer.llama.blocks import floats, is_in_blocks, width_of
 from naive_speculate.infer.llama.stored import LazyTensors, full_config
 from naive_speculate.infer.llama.weights import (
     LlamaShape,
@@ -75,6 +76,7 @@ def load_head(
     device: torch.device,
     dtype: torch.dtype | None = None,
     executor: str = "torch",
+    in_8_bits: bool = False,
 ) -> DraftHead | BlockHead:
     """Load a draft head or a block drafter.
 
@@ -85,6 +87,7 @@ def load_head(
         device: Where it computes: the device of the target's hidden states.
         dtype: None for the dtype of the stored weights, or float32 in ONNX Runtime.
         executor: "torch" or "onnx", of a draft head; a block drafter runs in torch.
+        in_8_bits: Whether to round a draft head's matrices, with "onnx".
 
     Raises:
         ValueError: In one line, naming `head` and the fault.
@@ -123,6 +126,8 @@ def load_head(
             return BlockHead(
                 weights, shape, rotary, layers, name, *_block(config, len(weights.embedding))
             )
+        if in_8_bits and executor == "onnx":
+            weights = weights.in_blocks()
         return DraftHead(weights, shape, rotary, layers, name, executor)
     except KeyError as error:
         raise load_error("head", name, ValueError(f"{error.args[0]} is missing")) from None
@@ -209,15 +214,15 @@ def _weights(
     take = _checked(tensors, _shapes(layer, adds or block))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
-        embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size).to(
-            tensors["fc.weight"]
-        )
+        embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size)
+        if not is_in_blocks(embedding) or block:
+            embedding = floats(embedding).to(tensors["fc.weight"])
     elif embedding.dim() != 2 or embedding.shape[1] != layer.hidden_size:
         raise ValueError(
             f"embed_tokens.weight is {list(embedding.shape)}, hidden_size is {layer.hidden_size}"
         )
     if block and "lm_head.weight" not in tensors:
-        head = _targets_matrix(target, "output_embeddings", layer.hidden_size).to(
+        head = floats(_targets_matrix(target, "output_embeddings", layer.hidden_size)).to(
             tensors["fc.weight"]
         )
     elif layer.tie_word_embeddings and "lm_head.weight" not in tensors:
@@ -299,15 +304,16 @@ def _layer_norms(take: LazyTensors, declared: bool) -> torch.Tensor | None:
 
 
 def _targets_matrix(target: Any, name: str, width: int) -> torch.Tensor:
-    """The target's `input_embeddings` or `output_embeddings`, which a head of its width shares."""
+    """The target's `input_embeddings` or `output_embeddings`, which a head of its width shares;
+    in blocks if the target's are."""
     what, matrix = name.replace("_", " "), getattr(target, name, None)
     if matrix is None:
         raise ValueError(
             f"it has no {what} of its own, and {type(target).__name__} has no {name} to share"
         )
-    if matrix.shape[1] != width:
+    if width_of(matrix) != width:
         raise ValueError(
-            f"it has no {what} of its own; its width is {width}, the target's is {matrix.shape[1]}"
+            f"it has no {what} of its own; its width is {width}, the target's is {width_of(matrix)}"
         )
     found: torch.Tensor = matrix.detach()
     return found
