@@ -8,6 +8,7 @@ import torch
 from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.end_tokens import HasEndTokens
 from naive_speculate.infer.forward import check_layers, check_query, checked_num_logits
+from naive_speculate.infer.llama.blocks import Rounding
 from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
@@ -71,12 +72,12 @@ class LlamaLanguageModel(HasEndTokens):
 
     @classmethod
     def from_transformers(
-        cls, model: "PreTrainedModel", executor: Executor = "auto", bits: int | None = None
+        cls, model: "PreTrainedModel", executor: Executor = "auto", rounding: Rounding | None = None
     ) -> "LlamaLanguageModel":
-        """Take the weights of a loaded model, rounded to `bits`; no reference to the model
+        """Take the weights of a loaded model, rounded or not; no reference to the model
         remains, so dropping it frees its copy. Raises `ValueError` if the model is not
         supported, or the executor cannot run it."""
-        return cls(StoredLlama.of(model, bits), executor)
+        return cls(StoredLlama.of(model, rounding), executor)
 
     @property
     def _graphs(self) -> Graphs | None:
