@@ -2,7 +2,7 @@
 suits it."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,6 +11,7 @@ import torch
 
 from naive_speculate.infer.files import is_gguf, is_path, load_error, one_line, tensor_files
 from naive_speculate.infer.gguf.metadata import read_metadata
+from naive_speculate.infer.llama.blocks import Rounding
 from naive_speculate.infer.llama.kernels import row_difference
 from naive_speculate.infer.llama.model import LlamaLanguageModel, choose_executor
 from naive_speculate.infer.llama.stored import StoredLlama, read_llama, stored_dtype
@@ -38,11 +39,13 @@ class LoadOptions:
     executor: str  # one of `EXECUTORS`
     by_llama_cpp: bool  # whether llama.cpp computes GGUF files
     weights: str = "float32"  # one of `WEIGHTS`
+    progress: Callable[[float], object] | None = None  # see `Rounding`
 
     @property
-    def bits(self) -> int | None:
-        """The bits to which weights are rounded."""
-        return WEIGHTS[self.weights]
+    def rounding(self) -> Rounding | None:
+        """To what weights are rounded."""
+        bits = WEIGHTS[self.weights]
+        return None if bits is None else Rounding(bits, self.progress)
 
 
 def check_executor(executor: str) -> None:
@@ -64,7 +67,7 @@ def check_weights(weights: str, executor: str, device: torch.device, dtype: str)
     try:
         choose_executor("onnx", device, dtype_of(dtype, device, None))
     except ValueError as error:
-        raise ValueError(f"weights={weights!r} needs {error}") from None
+        raise ValueError(f"weights={weights!r}: {error}") from None
     if not row_difference(bits):
         return
     line = (
@@ -130,7 +133,7 @@ def _load_folder(name: str, options: LoadOptions, device_map: str | None) -> Lan
         device_map is not None
     ):  # its layers are placed already, and only transformers' own forward moves between devices
         return wrap(model, "transformers" if executor == "auto" else executor)
-    return wrap(model.to(device), executor, options.weights)
+    return _wrapped(model.to(device), executor, options.weights, options.progress)
 
 
 def wrap(model: Any, executor: str = "auto", weights: str = "float32") -> LanguageModel:
@@ -144,15 +147,25 @@ def wrap(model: Any, executor: str = "auto", weights: str = "float32") -> Langua
     the model, the model's state cannot be rolled back, or its logits with a cache differ from
     those of its own forward, or it is no causal language model of transformers.
     """
+    return _wrapped(model, executor, weights)
+
+
+def _wrapped(
+    model: Any,
+    executor: str,
+    weights: str,
+    progress: Callable[[float], object] | None = None,
+) -> LanguageModel:
     from naive_speculate.infer.transformers_model import pretrained
 
     check_executor(executor)
     model = pretrained(model)
     check_weights(weights, executor, model.device, str(model.dtype).removeprefix("torch."))
+    bits = WEIGHTS[weights]
     if executor == "transformers":
         return _probed(model)
     obstacle = is_supported(model.config)
-    if obstacle is not None and WEIGHTS[weights] is not None:
+    if obstacle is not None and bits is not None:
         raise ValueError(f"weights={weights!r} is for the Llama family: {obstacle}")
     if executor == "auto" and obstacle is not None:
         _log.info(
@@ -163,7 +176,8 @@ def wrap(model: Any, executor: str = "auto", weights: str = "float32") -> Langua
         raise ValueError(
             f"model must be a causal language model, {type(model).__name__} has no logits of tokens"
         )
-    return LlamaLanguageModel.from_transformers(model, cast(Any, executor), WEIGHTS[weights])
+    rounding = None if bits is None else Rounding(bits, progress)
+    return LlamaLanguageModel.from_transformers(model, cast(Any, executor), rounding)
 
 
 def device_of(device: str) -> torch.device:
@@ -223,7 +237,7 @@ def _read_stored(folder: Path, options: LoadOptions) -> StoredLlama | None:
     if (stored := stored_dtype(folder)) is None:
         return None
     dtype = dtype_of(options.dtype, options.device, stored)
-    return read_llama(folder, options.device, dtype, options.bits)
+    return read_llama(folder, options.device, dtype, options.rounding)
 
 
 def _load_gguf(
@@ -245,10 +259,11 @@ def _load_gguf(
         path, dtype = Path(name), dtype_of(options.dtype, options.device, None)
         if (
             options.executor != "transformers"
-            and (stored := read_gguf_llama(path, options.device, dtype, options.bits)) is not None
+            and (stored := read_gguf_llama(path, options.device, dtype, options.rounding))
+            is not None
         ):
             return LlamaLanguageModel(stored, cast(Any, options.executor))
-        if options.bits is not None:
+        if options.rounding is not None:
             family = read_metadata(path).get("general.architecture")
             raise ValueError(f"weights={options.weights!r} is for the Llama family, it is {family}")
         if (reason := unread_by_transformers(path)) is not None:

@@ -249,7 +249,7 @@ ELSEWHERE = [
         "must be greater than or equal to",
         "must be less than or equal to",
     ),
-    *("{} weights of {}", "{} weights", "dequantised"),
+    *("{} weights of {}", "{} weights", "dequantised", "rounded to {} bits"),
     *(
         "must be a number",
         "a number",

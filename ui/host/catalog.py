@@ -15,7 +15,13 @@ from naive_speculate.serving.protocol import ANONYMOUS, Deliver, Reader
 from naive_speculate.serving.run_records import ObservedEngine, Observer
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
-from ui.host.configuration import MAX_TOKENS, Configuration, PairChoice, cluster_engines
+from ui.host.configuration import (
+    MAX_TOKENS,
+    Configuration,
+    PairChoice,
+    cluster_engines,
+    log_progress,
+)
 from ui.host.deferred import LOADING, DeferredEngine, expected
 from ui.host.measuring import Measuring, NotMeasured
 from ui.host.visitors import Trouble, visitor
@@ -387,6 +393,8 @@ def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
         choice.head,
         device=configuration.device,
         dtype=configuration.dtype,
+        weights=configuration.weights,
+        progress=log_progress(choice.name),
     )
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)

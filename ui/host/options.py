@@ -36,6 +36,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--head", help="draft head of the target: a Hub id or a local folder")
     add("--device", help="cpu, cuda, … (auto)")
     add("--dtype", help="float32, bfloat16, … (auto)")
+    add("--weights", help="float32, or int8: rounded to 8 bits, about twice as fast on a CPU")
     add("--mcp", action="store_true", help="also offer /generate to language models as an MCP tool")
     add("--log-prompts", action="store_true", help="log prompts; they are not logged by default")
     add(
