@@ -204,8 +204,8 @@ class RaggedKVCache(BatchCache):
 
     @property
     def _trimmed(self) -> int:
-        wanted = max(self.lengths) + self._step
-        return wanted if self.capacity > 2 * wanted else self.capacity
+        needed = max(self.lengths) + self._step
+        return needed if self.capacity > 2 * needed else self.capacity
 
     def empty(self) -> None:
         """Remove all tokens and zero the buffers: masked attention would spread a number that is
@@ -220,9 +220,9 @@ class RaggedKVCache(BatchCache):
     def _replace(self, num_rows: int, capacity: int) -> None:
         """Replace the buffers by ones of another size with the same tokens; unchanged if memory
         is insufficient."""
-        found: list[list[torch.Tensor]] = []
+        replaced: list[list[torch.Tensor]] = []
         for buffers in (self._keys, self._values):
-            found.append([])
+            replaced.append([])
             for old in buffers:
                 new = torch.zeros(
                     num_rows,
@@ -234,8 +234,8 @@ class RaggedKVCache(BatchCache):
                 )
                 length = min(capacity, old.shape[2])
                 new[: old.shape[0], :, :length] = old[:, :, :length]
-                found[-1].append(new)
-        self._keys, self._values = found
+                replaced[-1].append(new)
+        self._keys, self._values = replaced
         self.capacity = capacity
         self.version += 1
 
@@ -261,13 +261,13 @@ class RaggedKVCache(BatchCache):
             )
             self.layer(shape.num_layers - 1, like, like)
         keys = self._keys[0]
-        found = (self.num_layers, keys.shape[1], keys.shape[3], keys.dtype, keys.device.type)
-        wanted = (shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype, device.type)
-        if found != wanted:
+        own = (self.num_layers, keys.shape[1], keys.shape[3], keys.dtype, keys.device.type)
+        of_model = (shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype, device.type)
+        if own != of_model:
             names = "layers, key heads, head width, dtype, device"
             raise ValueError(
-                f"kv_cache belongs to another model: its {names} are {found}, this model's are"
-                f" {wanted}"
+                f"kv_cache belongs to another model: its {names} are {own}, this model's are"
+                f" {of_model}"
             )
 
     def buffers(self) -> list[KVState]:

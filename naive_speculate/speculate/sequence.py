@@ -83,38 +83,27 @@ class SequenceState:
         default_factory=list
     )  # by generated token, where there are stop strings
     _num_settled: int = 0
+    # whether tokens are the most probable ones rather than drawn; whether draft tokens are drawn
+    # from the draft model's distribution, rather than its most probable ones; whether a step must
+    # compute probabilities, else the order of scores is enough; whether raw log-probabilities of
+    # its tokens are collected
+    greedy: bool = field(init=False)
+    draws_drafts: bool = field(init=False)
+    needs_probs: bool = field(init=False)
+    wants_logprobs: bool = field(init=False)
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether it is to end early."""
-        return self.cancel is not None and self.cancel.is_set()
-
-    @property
-    def greedy(self) -> bool:
-        """Whether tokens are the most probable ones rather than drawn."""
-        return self.verifier.greedy
-
-    @property
-    def draws_drafts(self) -> bool:
-        """Whether its draft tokens are drawn from the draft model's distribution, rather than
-        its most probable token taken."""
-        return not self.greedy and self.draft_sampling == "sampled"
-
-    @property
-    def needs_probs(self) -> bool:
-        """Whether a step must compute its probabilities; else the order of scores is enough."""
-        return not self.greedy or self.detail != "none"
-
-    @property
-    def wants_logprobs(self) -> bool:
-        """Whether raw log-probabilities of its tokens are collected."""
-        return self.params.logprobs is not None or self.params.num_sequences > 1
+    def __post_init__(self) -> None:
+        self.greedy = self.verifier.greedy
+        self.draws_drafts = not self.greedy and self.draft_sampling == "sampled"
+        self.needs_probs = not self.greedy or self.detail != "none"
+        self.wants_logprobs = self.params.logprobs is not None or self.params.num_sequences > 1
 
     @property
     def wants_prompt_logprobs(self) -> bool:
         """Whether log-probabilities of its prompt are still to be collected."""
-        wanted = self.params.prompt_logprobs is not None
-        return wanted and len(self.prompt_logprobs or ()) < len(self.prompt_token_ids)
+        if self.params.prompt_logprobs is None:
+            return False
+        return len(self.prompt_logprobs or ()) < len(self.prompt_token_ids)
 
     @property
     def output_token_ids(self) -> list[int]:
@@ -152,15 +141,15 @@ class SequenceState:
 
     def commit(self, outcome: Outcome) -> StepRecord:
         """Append a step's tokens, up to where the sequence ends."""
-        tokens, number = outcome.token_ids, self.num_steps
-        texts, draft_texts, finish, text_end = self._read(tokens, outcome.draft_token_ids)
+        accepted, drafts, number = outcome.num_accepted, outcome.draft_token_ids, self.num_steps
+        tokens = drafts[:accepted] + ([outcome.next_token_id] if outcome.obstacle is None else [])
+        texts, draft_texts, finish, text_end = self._read(tokens, drafts)
         kept = len(texts)
         self.token_ids += tokens[:kept]
         if outcome.logprobs is not None:
             self.logprobs += outcome.logprobs[:kept]
-        self.window.learn(
-            outcome.num_accepted, min(outcome.num_accepted + 1, len(outcome.draft_token_ids))
-        )
+        if not self.window.fixed:
+            self.window.learn(accepted, min(accepted + 1, len(drafts)))
         self.num_steps += 1
         self.finish_reason = finish
         settled = None if self.stops is None else self._settle(texts, self.stops, text_end)
@@ -231,8 +220,7 @@ class SequenceState:
     def _texts_ahead(self, tokens: list[int]) -> list[str]:
         if self.text is None or not tokens:
             return [""] * len(tokens)
-        stream = self.text.fork()
-        return [stream.append(token) for token in tokens]
+        return list(map(self.text.fork().append, tokens))
 
     def save(self) -> tuple[Any, ...]:
         """State that a step may change before it is committed, for `restore`."""
