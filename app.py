@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from naive_speculate.arguments import Parser, parsed
+from naive_speculate.arguments import Parser, parsed, print_for_people
 
 _port = parsed(int, "a number from 1 to 65535", lambda found: 0 < found < 2**16)
 
@@ -70,6 +70,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Serve the page until the process is asked to end; a wrong setting, a port in use or a
     broken pair is one line."""
+    print_for_people()  # Gradio prints to it
     args = arguments(argv)
     try:
         serve(args)

@@ -10,7 +10,14 @@ from rich.console import Console
 from rich.text import Text
 from transformers.utils import logging
 
-from naive_speculate.arguments import Parser, as_typed, number, positive, whole_number
+from naive_speculate.arguments import (
+    Parser,
+    as_typed,
+    number,
+    positive,
+    print_for_people,
+    whole_number,
+)
 from naive_speculate.events import EventKind
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.models import ModelPair, load_pair
@@ -51,6 +58,7 @@ Decode = Callable[..., Iterable[Step]]  # `naive.speculative_decode`
 def run_command(decode: Decode, arguments: Sequence[str] | None = None) -> int:
     """Run the command, which prints the steps of `decode`; returns the exit status, and exits
     with 2 for bad input."""
+    print_for_people()
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.target is not None and args.draft is None:

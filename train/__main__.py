@@ -14,7 +14,7 @@ from transformers import LlamaConfig
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
 
 from naive_speculate import ModelPair, load_pair
-from naive_speculate.arguments import Parser, positive, whole_number
+from naive_speculate.arguments import Parser, positive, print_for_people, whole_number
 from train.batches import Data, PartData
 from train.block import BlockModel
 from train.data import (
@@ -47,8 +47,8 @@ def parser() -> argparse.ArgumentParser:
     )
     add, add_group = drafter.add_argument, drafter.add_mutually_exclusive_group
     add("--target", required=True, help="a named pair, Hub id, local folder or GGUF file")
-    kinds = "an EAGLE-3 head, a DFlash block drafter, or a small Llama (default: head)"
-    add("--kind", choices=("head", "block", "model"), default="head", help=kinds)
+    kinds = "an EAGLE-3 head, a block drafter (DFlash or DSpark), or a small Llama (default: head)"
+    add("--kind", choices=("head", "block", "dspark", "model"), default="head", help=kinds)
     add("--work", type=Path, required=True, help="data and checkpoints; the same command resumes")
     add("--out", type=Path, required=True, help="where the drafter is written")
     add(
@@ -110,6 +110,12 @@ def parser() -> argparse.ArgumentParser:
         help="draft steps in training (default: 3 of a head, 7 of a block drafter)",
     )
     add(
+        "--rank",
+        type=positive,
+        default=128,
+        help="rank of a DSpark's product of the token before (default: %(default)s)",
+    )
+    add(
         "--batch-tokens",
         type=positive,
         default=1_024,
@@ -122,6 +128,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the three stages; 2 for bad input, 130 when interrupted."""
+    print_for_people()
     given = parser().parse_args(arguments)
     try:
         train_drafter(given)
@@ -143,7 +150,7 @@ def train_drafter(given: argparse.Namespace) -> None:
     model: Any = pair.target
     depth = getattr(model, "num_layers", 0)
     layers = given.layers or [min(2, depth), depth // 2, max(0, depth - 3)]
-    if given.kind == "block" and 0 in layers:
+    if given.kind in ("block", "dspark") and 0 in layers:
         raise ValueError(
             "--layers 0: a block drafter reads states after a layer, and 0 are the embeddings"
         )
@@ -166,7 +173,8 @@ def train_drafter(given: argparse.Namespace) -> None:
             drafter = HeadModel(shape, embeddings, len(layers), known, given.steps or 3)
         else:
             blocks = shape_of(Qwen3Config, *sizes, given.mlp, given.depth)
-            drafter = BlockModel(blocks, embeddings, len(layers), known, (given.steps or 7) + 1)
+            rank = given.rank if given.kind == "dspark" else 0
+            drafter = BlockModel(blocks, embeddings, len(layers), known, given.steps or 7, rank)
         drafter.begin(model.output_embeddings.detach().float().cpu())
         _train(drafter, data, source, given)
         if isinstance(drafter, HeadModel):
@@ -220,12 +228,19 @@ def _train(model: torch.nn.Module, data: Data, source: Source, given: argparse.N
     shape: dict[str, Any] = {
         key: getattr(given, key) for key in ("mlp", "vocabulary", "width", "depth")
     }
+    if given.kind == "dspark":
+        shape["rank"] = given.rank
     shape["streamed"] = given.stream is not None or None  # None as in older checkpoints
     settings = source._asdict() | shape
     training = Training(
         given.kind, model.to(found), data, given.work, settings, given.batch_tokens, given.seed
     )
-    training.run(60 * given.minutes, given.updates)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")  # the target's states, on a GPU in TF32
+    try:
+        training.run(60 * given.minutes, given.updates)
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""A block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036) for training.
+"""Block drafters for training: DFlash (Chen et al. 2026, arXiv 2602.06036) and DSpark.
 
 A block is a token and mask tokens after it. Its positions attend to the target's fused states of
-all tokens before the block, and to the whole block; the output at the j-th mask predicts the
-j-th token after the block's first. Training takes blocks that begin at random places of the
-answers.
+all tokens before the block, and to the whole block. In DFlash, the output at the j-th mask
+predicts the j-th token after the block's first. In DSpark, the output at any position predicts
+the next token, and a low-rank product of the token before is added to its logits; names follow
+vLLM's speculators. Training takes blocks that begin at random places of the answers.
 """
 
 import torch
@@ -21,7 +22,7 @@ from transformers.models.qwen3.modeling_qwen3 import (
 from train.batches import Batch, token_loss
 from train.head import STEP_DECAY, KeysValues, ReadsTarget
 
-BLOCK_SHARE = 4  # one of so many answer tokens begins a block
+BLOCK_SHARE = 2  # one of so many answer tokens begins a block
 
 
 class BlockAttention(Qwen3Attention):  # type: ignore[misc]
@@ -73,6 +74,21 @@ class BlockLayer(nn.Module):
         return result
 
 
+class MarkovHead(nn.Module):
+    """The logits that a token adds to those of its successors, `[..., known]`: a bigram model of
+    low rank. `vocab_size`: all of the target's tokens; `known`: those that can be drafted."""
+
+    def __init__(self, vocab_size: int, rank: int, known: int) -> None:
+        super().__init__()
+        self.markov_w1 = nn.Embedding(vocab_size, rank)
+        self.markov_w2 = nn.Linear(rank, known, bias=False)
+        nn.init.normal_(self.markov_w1.weight, std=0.01)
+
+    def forward(self, token_ids: Tensor) -> Tensor:
+        result: Tensor = self.markov_w2(self.markov_w1(token_ids))
+        return result
+
+
 class BlockModel(ReadsTarget):
     """A block drafter whose embeddings are the target's and stay fixed; its own mask token is
     one that it cannot draft.
@@ -80,7 +96,8 @@ class BlockModel(ReadsTarget):
     Args:
         config: Shape of the layers; `vocab_size` is the target's.
         embeddings, num_layers, known: See `ReadsTarget`.
-        block_size: Positions of a block.
+        num_drafts: Draft tokens of a block.
+        rank: Of the low-rank product (DSpark); 0 for none (DFlash).
     """
 
     def __init__(
@@ -89,10 +106,14 @@ class BlockModel(ReadsTarget):
         embeddings: Tensor,
         num_layers: int,
         known: Tensor,
-        block_size: int,
+        num_drafts: int,
+        rank: int = 0,
     ) -> None:
         super().__init__(config, embeddings, num_layers, known)
-        self.block_size = block_size
+        self.num_drafts, self.rank = num_drafts, rank
+        self.block_size = num_drafts if rank else num_drafts + 1
+        if rank:
+            self.markov_head = MarkovHead(config.vocab_size, rank, len(known))
         unknown = (self.index_of < 0).nonzero()
         self.mask_token_id = int(unknown.max()) if len(unknown) else config.vocab_size - 1
         self.hidden_norm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
@@ -119,15 +140,18 @@ class BlockModel(ReadsTarget):
         rotation = self.rotary(states, torch.cat([positions, places], 1))
         for layer in self.layers:
             blocks = layer(blocks, states, rotation, seen)
-        hidden = self.norm(blocks).unflatten(1, (-1, size))
+        hidden = self.norm(blocks).unflatten(1, (-1, size))[:, :, -self.num_drafts :]
         total, weights, accepted = hidden.new_zeros(()), 0.0, []
-        for step in range(size - 1):
+        for step in range(self.num_drafts):
             index = indices[..., step]
             known = index >= 0  # the others are after the conversation's end
             if not known.any():
                 accepted.append(hidden.new_zeros(2))
                 continue
-            logits, chosen = self.lm_head(hidden[:, :, step + 1][known]), index[known]
+            logits, chosen = self.lm_head(hidden[:, :, step][known]), index[known]
+            if self.rank:
+                before = batch.tokens[batch.rows[chosen], batch.positions[chosen] + 1]
+                logits = logits + self.markov_head(before)
             loss, share = token_loss(logits, batch.at(chosen), self.index_of)
             total, weights = total + STEP_DECAY**step * loss, weights + STEP_DECAY**step
             accepted.append(share)
@@ -135,13 +159,13 @@ class BlockModel(ReadsTarget):
 
     def _blocks(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Random blocks in each row: the position of their first tokens, `[rows, blocks]`, and
-        for each mask the index among the batch's positions where its token is predicted, `[rows,
-        blocks, block_size - 1]`; -1 after the end."""
+        for each draft token the index among the batch's positions where it is predicted, `[rows,
+        blocks, num_drafts]`; -1 after the end."""
         counts = torch.bincount(batch.rows, minlength=len(batch.tokens))
         count = max(1, len(batch.rows) // len(counts) // BLOCK_SHARE)
         within = (torch.rand(len(counts), count, device=counts.device) * counts[:, None]).long()
         chosen = (counts.cumsum(0) - counts)[:, None] + within
-        steps = torch.arange(self.block_size - 1, device=counts.device)
+        steps = torch.arange(self.num_drafts, device=counts.device)
         indices = torch.where(
             within[..., None] + steps < counts[:, None, None], chosen[..., None] + steps, -1
         )

@@ -36,7 +36,9 @@ ROW_TOKENS = (
 MAX_TURN, MAX_ANSWER, MAX_PASSAGE = 96, 192, 320
 GIVEN_BATCH_TOKENS = 2_048
 
-OPENINGS = tuple((Path(__file__).parent / "openings.txt").read_text(encoding="utf-8").splitlines())
+OPENINGS = tuple(
+    (Path(__file__).parent / "openings.txt").read_text(encoding="utf-8").rstrip("\n").split("\n")
+)
 """First words of some user turns, so that every kind of task occurs."""
 PASSAGE_TASKS = (
     "Summarize the following text:\n\n{}",

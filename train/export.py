@@ -86,7 +86,10 @@ def export_head(head: HeadModel, source: Source, folder: Path) -> None:
 
 def export_block(block: BlockModel, source: Source, target_layers: int, folder: Path) -> None:
     """Write a block drafter in float16, in the layout of z-lab/dflash, with an output matrix of
-    its own for the tokens that it can draft, as vLLM's speculators have it."""
+    its own for the tokens that it can draft; or a DSpark in that of vLLM's speculators."""
+    if block.rank:
+        _export(block, _dspark(block, source), folder)
+        return
     ids = {
         "target_layer_ids": [layer - 1 for layer in source.layers],
         "mask_token_id": block.mask_token_id,
@@ -99,6 +102,30 @@ def export_block(block: BlockModel, source: Source, target_layers: int, folder: 
     _export(block, more | {"num_target_layers": target_layers}, folder)
 
 
+def _dspark(block: BlockModel, source: Source) -> dict[str, Any]:
+    """The configuration of speculators 0.9.0's `DSparkSpeculatorConfig`, whose layers are
+    numbered as `source.layers` are."""
+    proposal = {"proposal_type": "greedy", "speculative_tokens": block.num_drafts}
+    return {
+        "architectures": ["DSparkSpeculator"],
+        "speculators_model_type": "dspark",
+        "block_size": block.block_size,
+        "aux_hidden_state_layer_ids": source.layers,
+        "mask_token_id": block.mask_token_id,
+        "sample_from_anchor": True,
+        "markov_rank": block.rank,
+        "markov_head_type": "vanilla",
+        "enable_confidence_head": False,
+        "confidence_head_with_markov": False,
+        "speculators_config": {
+            "algorithm": "dspark",
+            "default_proposal_method": "greedy",
+            "proposal_methods": [proposal],
+            "verifier": {"name_or_path": None, "architectures": []},
+        },
+    }
+
+
 def _export(model: ReadsTarget, more: dict[str, Any], folder: Path) -> None:
     """Write weights, the tokens that can be drafted, and a configuration with these additions."""
     tensors = {
@@ -108,7 +135,10 @@ def _export(model: ReadsTarget, more: dict[str, Any], folder: Path) -> None:
     if len(known) < vocab_size:
         tensors["d2t"] = known - torch.arange(len(known))
         tensors["t2d"] = torch.zeros(vocab_size, dtype=torch.bool).index_fill_(0, known, True)
-    config = model.config.to_dict() | {"draft_vocab_size": len(known), "dtype": "float16"} | more
+    layers = model.config.to_dict() | {"dtype": "float16"}
+    nested = {"transformer_layer_config": layers, "dtype": "float16"}
+    config = nested if "speculators_model_type" in more else layers
+    config = config | {"draft_vocab_size": len(known)} | more
     with whole_folder(folder) as partial:
         save_torch_state_dict(
             tensors, partial, max_shard_size=MAX_SHARD_SIZE, metadata={"format": "pt"}

@@ -13,7 +13,8 @@ from torch import nn
 from train.batches import Batch, Data
 from train.progress import Progress
 
-CHECKPOINT_SECONDS = 600.0
+CHECKPOINT_SECONDS = 600.0  # between checkpoints, and held-out figures
+CHECKPOINTS = 8  # of a short training
 RATE = 0.001  # adamW's learning rate
 WARMUP = 30  # updates during which the rate rises
 DECAY = 0.5  # last share of the training, in which the rate falls to zero
@@ -67,6 +68,7 @@ class Training:
         self.resume()
         progress = Progress(self.name, updates or int(seconds), "updates" if updates else "seconds")
         saved = time.monotonic()
+        pause = CHECKPOINT_SECONDS if updates else min(CHECKPOINT_SECONDS, seconds / CHECKPOINTS)
         while self.share(seconds, updates) < 1:
             before, began = self.updates, time.monotonic()
             for batch in self.data.training(self.batch_tokens, self.seed + self.epoch):
@@ -77,10 +79,10 @@ class Training:
                 progress.add(
                     0, f"{self.updates} updates, {self.tokens:,} answer tokens, loss {loss:.3f}"
                 )
-                if time.monotonic() - saved >= CHECKPOINT_SECONDS:
+                if time.monotonic() - saved >= pause:
                     self.save()
-                    saved = time.monotonic()
                     self.measure(loss)
+                    saved = time.monotonic()
                 if self.share(seconds, updates) >= 1:
                     break
                 began = time.monotonic()  # the next batch's time counts, a checkpoint's does not

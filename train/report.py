@@ -28,7 +28,7 @@ def report(
     rows = []
     for temperature in (0.0, 1.0):
         params = SamplingParams(temperature=temperature, max_tokens=MAX_TOKENS)
-        ways = [our_way(decoder, k, params, kind) for k in (0, *WINDOWS)]
+        ways = [our_way(decoder, k, params, pair.default_drafter) for k in (0, *WINDOWS)]
         for line in lines_of(ways, decode_all(ways, prompts)):
             compared = line.num_draft_tokens and not temperature
             rows.append(

@@ -19,6 +19,7 @@ _SHOWN = (
     EventKind.REJECTED,
     EventKind.DISCARDED,
 )
+_NO_TEXT = (STYLES[EventKind.REJECTED], STYLES[EventKind.DISCARDED])
 _BOX = (
     f"font:16px/1.75 system-ui,sans-serif;color:{LIGHT.ink};background:{LIGHT.page};border:1px"
     f" solid {LIGHT.rule};border-radius:10px;padding:12px 16px;max-width:90ch"
@@ -89,6 +90,8 @@ def _span(style: Style, text: str, title: str = "", tag: str = "span") -> str:
     looks = f"color:{style.light}" + (
         f";text-decoration:{style.line};background:{style.light}1f" if style.line else ""
     )
+    if style in _NO_TEXT:  # what is selected is copied: the text
+        looks += ";-webkit-user-select:none;user-select:none"
     hint = f' title="{html.escape(title, quote=True)}"' if title else ""
     return f'<{tag} style="{looks}"{hint}>{html.escape(text)}</{tag}>'
 

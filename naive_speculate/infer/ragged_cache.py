@@ -325,7 +325,7 @@ class CacheRows(Rows["RaggedKVCache"]):
 
     def positions(self, num_new: int, device: torch.device | None = None) -> torch.Tensor:
         """Positions of the next `num_new` tokens, int64, shape `[rows, num_new]`."""
-        starts = on_device(self.lengths, device)
+        starts = torch.tensor(self.lengths) if device is None else on_device(self.lengths, device)
         return starts[:, None] + torch.arange(num_new, device=device)
 
     def mask(
@@ -333,7 +333,9 @@ class CacheRows(Rows["RaggedKVCache"]):
     ) -> torch.Tensor:
         """The stored tokens that each new one may attend to, once all are written: bool, shape
         `[rows, 1, num_new, longest + num_new]`; see `causal_mask`."""
-        return causal_mask(self.positions(num_new, device), self.get_num_tokens() + num_new, window)
+        lengths = self.cache.lengths
+        longest = max(map(lengths.__getitem__, self.indices))
+        return causal_mask(self.positions(num_new, device), longest + num_new, window)
 
     def write(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor

@@ -1,6 +1,7 @@
 """Any causal language model of transformers with rollback-able attention caches, as a
 `BatchLanguageModel`."""
 
+import copy
 import logging
 import threading
 from collections.abc import Iterator, Sequence
@@ -41,7 +42,9 @@ class TransformersLanguageModel(HasEndTokens):
     `max_positions` is the length at which they change, since cached keys are invalid beyond it.
 
     Args:
-        model: A decoder-only model, on its device, in its dtype.
+        model: A decoder-only model, on its device, in its dtype. It stays in the mode it is in,
+            training or not, and is always computed as in evaluation. Of a model that
+            `torch.compile` made, the original is computed.
 
     Attributes:
         name: Its folder or Hub id, or its class.
@@ -51,13 +54,14 @@ class TransformersLanguageModel(HasEndTokens):
 
     Raises:
         ValueError: If the model's state cannot be rolled back (see `RecurrentLanguageModel`), or
-            it is not decoder-only.
+            it is not decoder-only, or none of transformers.
     """
 
     _cache_name, _one_by_one_of = "a cache", "rows of different lengths"  # in messages
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model.eval()
+        self.model = evaluating(pretrained(model))
+        model = self.model
         self.name: str = model.name_or_path or type(model).__name__
         self.config = model.config.get_text_config(decoder=True)
         self.described = f"{self.name} ({self.config.model_type})"
@@ -115,12 +119,12 @@ class TransformersLanguageModel(HasEndTokens):
     @property
     def input_embeddings(self) -> torch.Tensor:
         """The embedding table, shape `[vocab_size, hidden_size]`."""
-        return cast(torch.Tensor, self.model.get_input_embeddings().weight.detach())
+        return cast(torch.Tensor, self.model.get_input_embeddings().weight).detach()
 
     @property
     def output_embeddings(self) -> torch.Tensor:
         """The matrix before the logits, shape `[vocab_size, hidden_size]`."""
-        return cast(torch.Tensor, self.model.get_output_embeddings().weight.detach())
+        return cast(torch.Tensor, self.model.get_output_embeddings().weight).detach()
 
     def new_cache(self, batch_size: int) -> RaggedKVCache:
         """An empty cache for `batch_size` rows."""
@@ -324,6 +328,35 @@ class TransformersLanguageModel(HasEndTokens):
                 "sliding_attention": window,
             }
         return window
+
+
+def pretrained(model: Any) -> PreTrainedModel:
+    """A model of transformers, the original one if `torch.compile` made it. Raises `ValueError`
+    if it is something else."""
+    model = getattr(model, "_orig_mod", model)
+    if not isinstance(model, PreTrainedModel):
+        raise ValueError(
+            "model must be a causal language model of transformers (a PreTrainedModel),"
+            f" got {type(model).__name__}"
+        )
+    return model
+
+
+def evaluating(model: PreTrainedModel) -> PreTrainedModel:
+    """The model, or if it is being trained, a copy of its modules in evaluation mode that shares
+    its parameters and buffers."""
+    if not any(module.training for module in model.modules()):
+        return model
+    copies: dict[nn.Module, nn.Module] = {}
+    for module in model.modules():
+        copies[module] = copy.copy(module)
+        copies[module].training = False
+    for module, own in copies.items():
+        own.__dict__["_modules"] = {
+            name: None if child is None else copies[child]
+            for name, child in module._modules.items()
+        }
+    return cast(PreTrainedModel, copies[model])
 
 
 def additive_mask(

@@ -247,7 +247,7 @@ def _xgrammar() -> Any:
         import xgrammar
     except ImportError as error:
         raise ValueError(
-            f"guided_decoding needs xgrammar: pip install 'naive-speculate[guided]' ({error})"
+            f"guided_decoding needs xgrammar: pip install '.[guided]' in the repository ({error})"
         ) from None
     return xgrammar
 

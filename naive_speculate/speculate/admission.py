@@ -1,7 +1,7 @@
 """From a request to a run: validate, plan, build. Everything is checked here, before any model
 runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -244,6 +244,8 @@ class Admission:
                 raise ValueError("prompt is empty")
             check_unicode("prompt", prompt)
             prompt = self.vocabulary.encode(prompt)
+        elif any(isinstance(each, Mapping) for each in prompt):
+            raise ValueError("prompt holds messages, which need chat=True")
         token_ids = self._checked("prompt", prompt)
         if params is not None and params.truncate_prompt_tokens is not None:
             token_ids = token_ids[-params.truncate_prompt_tokens :]
@@ -283,7 +285,7 @@ class Admission:
             raise ValueError("given_draft is empty: it has no tokens")
         return replace(request.given_draft, draft=checked)
 
-    def _checked(self, name: str, token_ids: Sequence[int]) -> list[int]:
+    def _checked(self, name: str, token_ids: Sequence[Any]) -> list[int]:
         """Token ids as a list, refused under the argument's name where one is none."""
         checked = list(token_ids)
         for token in checked:
@@ -304,15 +306,18 @@ class Admission:
         return checked
 
     def _as_chat(self, prompt: Prompt) -> list[int]:
-        """Token ids of a text in the tokenizer's chat template."""
-        if not isinstance(prompt, str):
-            raise ValueError(f"chat=True needs a prompt of text, got {len(prompt)} token ids")
+        """Token ids of a text, or of messages, in the tokenizer's chat template."""
+        given = [prompt] if isinstance(prompt, str) else list(prompt)
+        if not isinstance(prompt, str) and not any(isinstance(each, Mapping) for each in given):
+            raise ValueError(
+                f"chat=True needs a prompt of text or messages, got {len(given)} token ids"
+            )
         if not prompt:
             raise ValueError("prompt is empty")
         if not self.has_chat_template:
-            raise ValueError("chat=True needs a chat template, and this pair's tokenizer has none")
-        check_unicode("prompt", prompt)
-        messages = [{"role": "user", "content": prompt}]
+            needing = "chat=True" if isinstance(prompt, str) else "a prompt of messages"
+            raise ValueError(f"{needing} needs a chat template, and this pair's tokenizer has none")
+        messages = [_message(each, index) for index, each in enumerate(given)]
         try:
             return list(
                 self.pair.tokenizer.apply_chat_template(
@@ -444,3 +449,17 @@ class Admission:
 def _stop_strings(params: SamplingParams) -> StopStrings | None:
     """What looks for a sequence's stop strings."""
     return StopStrings(params.stop, params.include_stop_str_in_output) if params.stop else None
+
+
+def _message(given: Any, index: int) -> dict[str, Any]:
+    """A message of a conversation, checked; a text is the user's."""
+    if isinstance(given, str):
+        given = {"role": "user", "content": given}
+    if not isinstance(given, Mapping) or not all(
+        isinstance(given.get(name), str) for name in ("role", "content")
+    ):
+        raise ValueError(
+            f"prompt[{index}] must be a message with role and content as text, got {given!r:.80}"
+        )
+    check_unicode("prompt", given["content"])
+    return dict(given)

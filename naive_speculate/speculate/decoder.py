@@ -73,6 +73,7 @@ class SpeculativeDecoder:
         verify_strategy: VerifyStrategy | str = VerifyStrategy.SPECULATIVE_SAMPLING,
         drafter: str | None = None,
         detail: Detail = "full",
+        chat: bool = False,
         draft_confidence: float | None = None,
         draft_sampling: DraftSampling = "sampled",
         tree: str | None = None,
@@ -81,13 +82,14 @@ class SpeculativeDecoder:
         """Decode one prompt and yield its events as they happen.
 
         Args:
-            prompt: Text, or token ids.
+            prompt: Text or token ids; with `chat` also messages, mappings with role and content.
             params: How tokens are chosen and when generation ends.
             num_draft_tokens: Tokens to draft per step, 0 for plain decoding, or "auto".
             verify_strategy: How drafts are judged.
             drafter: A name in `DRAFTERS`; None for the pair's own.
             detail: "full" events carry probabilities and the most probable tokens, "probs" only
                 probabilities, "none" neither.
+            chat: Whether to put the prompt into the tokenizer's chat template.
             draft_confidence: A window ends after a token of lower draft probability, whatever
                 its size; None for no such limit. Of a copied token it is an estimate, by how
                 many tokens matched.
@@ -118,6 +120,7 @@ class SpeculativeDecoder:
             verify_strategy,
             drafter,
             detail,
+            chat,
             draft_confidence=draft_confidence,
             draft_sampling=draft_sampling,
             tree=tree,
@@ -127,7 +130,7 @@ class SpeculativeDecoder:
     @overload
     def generate(
         self,
-        prompt: str | list[int],
+        prompt: str | list[int] | list[dict[str, str]],
         params: SamplingParams | None = None,
         *,
         cancel: CancelFlag | None = None,
@@ -137,7 +140,7 @@ class SpeculativeDecoder:
     @overload
     def generate(
         self,
-        prompt: list[str] | list[list[int]],
+        prompt: list[str] | list[list[int]] | list[list[dict[str, str]]],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         cancel: CancelFlag | None = None,
@@ -146,7 +149,7 @@ class SpeculativeDecoder:
 
     def generate(
         self,
-        prompt: str | Sequence[int] | Sequence[str] | Sequence[Sequence[int]],
+        prompt: Prompt | Sequence[Prompt],
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         cancel: CancelFlag | None = None,
@@ -155,7 +158,7 @@ class SpeculativeDecoder:
         """Decode one prompt, or a list of prompts as one batch.
 
         Args:
-            prompt: Text or token ids; or a list of either.
+            prompt: As for `stream`, or a list of such.
             params: One for all, or a list with one per prompt.
             cancel: As for `stream`.
             **options: As for `stream`.

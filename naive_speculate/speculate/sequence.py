@@ -1,7 +1,7 @@
 """One sequence's state: everything that a step reads and writes of it, and where it ends."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Protocol
 
@@ -19,7 +19,7 @@ from naive_speculate.text import StopStrings, TextStream
 
 Detail = Literal["full", "probs", "none"]
 DraftSampling = Literal["sampled", "argmax"]
-Prompt = str | Sequence[int]
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]  # text, token ids or messages
 
 
 class CancelFlag(Protocol):
@@ -91,12 +91,17 @@ class SequenceState:
     draws_drafts: bool = field(init=False)
     needs_probs: bool = field(init=False)
     wants_logprobs: bool = field(init=False)
+    # tokens that end it and add no text: none if the parameters include them (vLLM,
+    # `v1/engine/detokenizer.py`, `update`)
+    silent_token_ids: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.greedy = self.verifier.greedy
         self.draws_drafts = not self.greedy and self.draft_sampling == "sampled"
         self.needs_probs = not self.greedy or self.detail != "none"
         self.wants_logprobs = self.params.logprobs is not None or self.params.num_sequences > 1
+        included = self.params.include_stop_str_in_output
+        self.silent_token_ids = frozenset() if included else self.stop_token_ids
 
     @property
     def wants_prompt_logprobs(self) -> bool:
@@ -196,7 +201,8 @@ class SequenceState:
                 index == len(tokens) - 1
             ):  # the next token; another may have been drafted at its position
                 rejected = self._texts_ahead(drafts[index:])
-            texts.append("" if self.text is None else self.text.append(token))
+            silent = self.text is None or token in self.silent_token_ids
+            texts.append("" if silent else self.text.append(token))  # type: ignore[union-attr]
             text_end = None
             if self.stops is not None:
                 text_end = self.stops.append(
@@ -220,7 +226,10 @@ class SequenceState:
     def _texts_ahead(self, tokens: list[int]) -> list[str]:
         if self.text is None or not tokens:
             return [""] * len(tokens)
-        return list(map(self.text.fork().append, tokens))
+        stream, texts = self.text.fork(), list[str]()
+        for token in tokens:
+            texts.append("" if token in self.silent_token_ids else stream.append(token))
+        return texts
 
     def save(self) -> tuple[Any, ...]:
         """State that a step may change before it is committed, for `restore`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from naive_speculate.infer.head.block import BlockHead
+from naive_speculate.infer.head.block import BlockHead, BlockOptions
 from naive_speculate.infer.head.model import DraftHead, Head
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.model import LlamaLanguageModel
@@ -119,6 +119,11 @@ def _head(llama: StoredLlama, adds: bool, block: bool) -> Head:
     shape = replace(llama.shape, vocab_size=num_tokens, windows=(None,) * len(layers))
     if block:
         return BlockHead(
-            weights, shape, llama.rotary, (0, 1, 2), "toy block", block_size=4, mask_token_id=0
+            weights,
+            shape,
+            llama.rotary,
+            (0, 1, 2),
+            "toy block",
+            BlockOptions(block_size=4, mask_token_id=0),
         )
     return DraftHead(weights, shape, llama.rotary, (0, 1, 2), "toy head")

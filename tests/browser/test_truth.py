@@ -7,6 +7,8 @@ from PIL import Image, ImageStat
 from playwright.sync_api import Page, expect
 
 from naive_speculate import Trace
+from naive_speculate.events import OUTPUT_KINDS
+from naive_speculate.palette import STYLES
 from tests.browser.steps import (
     TIP,
     becomes,
@@ -297,6 +299,36 @@ def boxes_show_on_which_side_there_is_more(page: Page) -> None:
     page.emulate_media(color_scheme="light")
     page.evaluate("document.body.classList.remove('dark')")
     page.set_viewport_size({"width": 1440, "height": 900})
+
+
+SELECT = """name => {
+    const box = document.querySelector(name), range = document.createRange();
+    range.selectNodeContents(box);
+    document.getSelection().removeAllRanges();
+    document.getSelection().addRange(range);
+}"""
+
+
+def test_what_is_selected_in_the_coloured_text_is_copied_as_the_text_and_a_button_copies_all_tokens(
+    page,
+):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    recorded = Trace.load(SPECULATIVE)
+    whole = recorded.started.prompt + recorded.text
+    expect(page.locator(".ns-clean")).to_have_text(whole, use_inner_text=False)
+    page.evaluate(SELECT, "#tokens")
+    page.keyboard.press("ControlOrMeta+c")
+    assert page.evaluate("navigator.clipboard.readText()") == whole
+    page.get_by_role("button", name="Copy with marks").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    marked = page.evaluate("navigator.clipboard.readText()")
+    tokens = [event for event in recorded if event.kind in STYLES and event.kind != "proposed"]
+    for event in tokens:
+        text = event.text if event.kind in OUTPUT_KINDS else event.text.replace("\n", "⏎")
+        assert STYLES[event.kind].mark + text in marked
+    assert marked.count(STYLES["rejected"].mark) == 1 + len(
+        [event for event in tokens if event.kind == "rejected"]
+    )
 
 
 def test_boxes_show_that_there_is_more_and_a_token_explains_itself_to_who_points_clicks_or_uses_the_keyboard(

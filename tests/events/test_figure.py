@@ -153,6 +153,8 @@ def test_a_trace_shows_its_prompt_its_text_and_what_was_refused(small_decoder):
     assert re.findall(r"<del[^>]*>(.*?)</del>", shown) == refused
     kept = re.sub(r"<del.*?</del>|<span[^>]*title=\"discarded.*?</span>", "", shown)
     assert ("Once upon a time" + trace.text) in Elements(kept).words
+    copied = re.sub(r"<(del|span)[^>]*user-select:none.*?</\1>", "", shown)  # if it is selected
+    assert ("Once upon a time" + trace.text) in Elements(copied).words
     assert f"{len(trace.token_ids)} tokens in {trace.metrics.num_spec_steps} target passes" in shown
 
 

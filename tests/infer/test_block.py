@@ -65,8 +65,10 @@ def test_a_block_drafter_computes_what_its_definition_says(tmp_path, target, kin
         ends = [at + length for at, length in zip(begins, lengths, strict=True)]
         for row, end in enumerate(ends):
             cache.keep(row, end)
-        logits = block.draft(
-            [int(tokens[row, end]) for row, end in enumerate(ends)], cache.all_rows()
+        last = [int(tokens[row, end]) for row, end in enumerate(ends)]
+        drafted = block.draft(last, cache.all_rows())
+        logits = torch.stack(
+            [block.logits_after(torch.tensor(last), each) for each in drafted.unbind(1)], 1
         )
         assert logits.shape == (2, BLOCK_SIZE - 1, VOCAB)
         assert cache.lengths == ends

@@ -169,16 +169,21 @@ def test_so_it_does_for_a_llama_from_what_the_target_computes_and_it_has_the_pub
         )
 
 
-def test_a_trained_block_drafter_drafts_better_than_an_untrained_one(llama, tmp_path):
-    assert (
-        gained(*llama, tmp_path, "--kind", "block", "--depth", "2", "--steps", "3", trained=60)
-        > 0.1
-    )
+@pytest.mark.parametrize("kind", ["block", "dspark"])
+def test_a_trained_block_drafter_drafts_better_than_an_untrained_one(kind, llama, tmp_path):
+    sizes = ("--depth", "2", "--steps", "3", "--rank", "16")
+    assert gained(*llama, tmp_path, "--kind", kind, *sizes, trained=60) > 0.1
     config = json.loads((tmp_path / "trained" / "config.json").read_text(encoding="utf-8"))
-    assert config["architectures"] == ["DFlashDraftModel"]
-    assert config["block_size"] == 4
-    assert config["dflash_config"]["target_layer_ids"] == [0, 1, 3]
-    assert load_file(tmp_path / "trained" / "model.safetensors")["fc.weight"].shape == (32, 96)
+    tensors = load_file(tmp_path / "trained" / "model.safetensors")
+    assert tensors["fc.weight"].shape == (32, 96)
+    if kind == "block":
+        assert config["architectures"] == ["DFlashDraftModel"]
+        assert config["block_size"] == 4
+        assert config["dflash_config"]["target_layer_ids"] == [0, 1, 3]
+    else:
+        assert (config["speculators_model_type"], config["block_size"]) == ("dspark", 3)
+        assert config["aux_hidden_state_layer_ids"] == [1, 2, 4]
+        assert tensors["markov_head.markov_w2.weight"].shape == (300, 16)
 
 
 def test_a_trained_draft_model_loads_in_transformers_and_drafts(llama, tmp_path):

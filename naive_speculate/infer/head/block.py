@@ -1,13 +1,16 @@
 """A block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036): one forward drafts all positions
 of a window.
 
-Names and computation follow the authors' `dflash/model.py` (z-lab/dflash).
+Names and computation follow the authors' `dflash/model.py` (z-lab/dflash), and for DSpark vLLM's
+speculators.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F
 
 from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.model import Head
@@ -18,21 +21,52 @@ from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable, rotatio
 from naive_speculate.infer.ragged_cache import CacheRows
 
 
+@dataclass
+class Markov:
+    """DSpark's low-rank product of the token before: `embedding` `[vocab_size, rank]`, `output`
+    `[draft_vocab_size, rank]`."""
+
+    embedding: torch.Tensor
+    output: torch.Tensor
+
+    def bias(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """What tokens `[rows]` add to the logits of their successors, `[rows,
+        draft_vocab_size]`."""
+        return F.linear(F.embedding(token_ids, self.embedding), self.output)
+
+
+@dataclass(frozen=True)
+class BlockOptions:
+    """How a block is read, beyond its layers."""
+
+    block_size: int  # positions of a block
+    mask_token_id: int  # the target's token whose embedding a masked position reads
+    # whether a position predicts the next token (DSpark), so that the last token's output is the
+    # first draft; otherwise a mask predicts the token at its own position (DFlash)
+    from_anchor: bool = False
+
+    @property
+    def num_drafts(self) -> int:
+        """Draft tokens of a block."""
+        return self.block_size - (not self.from_anchor)
+
+
 class BlockHead(Head):
     """A few layers that draft a whole block: the last token, and mask tokens after it.
 
     Each position of the block attends to the target's fused states of all tokens before the
-    block, and to the whole block. The output at the j-th mask is the distribution of the j-th
-    draft token; it does not depend on the other draft tokens. The block always has its trained
-    size, so that a window's length does not change the distributions.
+    block, and to the whole block. The outputs are the distributions of the draft tokens. In
+    DFlash they do not depend on the other draft tokens; in DSpark each also depends on the draft
+    token before. The block always has its trained size, so that a window's length does not change
+    the distributions.
 
     Args:
         weights: Its weights, on the target's device; they have no `state_projection`.
         shape: The shape of its layers; `vocab_size` is its own.
         rotary: Its rotary embedding.
         layers, name: See `Head`.
-        block_size: Positions of a block: one more than the draft tokens.
-        mask_token_id: The target's token whose embedding a masked position reads.
+        options: Of its blocks.
+        markov: DSpark's product; None for DFlash.
     """
 
     role: ClassVar[str] = "block"
@@ -45,12 +79,13 @@ class BlockHead(Head):
         rotary: RotaryTable,
         layers: Sequence[int],
         name: str,
-        block_size: int,
-        mask_token_id: int,
+        options: BlockOptions,
+        markov: Markov | None = None,
     ) -> None:
         super().__init__(weights, shape, layers, name, "torch")
-        self.block_size = block_size
-        self._masks = [mask_token_id] * (block_size - 1)
+        self.options = options
+        self.markov = markov
+        self._masks = [options.mask_token_id] * (options.block_size - 1)
         self._forward = TorchLlama(shape, weights, rotary)
 
     @torch.inference_mode()
@@ -70,13 +105,15 @@ class BlockHead(Head):
         rows.advance(num_new)
 
     @torch.inference_mode()
-    def draft(self, token_ids: Sequence[int], rows: CacheRows) -> torch.Tensor:
-        """The logits of each row's draft tokens; the rows' ends do not move. `token_ids`: each
-        row's last token; `rows`: rows that hold the states of all tokens before it. The result
-        has shape `[rows, block_size - 1, vocab_size]`, minus infinity for tokens that it does
-        not have."""
+    def draft(
+        self, token_ids: Sequence[int], rows: CacheRows, count: int | None = None
+    ) -> torch.Tensor:
+        """The logits of each row's draft tokens, before `Markov`; the rows' ends do not move.
+        `token_ids`: each row's last token; `rows`: rows that hold the states of all tokens before
+        it; `count`: how many draft tokens are needed, all without. The result has shape `[rows,
+        count, draft_vocab_size]`; see `logits_after`."""
         rows.cache.require(self._shape, self.dtype, self.device)
-        llama, size = self._forward, self.block_size
+        llama, size = self._forward, self.options.block_size
         block = on_device([[token, *self._masks] for token in token_ids], self.device)
         positions, num_keys = rows.positions(size, self.device), rows.get_num_tokens() + size
         keys = torch.arange(num_keys, device=self.device)
@@ -86,5 +123,15 @@ class BlockHead(Head):
             for window in set(self._shape.windows)
         }
         rotated = rotation(llama.rotary.up_to(num_keys), positions, self.dtype)
-        logits, _ = llama.compute([block], Place(rotated, masks, rows.write), size - 1)
+        num_drafts = self.options.num_drafts
+        logits, _ = llama.compute([block], Place(rotated, masks, rows.write), num_drafts)
+        return logits[:, :count]
+
+    @torch.inference_mode()
+    def logits_after(self, token_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        """The logits of each row's next draft token, `[rows, vocab_size]`, minus infinity for
+        tokens that it does not have. `token_ids`: the tokens before, int64 `[rows]`; `logits`: one
+        position of `draft`'s."""
+        if self.markov is not None:
+            logits = logits + self.markov.bias(token_ids)
         return self._in_target_tokens(logits)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from naive_speculate.infer.files import load_error
-from naive_speculate.infer.head.block import BlockHead
+from naive_speculate.infer.head.block import BlockHead, BlockOptions, Markov
 from naive_speculate.infer.head.files import (
     block_layers,
     declares_block,
@@ -45,6 +45,7 @@ from naive_speculate.infer.head.files import (
 )
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.weights import HeadWeights
+from naive_speculate.infer.llama.blocks import floats, is_in_blocks, width_of
 from naive_speculate.infer.llama.stored import LazyTensors, full_config
 from naive_speculate.infer.llama.weights import (
     LlamaShape,
@@ -75,6 +76,7 @@ def load_head(
     device: torch.device,
     dtype: torch.dtype | None = None,
     executor: str = "torch",
+    in_8_bits: bool = False,
 ) -> DraftHead | BlockHead:
     """Load a draft head or a block drafter.
 
@@ -85,6 +87,7 @@ def load_head(
         device: Where it computes: the device of the target's hidden states.
         dtype: None for the dtype of the stored weights, or float32 in ONNX Runtime.
         executor: "torch" or "onnx", of a draft head; a block drafter runs in torch.
+        in_8_bits: Whether to round a draft head's matrices, with "onnx".
 
     Raises:
         ValueError: In one line, naming `head` and the fault.
@@ -115,14 +118,16 @@ def load_head(
             key: t.to(device, wanted) if t.is_floating_point() else t for key, t in used.items()
         }
         layer_config = _layer_config(config, _num_layers(tensors))
+        markov = _markov(tensors, config) if block else None
         weights = _weights(tensors, config, layer_config, target, block)
         layers = (block_layers if block else target_layers)(config, weights, target)
         shape = _shape(layer_config, weights)
         rotary = _rotary(layer_config, shape.head_dim, device)
         if block:
-            return BlockHead(
-                weights, shape, rotary, layers, name, *_block(config, len(weights.embedding))
-            )
+            options = _block(config, len(weights.embedding))
+            return BlockHead(weights, shape, rotary, layers, name, options, markov)
+        if in_8_bits and executor == "onnx":
+            weights = weights.in_blocks()
         return DraftHead(weights, shape, rotary, layers, name, executor)
     except KeyError as error:
         raise load_error("head", name, ValueError(f"{error.args[0]} is missing")) from None
@@ -136,8 +141,8 @@ def _num_layers(tensors: Mapping[str, torch.Tensor]) -> int:
 
 def _layer_config(config: Mapping[str, Any], num_layers: int) -> "PretrainedConfig":
     kind = config.get("speculators_model_type", "eagle3")
-    if kind != "eagle3":
-        raise ValueError(f"speculators_model_type is {kind!r}, not 'eagle3'")
+    if kind not in ("eagle3", "dflash", "dspark"):
+        raise ValueError(f"speculators_model_type is {kind!r}, not 'eagle3', 'dflash' or 'dspark'")
     flat = dict(config.get("transformer_layer_config") or config)
     if (declared := flat.get("num_hidden_layers")) != num_layers:
         _log.info("the head has %d layers, its configuration declares %s", num_layers, declared)
@@ -175,8 +180,8 @@ def _rotary(config: "PretrainedConfig", head_dim: int, device: torch.device) -> 
     return RotaryTable(rotary.inv_freq.to(device), rotary.attention_scaling)
 
 
-def _block(config: Mapping[str, Any], vocab_size: int) -> tuple[int, int]:
-    """Block size and mask token of a block drafter."""
+def _block(config: Mapping[str, Any], vocab_size: int) -> BlockOptions:
+    """How a block drafter's blocks are read."""
     size, mask = (option(config, name, "dflash_config") for name in ("block_size", "mask_token_id"))
     if type(size) is not int or size < 2:
         raise ValueError(f"block_size must be a whole number of at least 2, got {size!r:.80}")
@@ -184,12 +189,24 @@ def _block(config: Mapping[str, Any], vocab_size: int) -> tuple[int, int]:
         raise ValueError(
             f"mask_token_id must be one of the target's {vocab_size} tokens, got {mask!r:.80}"
         )
-    for name in ("sample_from_anchor", "shift_label"):
-        if option(config, name, "dflash_config"):
-            raise ValueError(
-                f"{name} is not supported: a mask must predict the token at its own position"
-            )
-    return size, mask
+    if option(config, "shift_label", "dflash_config"):
+        raise ValueError(
+            "shift_label is not supported: a mask must predict the token at its own position"
+        )
+    from_anchor = option(config, "sample_from_anchor", "dflash_config")
+    if from_anchor is None:
+        from_anchor = config.get("speculators_model_type") == "dspark"
+    return BlockOptions(size, mask, bool(from_anchor))
+
+
+def _markov(tensors: dict[str, torch.Tensor], config: Mapping[str, Any]) -> Markov | None:
+    """DSpark's product of the token before; None without."""
+    names = [f"markov_head.markov_w{part}.weight" for part in (1, 2)]
+    if names[0] not in tensors:
+        return None
+    if (kind := config.get("markov_head_type", "vanilla")) != "vanilla":
+        raise ValueError(f"markov_head_type is {kind!r}, not 'vanilla'")
+    return Markov(*(tensors.pop(name) for name in names))
 
 
 def _weights(
@@ -209,15 +226,15 @@ def _weights(
     take = _checked(tensors, _shapes(layer, adds or block))
     embedding = tensors.pop("embed_tokens.weight", None)
     if embedding is None:
-        embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size).to(
-            tensors["fc.weight"]
-        )
+        embedding = _targets_matrix(target, "input_embeddings", layer.hidden_size)
+        if not is_in_blocks(embedding) or block:
+            embedding = floats(embedding).to(tensors["fc.weight"])
     elif embedding.dim() != 2 or embedding.shape[1] != layer.hidden_size:
         raise ValueError(
             f"embed_tokens.weight is {list(embedding.shape)}, hidden_size is {layer.hidden_size}"
         )
     if block and "lm_head.weight" not in tensors:
-        head = _targets_matrix(target, "output_embeddings", layer.hidden_size).to(
+        head = floats(_targets_matrix(target, "output_embeddings", layer.hidden_size)).to(
             tensors["fc.weight"]
         )
     elif layer.tie_word_embeddings and "lm_head.weight" not in tensors:
@@ -299,15 +316,16 @@ def _layer_norms(take: LazyTensors, declared: bool) -> torch.Tensor | None:
 
 
 def _targets_matrix(target: Any, name: str, width: int) -> torch.Tensor:
-    """The target's `input_embeddings` or `output_embeddings`, which a head of its width shares."""
+    """The target's `input_embeddings` or `output_embeddings`, which a head of its width shares;
+    in blocks if the target's are."""
     what, matrix = name.replace("_", " "), getattr(target, name, None)
     if matrix is None:
         raise ValueError(
             f"it has no {what} of its own, and {type(target).__name__} has no {name} to share"
         )
-    if matrix.shape[1] != width:
+    if width_of(matrix) != width:
         raise ValueError(
-            f"it has no {what} of its own; its width is {width}, the target's is {matrix.shape[1]}"
+            f"it has no {what} of its own; its width is {width}, the target's is {width_of(matrix)}"
         )
     found: torch.Tensor = matrix.detach()
     return found

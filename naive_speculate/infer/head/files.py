@@ -58,8 +58,10 @@ def declares_head(config: Mapping[str, Any]) -> bool:
 
 def declares_block(config: Mapping[str, Any]) -> bool:
     """Whether a configuration declares a block drafter."""
-    return "dflash_config" in config or any(
-        "dflash" in str(name).lower() for name in config.get("architectures") or ()
+    return (
+        "dflash_config" in config
+        or config.get("speculators_model_type") in ("dflash", "dspark")
+        or any("dflash" in str(name).lower() for name in config.get("architectures") or ())
     )
 
 
@@ -141,7 +143,11 @@ def block_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -
     (`build_target_layer_ids` there). Raises `ValueError` as `target_layers`.
     """
     given, depth = option(config, _BLOCK_IDS, "dflash_config"), getattr(target, "num_layers", None)
-    if given is None:
+    own = config.get("aux_hidden_state_layer_ids")
+    if own is not None:  # of speculators: the input of layer i
+        _check_numbers("aux_hidden_state_layer_ids", own)
+        given = [layer - 1 for layer in own]
+    elif given is None:
         if depth is None:
             raise ValueError(
                 f"{_BLOCK_IDS} is missing, and {type(target).__name__} has no num_layers"
@@ -152,7 +158,8 @@ def block_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -
             if last
             else [depth // 2]
         )
-    _check_numbers(_BLOCK_IDS, given)
+    else:
+        _check_numbers(_BLOCK_IDS, given)
     if weights.fuse.shape[1] % len(given):
         raise ValueError(
             f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(given)} layers"

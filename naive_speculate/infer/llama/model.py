@@ -45,9 +45,10 @@ class LlamaLanguageModel(HasEndTokens):
 
     Its logits equal transformers' up to rounding. `eos_token_ids` (see `end_tokens`) may be
     empty, `max_positions` is None where the configuration has no limit, `executor` is "onnx" or
-    "torch", and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`;
-    `output_embeddings` is the matrix before the logits, likewise, the same tensor where they are
-    tied. `stored`: its weights. `executor`: "onnx" needs onnxruntime, the CPU and float32;
+    "torch", and `input_embeddings` is the embedding table, shape `[vocab_size, hidden_size]`, or
+    in blocks (see `blocks`); `output_embeddings` is the matrix before the logits, likewise, the
+    same tensor where they are tied. `stored`: its weights. `executor`: "onnx" needs onnxruntime,
+    the CPU, and weights in float32 or in blocks, which "torch" cannot compute;
     "auto" takes it where possible, else "torch". `forward`: an executor of one's own. Raises
     `ValueError` if the executor cannot run the model.
     """
@@ -56,7 +57,8 @@ class LlamaLanguageModel(HasEndTokens):
         self, stored: StoredLlama, executor: Executor = "auto", forward: _Forward | None = None
     ) -> None:
         weights, shape = stored.weights, stored.shape
-        self.executor = choose_executor(executor, weights.embedding.device, weights.embedding.dtype)
+        # norms are floating-point numbers in any case
+        self.executor = choose_executor(executor, weights.norm.device, weights.norm.dtype)
         self._forward = forward or _forward_of(self.executor, stored)
         self.name, self.eos_token_ids, self.num_parameters = (
             stored.name,
@@ -74,12 +76,12 @@ class LlamaLanguageModel(HasEndTokens):
 
     @classmethod
     def from_transformers(
-        cls, model: "PreTrainedModel", executor: Executor = "auto"
+        cls, model: "PreTrainedModel", executor: Executor = "auto", bits: int | None = None
     ) -> "LlamaLanguageModel":
-        """Take the weights of a loaded model; no reference to the model remains, so dropping it
-        frees its copy. Raises `ValueError` if the model is not supported, or the executor cannot
-        run it."""
-        return cls(StoredLlama.of(model), executor)
+        """Take the weights of a loaded model, rounded to `bits`; no reference to the model
+        remains, so dropping it frees its copy. Raises `ValueError` if the model is not
+        supported, or the executor cannot run it."""
+        return cls(StoredLlama.of(model, bits), executor)
 
     @property
     def _graphs(self) -> Graphs | None:
@@ -169,7 +171,7 @@ def _onnx_obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     if not is_installed("onnxruntime", _ONNXRUNTIME) or not is_installed("onnx", _ONNX):
         return (
             f"needs the packages onnx>={_ONNX} and onnxruntime>={_ONNXRUNTIME}: pip install"
-            " 'naive-speculate[onnx]'"
+            " '.[onnx]' in the repository"
         )
     if device.type != "cpu" or dtype != torch.float32:
         return f"runs float32 on the CPU; the model is {dtype} on {device}"

@@ -7,6 +7,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from naive_speculate.events.record import StepRecord
+from naive_speculate.infer.device import on_device
 from naive_speculate.infer.head.block import BlockHead
 from naive_speculate.pair import ModelPair
 from naive_speculate.speculate.draft.head import hidden_states_obstacle
@@ -19,8 +20,9 @@ class BlockDrafter(SlotDrafter):
     """Drafts a window with one forward of the pair's block drafter; see `BatchDrafter` for the
     methods.
 
-    Each draft token is drawn from a distribution of its own, so that verification is as for any
-    other drafter. The cache holds the target's state of every token but the last.
+    Each draft token is drawn in order, from a distribution that depends on the draft tokens before
+    it at most, so that verification is as for any other drafter. The cache holds the target's
+    state of every token but the last.
     """
 
     title = "Block drafter"
@@ -42,14 +44,15 @@ class BlockDrafter(SlotDrafter):
     def room(self, row: SequenceState) -> int:
         """See `BatchDrafter.room`; a window ends with the block, and nothing can be drafted
         without a state of the target."""
-        return min(row.room, self.head.block_size) - 1 if self.slots[row].num_tokens else 0
+        return min(row.room - 1, self.head.options.num_drafts) if self.slots[row].num_tokens else 0
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         window = DrawnWindow(rows, limits, self.vocab_size)
-        for logits in self.head.draft([row.token_ids[-1] for row in rows], self.view(rows)).unbind(
-            1
-        ):
-            window.draw(logits)
+        last = [row.token_ids[-1] for row in rows]
+        block = self.head.draft(last, self.view(rows), max(limits))
+        token_ids = on_device(last, self.head.device)
+        for logits in block.unbind(1):
+            token_ids = window.draw(self.head.logits_after(token_ids, logits))
             if window.full:
                 break
         return window.proposal()

@@ -14,7 +14,15 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from naive_speculate.arguments import Parser, add_models, lines_of_file, number, positive, windows
+from naive_speculate.arguments import (
+    Parser,
+    add_models,
+    lines_of_file,
+    number,
+    positive,
+    print_json,
+    windows,
+)
 from naive_speculate.infer.device import is_installed
 from naive_speculate.infer.files import is_gguf
 from naive_speculate.infer.threads import THREADS_VARIABLE, computes_beside_torch, num_threads
@@ -177,12 +185,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 console.print(f"saved {path}")
         if options.write_costs is not None:
             options.write_costs.write_text(
-                json.dumps(report["step_costs"]) + "\n", encoding="utf-8"
+                json.dumps(report["step_costs"]) + "\n", encoding="utf-8", newline="\n"
             )
     if options.svg is not None:
-        options.svg.write_text(suite_svg(report), encoding="utf-8")
+        options.svg.write_text(suite_svg(report), encoding="utf-8", newline="\n")
     if options.json:
-        print(json.dumps(report, indent=2))
+        print_json(json.dumps(report, indent=2))
     else:
         (show_suite if with_suite else show)(report, Output(_WIDTH))
     if report.get("interrupted"):
@@ -194,7 +202,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
     """Fail now, not after hours of work, if a result cannot be saved."""
     if options.plots is not None:
         if not is_installed("matplotlib", "0"):
-            raise ValueError("--plots needs matplotlib: pip install 'naive-speculate[plots]'")
+            raise ValueError("--plots needs matplotlib: pip install '.[plots]' in the repository")
         options.plots.mkdir(parents=True, exist_ok=True)
     for path in (options.svg, options.write_costs):
         if path is not None:

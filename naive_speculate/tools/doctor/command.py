@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from naive_speculate.arguments import Parser, parsed, positive
+from naive_speculate.arguments import Parser, parsed, positive, print_json
 from naive_speculate.tables import Output
 from naive_speculate.tools.doctor.diagnosis import from_words, parameters
 from naive_speculate.tools.doctor.formats import KNOWN, decoded, read
@@ -116,13 +116,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if args.profile is not None:
         profile = json.dumps(found.profile(), indent=2, ensure_ascii=False, allow_nan=False)
         try:
-            Path(args.profile).write_text(profile + "\n", encoding="utf-8")
+            Path(args.profile).write_text(profile + "\n", encoding="utf-8", newline="\n")
         except OSError as error:
             raise ValueError(
                 f"--profile: cannot write {args.profile!r:.80}: {error.strerror}"
             ) from None
     if args.json:
-        print(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
+        print_json(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
         show(found, Output(_WIDTH), basis)
     return 0
