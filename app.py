@@ -184,9 +184,9 @@ def end_in_time(seconds: float = 8.0) -> None:
 
 
 def silence_native_code() -> None:
-    """Let Python alone write to the log. xgrammar prints warnings about a visitor's guide, with
-    parts of it and 20,000 lines if asked to, and has no setting against it. A crash of native
-    code still leaves the lines of Python that it came from."""
+    """Let Python alone write to the log. Native libraries print warnings about visitors'
+    input, and not all have a setting against it. A crash of native code still leaves the lines
+    of Python that it came from."""
     if (
         sys.stderr is None
         # it is closed: then there is no log, but 2 could become the number of a visitor's

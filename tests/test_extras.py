@@ -25,7 +25,7 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("xgrammar", "llama_cpp", "resource"):  # the last one as on Windows
+        if name.partition(".")[0] in ("llguidance", "llama_cpp", "resource"):  # the last one as on Windows
             tried.append(name)
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
@@ -43,7 +43,7 @@ def without(name):
 
 importlib.metadata.version = without
 """
-NEEDED = "guided_decoding needs xgrammar: pip install '.[guided]' in the repository"
+NEEDED = "guided_decoding needs llguidance: pip install '.[guided]' in the repository"
 
 
 PROGRAM = """
@@ -90,7 +90,7 @@ OPTIONAL = {
     "plotly",
     "pandas",
     "ray",
-    "xgrammar",
+    "llguidance",
     "llama_cpp",
     "scipy",
     "rich",

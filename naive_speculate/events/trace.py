@@ -17,6 +17,7 @@ from naive_speculate.events.expected import (
 )
 from naive_speculate.events.metrics import Metrics, summarize
 from naive_speculate.events.notebook import step_svg, to_html
+from naive_speculate.events.specspecs import is_specspecs, read_specspecs
 
 MAX_WINDOW = 1024
 
@@ -160,12 +161,15 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":
-        """Read a trace from a JSONL file.
+        """Read a trace from a JSONL file, or from the Parquet files of specspecs: their folder, or
+        one of them.
 
         Raises:
             ValueError: If the file is not a trace; names the line.
             OSError: If the file cannot be read.
         """
+        if is_specspecs(Path(path)):
+            return cls(read_specspecs(Path(path)))
         try:
             text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:

@@ -13,7 +13,6 @@ from naive_speculate.infer.inferencer import eos_token_ids
 from naive_speculate.infer.plain import as_batch_model
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.guided import GrammarCompiler, GuidedDecodingParams
-from naive_speculate.sampling.masks_apart import MasksApart
 from naive_speculate.sampling.params import SamplingParams, check_unicode
 from naive_speculate.sampling.pipeline import LogitsPipeline
 from naive_speculate.sampling.random_source import RandomSource, SeededRandom, fresh_seed
@@ -74,7 +73,7 @@ class Admission:
         max_positions: How many tokens a sequence may have; None for no limit.
     """
 
-    def __init__(self, pair: ModelPair, mask_seconds: float | None = None) -> None:
+    def __init__(self, pair: ModelPair) -> None:
         target = as_batch_model(pair.target)
         self.pair = pair
         self.vocabulary = Vocabulary(pair.tokenizer)
@@ -84,8 +83,7 @@ class Admission:
         self.eos_token_ids = tuple(
             token for token in eos_token_ids(pair.target) if 0 <= token < self.vocab_size
         )
-        self._mask_seconds = mask_seconds
-        self._grammars: GrammarCompiler | MasksApart | None = None
+        self._grammars: GrammarCompiler | None = None
         self._filters: dict[WordList, FilterTable] = {}
 
     def run(
@@ -432,16 +430,15 @@ class Admission:
             )
         return self._filters[words]
 
-    def _grammar(self, params: SamplingParams) -> GrammarCompiler | MasksApart:
+    def _grammar(self, params: SamplingParams) -> GrammarCompiler:
         if self.pair.tokenizer is None:
             raise ValueError(
                 f"guided_decoding={params.guided_decoding!r} needs a tokenizer, and this pair has"
                 " none"
             )
         if self._grammars is None:
-            compiler = GrammarCompiler(self.pair.tokenizer, self.vocab_size, self.eos_token_ids)
-            self._grammars = (
-                compiler if self._mask_seconds is None else MasksApart(compiler, self._mask_seconds)
+            self._grammars = GrammarCompiler(
+                self.pair.tokenizer, self.vocab_size, self.eos_token_ids
             )
         return self._grammars
 

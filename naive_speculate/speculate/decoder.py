@@ -1,7 +1,6 @@
 """The speculative decoder: `stream` for one prompt, `generate` for one or many, and what an
 engine builds on."""
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -30,21 +29,13 @@ class SpeculativeDecoder:
             draft from; the oldest go first. None for none. Texts stay lossless, but drafts, and
             so the output of a seed, then depend on earlier outputs, and drafts may show one
             caller's words to another.
-        mask_seconds: The most processor seconds that `guided_decoding` may take for the mask of
-            one position, and 1% of it on average once that much was used; None for no limit.
-            Each sequence then computes its masks in a process of its own, 0.2 ms more per mask.
-            A run whose grammar takes more time, or a gigabyte of memory, ends with an error. Set
-            it for
-            grammars of people whom you do not know: 24 characters suffice for a mask that takes
-                minutes.
 
     Attributes:
         admission: Checks requests and makes runs of them.
         earlier: The kept outputs; None where none are kept.
 
     Raises:
-        ValueError: If `earlier_outputs` is not a positive whole number, or `mask_seconds` not a
-            positive number.
+        ValueError: If `earlier_outputs` is not a positive whole number.
     """
 
     def __init__(
@@ -52,16 +43,9 @@ class SpeculativeDecoder:
         pair: ModelPair,
         *,
         earlier_outputs: int | None = None,
-        mask_seconds: float | None = None,
     ) -> None:
-        if mask_seconds is not None and not (
-            type(mask_seconds) in (int, float) and 0 < mask_seconds < math.inf
-        ):
-            raise ValueError(
-                f"mask_seconds must be a number above 0 or None, got {mask_seconds!r:.80}"
-            )
         self.pair = pair
-        self.admission = Admission(pair, mask_seconds)
+        self.admission = Admission(pair)
         self.earlier = None if earlier_outputs is None else EarlierOutputs(earlier_outputs)
 
     def stream(

@@ -200,7 +200,7 @@ def prove_sampler(
         num_tokens: Tokens per text that are tested; `draw` may return more.
         smallest: The smallest bias worth finding, as total variation.
         error_rate: The rate of false alarms over all tests.
-        max_cells: Texts that are told apart per test; the others are one cell.
+        max_cells: Texts that have a cell of their own in a test; the others are one cell.
         seed: The first seed; the others follow it.
         work: A file of JSON lines that records the samples; the same call continues it.
         progress: Called with the samples drawn so far and their number.
@@ -266,7 +266,7 @@ def _sampled(
     file = None
     if work is not None:
         known = _recorded(Path(work), about)
-        file = Path(work).open("a", encoding="utf-8")  # noqa: SIM115 - closed below
+        file = Path(work).open("a", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed below
         if not Path(work).stat().st_size:
             file.write(json.dumps({"of": about}) + "\n")
     try:
@@ -296,9 +296,10 @@ def _recorded(work: Path, about: dict[str, Any]) -> dict[int, Tokens]:
     """The samples of an earlier call, by seed. A last line that was cut off is drawn again."""
     if not work.exists() or not work.stat().st_size:
         return {}
-    lines = work.read_text(encoding="utf-8").split("\n")
+    lines = work.read_text(encoding="utf-8", errors="replace").split("\n")
     if lines[-1]:  # written in part
-        work.write_text("".join(line + "\n" for line in lines[:-1]), encoding="utf-8")
+        whole = "".join(line + "\n" for line in lines[:-1])
+        work.write_text(whole, encoding="utf-8", newline="\n")
     try:
         first, *rest = [json.loads(line) for line in lines[:-1]]
         same = first["of"] == about

@@ -12,7 +12,6 @@ from naive_speculate.infer.threads import leave_cores_to
 from naive_speculate.known import KNOWN
 from naive_speculate.serving import Engine, Load, LocalEngine, Request, SoloEngine, Unavailable
 from naive_speculate.serving.protocol import ANONYMOUS, Deliver, Reader
-from naive_speculate.serving.requests import MASK_SECONDS
 from naive_speculate.serving.run_records import ObservedEngine, Observer
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
@@ -380,7 +379,7 @@ def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
         dtype=configuration.dtype,
     )
     leave_cores_to(pair.target)
-    decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
+    decoder = SpeculativeDecoder(pair)
     most = configuration.max_prompt_tokens
     if zero_gpu():
         return SoloEngine(decoder, wrap=on_zero_gpu, max_prompt_tokens=most)

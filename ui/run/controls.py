@@ -83,7 +83,7 @@ HELP = {
 }
 """The line of help of each control, by `Settings` field."""
 
-GUIDED = find_spec("xgrammar") is not None  # whether text can be guided
+GUIDED = find_spec("llguidance") is not None  # whether text can be guided
 KINDS = [(title, kind) for kind, title in {"": "Nothing", **TITLES}.items()]
 ANIMAL = {
     "type": "object",

@@ -23,7 +23,7 @@ from naive_speculate.models import load_pair
 from naive_speculate.serving.delivery import Inbox
 from naive_speculate.serving.local import LocalEngine
 from naive_speculate.serving.protocol import About, Load, Request, Unavailable
-from naive_speculate.serving.requests import MASK_SECONDS, MAX_ROWS
+from naive_speculate.serving.requests import MAX_ROWS
 from naive_speculate.speculate.decoder import SpeculativeDecoder
 
 DEPLOYMENT = (
@@ -91,7 +91,7 @@ class Decoder:
             device_map=args.device_map,
         )
         leave_cores_to(pair.target)
-        decoder = SpeculativeDecoder(pair, mask_seconds=MASK_SECONDS)
+        decoder = SpeculativeDecoder(pair)
         self._engine = LocalEngine(
             decoder, max_rows=args.max_rows, max_prompt_tokens=args.max_prompt_tokens
         )

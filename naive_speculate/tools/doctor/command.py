@@ -4,14 +4,17 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from naive_speculate.arguments import Parser, parsed, positive, print_json
 from naive_speculate.tables import Output
+from naive_speculate.tools.doctor.compare import show_comparison, to_dict
 from naive_speculate.tools.doctor.diagnosis import from_words, parameters
 from naive_speculate.tools.doctor.formats import KNOWN, decoded, read
+from naive_speculate.tools.doctor.reading import Reading
 from naive_speculate.tools.doctor.report import show
 from naive_speculate.tools.doctor.suspects import diagnose
 
@@ -34,29 +37,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="logs, responses or metrics, read as one text; - is standard input, the default",
     )
-    size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
-    cost = parsed(str, "a number", lambda text: bool(text.strip()))
-    help = (
-        "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
-    )
-    add("--draft-cost", type=cost, metavar="C", help=help)
-    help = (
-        "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one"
-        " number (default: 1)"
-    )
-    add("--verify-cost", type=cost, metavar="V,V…", help=help)
     add(
-        "--draft-size",
-        type=size,
-        metavar="N",
-        help="parameters of the draft, such as 0.6B, to estimate its cost",
+        "--against",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="compare with another log; several, given one by one, are read as one text",
     )
-    add(
-        "--target-size",
-        type=size,
-        metavar="N",
-        help="parameters of the target; for a mixture of experts the active ones",
-    )
+    _add_costs(add)
     add(
         "--num-draft-tokens",
         type=positive,
@@ -84,11 +72,42 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_costs(add: Callable[..., Any]) -> None:
+    """Options of what drafting and verifying cost."""
+    size = parsed(str, "a size such as 0.6B or 350M", lambda text: parameters(text) > 0)
+    cost = parsed(str, "a number", lambda text: bool(text.strip()))
+    help = (
+        "time of a draft pass ÷ time of a target pass over one token; or two sizes such as 0.6B/8B"
+    )
+    add("--draft-cost", type=cost, metavar="C", help=help)
+    help = (
+        "time of a target pass over 1, 2, 3 … tokens ÷ time over one, such as 1,1.02,1.05; or one"
+        " number (default: 1)"
+    )
+    add("--verify-cost", type=cost, metavar="V,V…", help=help)
+    add(
+        "--draft-size",
+        type=size,
+        metavar="N",
+        help="parameters of the draft, such as 0.6B, to estimate its cost",
+    )
+    add(
+        "--target-size",
+        type=size,
+        metavar="N",
+        help="parameters of the target; for a mixture of experts the active ones",
+    )
+
+
 def _bytes(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise ValueError(f"cannot read {file!r:.80}: {error.strerror}") from None
+
+
+def _read(files: Sequence[str]) -> Reading:
+    return read("\n".join(decoded(_bytes(file)) for file in files))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,11 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verify and not draft and not any(sizes):
         raise ValueError("--verify-cost needs --draft-cost, or --draft-size and --target-size")
     table, basis = from_words(" / ".join(sizes) if all(sizes) else draft or "", verify or "")
-    reading = read(
-        "\n".join(
-            map(decoded, map(_bytes, args.files) if args.files else [sys.stdin.buffer.read()])
-        )
-    )
+    reading = _read(args.files or ["-"])
     given = {"tokens_per_second": args.speed, "plain_tokens_per_second": args.plain_speed}
     reading = replace(
         reading, **{name: speed for name, speed in given.items() if speed is not None}
@@ -121,7 +136,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError(
                 f"--profile: cannot write {args.profile!r:.80}: {error.strerror}"
             ) from None
-    if args.json:
+    if args.against:
+        other = diagnose(_read(args.against), table, num_draft_tokens=args.num_draft_tokens)
+        if args.json:
+            print_json(json.dumps(to_dict(found, other), ensure_ascii=False, allow_nan=False))
+        else:
+            show_comparison(found, other, Output(_WIDTH))
+    elif args.json:
         print_json(json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False))
     else:
         show(found, Output(_WIDTH), basis)

@@ -10,7 +10,12 @@ from dataclasses import replace
 
 from naive_speculate.tools.doctor import benchmarks, llamacpp, mlx, openvino, sglang, totals, vllm
 from naive_speculate.tools.doctor.processes import marked, split, together
-from naive_speculate.tools.doctor.prometheus import PROMETHEUS, read_prometheus, with_metrics
+from naive_speculate.tools.doctor.prometheus import (
+    PROMETHEUS,
+    names_processes,
+    read_prometheus,
+    with_metrics,
+)
 from naive_speculate.tools.doctor.reading import Reading
 from naive_speculate.tools.doctor.suspects import experts
 
@@ -125,7 +130,7 @@ def read(text: str) -> Reading:
 
 def _of_processes(lines: list[tuple[str, str]]) -> Reading | None:
     """The sum of the processes that the lines name; None if fewer than two report figures, or
-    the text is Prometheus text, whose labels and start times tell the processes apart."""
+    the text is Prometheus text with start times, which separate scrapes and processes."""
     texts: dict[str, list[str]] = {}
     for name, line in lines:
         texts.setdefault(name, []).append(line)
@@ -146,10 +151,11 @@ def _of_processes(lines: list[tuple[str, str]]) -> Reading | None:
         for name, one in found.items()
         if (one.engine, one.format) == (best.engine, best.format)
     }
-    if best.format in PROMETHEUS or len(found) + len(left_out) < 2:
+    by_process = "\n".join(line for name, own in texts.items() for line in own)
+    started = best.format in PROMETHEUS and names_processes(by_process)
+    if started or len(found) + len(left_out) < 2:
         return None
     whole = together(found)
-    by_process = "\n".join(line for name, own in texts.items() for line in own)
     if whole is None and (whole := _best(by_process)) is None:
         return None
     return replace(whole, processes=found, unknown=(*whole.unknown, *left_out))

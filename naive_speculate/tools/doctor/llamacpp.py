@@ -146,11 +146,11 @@ def read_timings(text: str) -> Reading | None:
             name is None and timings.get("predicted_n") is not None
         ):  # the tokens that were not draft tokens, nor the prefill's
             steps = whole_number(timings["predicted_n"], "predicted_n") - accepted - 1
-            if steps < 1 and drafted:  # some were accepted after the end of the answer
-                after_end, steps = after_end + 1, None
+            if drafted:
+                steps = _steps_of(steps)
+                after_end += steps is None
         parts.append(Part(accepted, drafted, steps))
-    if 0 < after_end < len(parts):
-        parts = [part for part in parts if part.steps is not None or not part.drafted]
+    parts = _within_answers(parts, after_end)
     times = [
         (bool(timings.get("draft_n")), timings["predicted_ms"], timings["predicted_n"])
         for timings, _ in _reports(text, ("predicted_ms",))
@@ -182,6 +182,20 @@ def read_mtp_bench(text: str) -> Reading | None:
         if float(speed):
             times.append((drafted > 0, 1000 * tokens / float(speed), tokens))
     return _TIMINGS.of_tokens(parts, _NO_RATES, _P_MIN, **_per_second(times)) if parts else None
+
+
+def _steps_of(difference: int) -> int | None:
+    """The steps of a request with drafts, from its tokens that were neither draft tokens nor the
+    prefill's; None if there are fewer than none, so that some draft tokens were accepted after the
+    end. At none, the limit cut off the only step's own token."""
+    return None if difference < 0 else max(difference, 1)
+
+
+def _within_answers(parts: list[Part], after_end: int) -> list[Part]:
+    """The requests without those that count draft tokens after their end, if others are left."""
+    if not 0 < after_end < len(parts):
+        return parts
+    return [part for part in parts if part.steps is not None or not part.drafted]
 
 
 def _reports(text: str, names: tuple[str, ...]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -221,6 +235,7 @@ def read_server_log(text: str) -> Reading | None:
     """All requests of the server's log together; None if there are none."""
     parts: list[Part] = []
     generated: int | None = None
+    after_end = 0
     for _, tokens, accepted_text, proposed, length, rates_text in _REQUEST.findall(text):
         if tokens:
             generated = int(tokens)
@@ -229,7 +244,8 @@ def read_server_log(text: str) -> Reading | None:
             if length and float(length) > 1:
                 steps = round(accepted / (float(length) - 1))
             if not steps and generated is not None:
-                steps = max(generated - 1 - accepted, 0)
+                steps = _steps_of(generated - 1 - accepted)
+                after_end += steps is None
             parts.append(Part(accepted, int(proposed), steps))
             generated = None
         elif parts and parts[-1].steps:
@@ -238,7 +254,10 @@ def read_server_log(text: str) -> Reading | None:
         return None
     rated = [part for part in parts if part.rates]
     if not rated:
-        return _LOG.of_tokens(parts, _NO_RATES, _P_MIN, **speeds(text))
+        left_out = (_AFTER_END.format(after_end, len(parts)),) if after_end else ()
+        parts = _within_answers(parts, after_end)
+        reading = _LOG.of_tokens(parts, *left_out, _NO_RATES, _P_MIN, **speeds(text))
+        return replace(reading, num_after_end=after_end)
     derived = ("The steps are derived from the mean length, which has two decimals.",)
     return _LOG.total(
         parts, rates=_LOG.total(rated).rates, derived=derived, unknown=(_P_MIN,), **speeds(text)

@@ -9,6 +9,7 @@ from typing import Any
 from naive_speculate.tools.doctor.reading import Format, Part, Reading, mean
 
 _TIME = r"(?:\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\]? +)?"
+_PID = r"\((\w[^()\n]{0,80}?\bpid=\d+[^()\n]{0,40})\)"  # vLLM's processes, Ray's workers
 _PREFIXES = [  # names that stand before a line, and are removed from it
     # Docker Compose, foreman, pm2; not a table's row of counters
     re.compile(r"(?:[\d:]{8} )?(?:\d+\|)?(?!\S*(?:spec_|num_))([A-Za-z][\w.-]*) *\| "),
@@ -24,9 +25,10 @@ _PREFIXES = [  # names that stand before a line, and are removed from it
     ),
     re.compile(r"([^\s:|{]+\.(?:log|txt|out|err))[:-](?:\d+[:-])?"),  # grep's file
     re.compile(r"(\d{1,4}): "),  # srun --label
+    re.compile(rf"{_PID} ?"),
 ]
 _NAMES = [  # names within a line
-    re.compile(r"\((\w[^()\n]{0,80}?\bpid=\d+[^()\n]{0,40})\)"),  # vLLM's processes, Ray's workers
+    re.compile(_PID),
     re.compile(r"\b(DP\d+)\b[^\]\n]{0,30}\]"),  # SGLang's data-parallel ranks
     re.compile(r"(#dp-rank: \d+|\bDP RANK \d+)"),  # tokenspeed's
     re.compile(r"""^[^{]*?\b(?:pod|container|pod_name|container_name|hostname)="?([^\s",}]+)"""),
@@ -106,6 +108,7 @@ def together(readings: Mapping[str, Reading]) -> Reading | None:
         plain_tokens_per_second=_mean(ones, "plain_tokens_per_second"),
         draft_share=_mean(ones, "draft_share"),
         categories=_categories(ones),
+        num_after_end=sum(one.num_after_end for one in ones),
         derived=tuple(dict.fromkeys(words for one in ones for words in one.derived)),
         unknown=tuple(dict.fromkeys(words for one in ones for words in one.unknown)),
         processes=dict(readings),

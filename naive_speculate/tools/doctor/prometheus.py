@@ -130,7 +130,9 @@ def _as_lines(found: re.Match[str]) -> str:
 
 def samples(text: str, prefix: str) -> dict[Series, list[str]]:
     """The values of an engine's series in the order of the text: of those that begin with a
-    prefix such as "vllm". Two servers' texts are told apart by the start of their processes."""
+    prefix such as "vllm". Two servers' texts differ in the start of their processes."""
+    if f"{prefix}:" not in text and f"{prefix}_" not in text:  # a long log is searched once
+        return {}
     scrapes = [(start, dict(rows)) for start, rows in _scrapes(text, prefix)]
     starts = [start or _created(rows) for start, rows in scrapes]
     known = {start for start in starts if start}
@@ -161,6 +163,11 @@ def _scrapes(text: str, prefix: str) -> Iterator[tuple[str, list[tuple[tuple[str
     yield start, rows
 
 
+def names_processes(text: str) -> bool:
+    """Whether Prometheus text states when processes started."""
+    return _START.search(text) is not None or "_created" in text
+
+
 def _rows(line: re.Match[str], prefix: str) -> Iterator[tuple[tuple[str, str], str]]:
     if line["prefix"] != prefix:
         return
@@ -172,12 +179,12 @@ def _rows(line: re.Match[str], prefix: str) -> Iterator[tuple[tuple[str, str], s
 
 
 def _created(rows: dict[tuple[str, str], str]) -> str:
-    """When the process of a scrape created its counters, in whole seconds; "" if unknown."""
+    """When the process of a scrape created its counters; "" if unknown."""
     times = []
     for (name, _), value in rows.items():
         if _CREATED.fullmatch(name) and re.fullmatch(r"[\d.]+(?:e\+?\d+)?", value):
             times.append(float(value))
-    return f"{min(times):.0f}" if times else ""
+    return f"{min(times):.3f}" if times else ""
 
 
 def read_prometheus(text: str) -> Reading | None:

@@ -154,7 +154,7 @@ def no_problems(found: Diagnosis) -> str:
 
 
 def caveats(found: Diagnosis) -> list[str]:
-    """Sentences on the rule behind the figures, and on derived and missing ones."""
+    """Sentences on the rule that the figures are of, and on derived and missing ones."""
     reading = found.reading
     lines = [*rule(reading.engine), *reading.derived, *reading.unknown]
     if (

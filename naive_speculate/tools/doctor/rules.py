@@ -37,6 +37,10 @@ COUNTS = {
         "llama.cpp counts draft tokens that were accepted after the end of an answer, so short"
         " answers look better than they are."
     ),
+    "mlx-vlm": (
+        "mlx-vlm counts draft tokens that were accepted after the end of a reply: in the reply,"
+        " a pass gives (predicted tokens - 1) ÷ rounds (mlx-vlm#2324)."
+    ),
     "OpenVINO GenAI": (
         "OpenVINO GenAI counts the accepted tokens of an answer's last step in its perf metrics,"
         " but not the draft tokens of that step."

@@ -60,11 +60,11 @@ _TEXTS = {  # by name: evidence with possible causes, and what to measure next
     ),
     "one_is_dead": (
         (
-            "All steps without acceptance are of {names}: {dead} of {whose} {steps:,.0f} steps"
-            " accept a draft token, {alive} of the others'. So it is not the text. Possible causes:"
-            " this process loaded other weights, another drafter or another configuration than"
-            " the others (vllm#50158), its drafter failed at the start, or it receives other"
-            " requests."
+            "All steps without acceptance are of {names}: there {dead} of {steps:,.0f} steps"
+            " accept a draft token, in the other processes {alive}. So it is not the text."
+            " Possible causes: this process loaded other weights, another drafter or another"
+            " configuration than the others (vllm#50158), its drafter failed at the start, or it"
+            " receives other requests."
         ),
         (
             "the same prompt sent to this process and to another one; then compare their start-up"
@@ -83,7 +83,7 @@ _TEXTS = {  # by name: evidence with possible causes, and what to measure next
     "after_end": (
         (
             "llama.cpp counts draft tokens that it accepted after the end of the answer, such as"
-            " behind a stop string: {reading.num_after_end} of the responses accept more than they"
+            " after a stop string: {reading.num_after_end} of the responses accept more than they"
             " have room for. So tokens per pass cannot be derived from them."
         ),
         (
@@ -242,7 +242,6 @@ def _processes(found: Diagnosis) -> Iterator[Suspect]:
         texts = _TEXTS["one_is_dead"]
         values = {
             "names": ", ".join(apart),
-            "whose": "its" if len(apart) == 1 else "their",
             "dead": _percent(hits / num),
             "alive": _percent(other_hits / other_num),
             "steps": num,

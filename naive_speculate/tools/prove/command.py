@@ -3,8 +3,9 @@ server by its endpoint."""
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import to_json
 from rich.console import Console
@@ -57,6 +58,13 @@ def _parser() -> Parser:
     what = "what can be imported, such as my_drafter:MyDrafter; or a registered name"
     parser.add_argument("name", metavar="MODULE:NAME", nargs="?", help=what)
     add = parser.add_argument_group("a server").add_argument
+    _add_tests(add)
+    _add_requests(add)
+    return parser
+
+
+def _add_tests(add: Callable[..., Any]) -> None:
+    """Options of what is tested."""
     add(
         "--endpoint",
         metavar="URL",
@@ -88,6 +96,10 @@ def _parser() -> Parser:
         metavar="N",
         help="samples per prompt and temperature, instead of --bias",
     )
+
+
+def _add_requests(add: Callable[..., Any]) -> None:
+    """Options of the requests, their limits, and the output."""
     add(
         "--concurrency",
         type=positive,
@@ -140,7 +152,6 @@ def _parser() -> Parser:
         help="of the requests' seeds (default: %(default)s)",
     )
     add("--json", action="store_true", help="print the result as a JSON object, and nothing else")
-    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

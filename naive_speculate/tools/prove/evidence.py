@@ -50,7 +50,7 @@ class Finding:
     p_value: float  # adjusted for the number of tests
     smallest_bias: float  # the total variation that it finds with 90% power
     # of the outcomes, those that may be draft tokens: those of steps with drafts, if the server's
-    # logprobs tell, else those after the first token
+    # missing logprobs show them, else those after the first token
     num_drafted: int = 0
 
     @property

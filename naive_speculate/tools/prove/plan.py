@@ -119,7 +119,7 @@ class Record:
 
     def __init__(self, path: Path | None, settings: Settings) -> None:
         self.path, self.answers = path, dict[int, list[Answer]]()
-        self.stated = dict[Context, Entries]()  # logprobs that were asked for by prefix
+        self.stated = dict[Context, Entries]()  # logprobs that were requested by prefix
         header = json.loads(json.dumps(asdict(settings)))
         text = path.read_bytes() if path is not None and path.exists() else b""
         lines = text.split(b"\n") if text else []  # only there: an answer may hold U+2028

@@ -48,7 +48,7 @@ class Drafted:
 
     def __str__(self) -> str:
         which = (
-            "of steps with drafts (the server states no logprobs there; they were asked for by"
+            "of steps with drafts (the server states no logprobs there; they were requested by"
             " prefix)"
             if self.known
             else "that may be drafted (the first token never is)"

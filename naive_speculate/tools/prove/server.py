@@ -74,7 +74,7 @@ class Server:
 
     deadline = math.inf  # of all requests, on `time.monotonic`
     refuses_ids = False  # whether it takes no ids after a text
-    text_only = False  # whether the tokens are ignored, as their texts do not tell them apart
+    text_only = False  # whether the tokens are ignored, as several have one text
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Server:
     def merges(self, prompt: str) -> bool:
         """Whether the server merges tokens of one text into one entry, so that their
         probabilities cannot be known; a server that lists fewer tokens than requested is asked
-        for as many. Where the server can name tokens by their ids, it is told to."""
+        for as many. Where the server can name tokens by their ids, it is asked to."""
         given = self.fields
         for more in ({}, _IDS):
             self.fields = given | more
@@ -188,7 +188,7 @@ class Server:
         self, prompt: str, tokens: tuple[str, ...], ids: tuple[int, ...], temperature: float
     ) -> Entries:
         """What the server states for the first token after a prompt and tokens of its answer: by
-        their ids where the server knows these and takes them after a text, else by their text."""
+        their ids where the server states these and takes them after a text, else by their text."""
         fields = {"max_tokens": 1, "temperature": temperature}
         if ids and not self.refuses_ids:
             try:

@@ -1,7 +1,7 @@
 """Logprobs that a server leaves out, and those that it merges.
 
 Some servers state no logprobs for the tokens of a step with drafts (llama.cpp's, build 11549):
-an empty list, or the sampled token alone with 0.0. They are asked for by prefix: the first token
+an empty list, or the sampled token alone with 0.0. They are requested by prefix: the first token
 after a prompt is never drafted. Others list tokens by their text, so that two tokens of one text
 are one entry, with one's log-probability: such a list is too short.
 """
@@ -29,7 +29,7 @@ from naive_speculate.tools.prove.server import (
     is_missing,
 )
 
-MOST = 150  # contexts of one prompt, temperature and position that are asked for, the most common
+MOST = 150  # contexts of one prompt, temperature and position that are requested, the most common
 
 
 def context_of(request: Request, answer: Answer, position: int, raw: bool) -> Context:
