@@ -52,7 +52,7 @@ class Trace:
     @property
     def text(self) -> str:
         """The generated text."""
-        return "".join(event.text or "" for event in self.events if event.kind in OUTPUT_KINDS)
+        return "".join([event.text or "" for event in self.events if event.kind in OUTPUT_KINDS])
 
     @property
     def token_ids(self) -> list[int]:

@@ -26,15 +26,12 @@ def forward_of(model: LanguageModel) -> Callable[..., Any]:
     """A model's `forward`, called as that of a `BatchLanguageModel`; results that may break the
     contract of `LanguageModel` are checked (see `checked`)."""
     own = model.forward
-    if not isinstance(own, MethodType):
-        return partial(checked, own, type(model).__name__)
-    trusted = own.__func__ in _KEEP_CONTRACT
-    return own if trusted else partial(checked, own, type(own.__self__).__name__)
+    trusted = isinstance(own, MethodType) and own.__func__ in _KEEP_CONTRACT
+    return own if trusted else partial(checked, model)
 
 
 def checked(
-    own: Callable[..., Any],
-    model_name: str,
+    model: Any,
     query_token_ids: torch.Tensor,
     kv_cache: KVCache,
     *,
@@ -42,32 +39,33 @@ def checked(
     layers: Sequence[int] = (),
     lengths: Sequence[int] | None = None,
 ) -> Any:
-    """A model's `forward` (`own`), with its results checked: logits `[batch_size,
-    num_query_tokens or num_logits, vocab_size]`, and with `layers` their hidden states
-    `[batch_size, num_query_tokens, len(layers) * hidden_size]`.
+    """A model's `forward`, with its results checked: logits `[batch_size, num_query_tokens or
+    num_logits, vocab_size]`, and with `layers` their hidden states `[batch_size,
+    num_query_tokens, len(layers) * hidden_size]`.
 
-    `num_logits`, `layers` and `lengths` are for a `BatchLanguageModel`; one that takes `lengths`
-    checks its own results. Raises `ValueError` if the model
-    did not add the query to the cache, or a result is missing or of another shape.
+    `num_logits`, `layers` and `lengths` are for a `BatchLanguageModel`; a model that takes
+    lengths checks its own results, others do not get them. Raises `ValueError` if the model did
+    not add the query to the cache, or a result is missing or of another shape.
     """
     before, (batch_size, num_new) = kv_cache.get_num_tokens(), query_token_ids.shape
-    wanted, name = num_new if num_logits is None else num_logits, f"{model_name}.forward"
+    count = num_new if num_logits is None else num_logits
+    name = f"{type(getattr(model.forward, '__self__', model)).__name__}.forward"
     options: dict[str, Any] = ({} if num_logits is None else {"num_logits": num_logits}) | (
         {"layers": layers} if layers else {}
     )
-    if lengths is not None:
-        return own(query_token_ids, kv_cache, lengths=lengths, **options)
-    result = own(query_token_ids, kv_cache, **options)
+    if lengths is not None and model.takes_lengths:
+        return model.forward(query_token_ids, kv_cache, lengths=lengths, **options)
+    result = model.forward(query_token_ids, kv_cache, **options)
     logits, features = (
         result if layers and isinstance(result, tuple) and len(result) == 2 else (result, None)
     )
     if (
         not isinstance(logits, torch.Tensor)
         or logits.dim() != 3
-        or logits.shape[:2] != (batch_size, wanted)
+        or logits.shape[:2] != (batch_size, count)
     ):
         raise ValueError(
-            f"{name} must return the logits of every query position, shape [{batch_size}, {wanted},"
+            f"{name} must return the logits of every query position, shape [{batch_size}, {count},"
             f" vocab_size], got {_described(logits)}"
         )
     if (gained := kv_cache.get_num_tokens() - before) != num_new:
@@ -128,19 +126,19 @@ def forward_each_row(
     and returns logits of the last or all of them, `[num_tokens, vocab_size]`, and features or
     None; the result is stacked."""
     (batch_size, num_new), features = query_token_ids.shape, None
-    wanted = num_new if num_logits is None else num_logits
-    found = {
+    count = num_new if num_logits is None else num_logits
+    results = {
         index: forward(index, query_token_ids[index, :length])
         for index, length in enumerate(lengths)
         if length
     }
-    own, states = next(iter(found.values()))
-    logits = own.new_zeros(batch_size, wanted, own.shape[-1])
+    own, states = next(iter(results.values()))
+    logits = own.new_zeros(batch_size, count, own.shape[-1])
     if states is not None:
         features = states.new_zeros(batch_size, num_new, states.shape[-1])
-    for index, (own, states) in found.items():
-        padded = pad(own, (0, 0, 0, num_new - lengths[index]))[-wanted:]
-        logits[index, wanted - len(padded) :] = padded
+    for index, (own, states) in results.items():
+        padded = pad(own, (0, 0, 0, num_new - lengths[index]))[-count:]
+        logits[index, count - len(padded) :] = padded
         if features is not None and states is not None:
             features[index, : len(states)] = states
     return logits, features

@@ -96,8 +96,7 @@ class BatchLanguageModel(LanguageModel, MakesCaches, Protocol):
 
     @property
     def takes_lengths(self) -> bool:
-        """Whether `forward` takes `lengths`, each row's number of tokens without padding, and
-        neither computes nor stores padding."""
+        """Whether `forward` leaves out the padding after each row's `lengths`."""
 
     @property
     def takes_trees(self) -> bool:
@@ -119,7 +118,8 @@ class BatchLanguageModel(LanguageModel, MakesCaches, Protocol):
             num_logits: Number of last positions with logits; None for all.
             layers: Hidden states to return: i for the residual stream after i decoder layers,
                 from the embeddings (0) to the input of the final norm.
-            lengths: The tokens per row without padding; given only where `takes_lengths`.
+            lengths: The tokens per row without padding; None for all. A model may compute and
+                store padding nevertheless (see `takes_lengths`).
 
         Returns:
             torch.Tensor: The logits; with `layers`, a pair of logits and features: the hidden

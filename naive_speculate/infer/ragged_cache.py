@@ -201,8 +201,8 @@ class RaggedKVCache(BatchCache):
 
     @property
     def _trimmed(self) -> int:
-        wanted = max(self.lengths) + self._step
-        return wanted if self.capacity > 2 * wanted else self.capacity
+        needed = max(self.lengths) + self._step
+        return needed if self.capacity > 2 * needed else self.capacity
 
     def empty(self) -> None:
         """Remove all tokens and zero the buffers: masked attention would spread a number that is
@@ -217,9 +217,9 @@ class RaggedKVCache(BatchCache):
     def _replace(self, num_rows: int, capacity: int) -> None:
         """Replace the buffers by ones of another size with the same tokens; unchanged if memory
         is insufficient."""
-        found: list[list[torch.Tensor]] = []
+        replaced: list[list[torch.Tensor]] = []
         for buffers in (self._keys, self._values):
-            found.append([])
+            replaced.append([])
             for old in buffers:
                 new = torch.zeros(
                     num_rows,
@@ -231,8 +231,8 @@ class RaggedKVCache(BatchCache):
                 )
                 length = min(capacity, old.shape[2])
                 new[: old.shape[0], :, :length] = old[:, :, :length]
-                found[-1].append(new)
-        self._keys, self._values = found
+                replaced[-1].append(new)
+        self._keys, self._values = replaced
         self.capacity = capacity
         self.version += 1
 
@@ -258,13 +258,13 @@ class RaggedKVCache(BatchCache):
             )
             self.layer(shape.num_layers - 1, like, like)
         keys = self._keys[0]
-        found = (self.num_layers, keys.shape[1], keys.shape[3], keys.dtype, keys.device.type)
-        wanted = (shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype, device.type)
-        if found != wanted:
+        own = (self.num_layers, keys.shape[1], keys.shape[3], keys.dtype, keys.device.type)
+        of_model = (shape.num_layers, shape.num_kv_heads, shape.head_dim, dtype, device.type)
+        if own != of_model:
             names = "layers, key heads, head width, dtype, device"
             raise ValueError(
-                f"kv_cache belongs to another model: its {names} are {found}, this model's are"
-                f" {wanted}"
+                f"kv_cache belongs to another model: its {names} are {own}, this model's are"
+                f" {of_model}"
             )
 
     def buffers(self) -> list[KVState]:
@@ -322,7 +322,7 @@ class CacheRows(Rows["RaggedKVCache"]):
 
     def positions(self, num_new: int, device: torch.device | None = None) -> torch.Tensor:
         """Positions of the next `num_new` tokens, int64, shape `[rows, num_new]`."""
-        starts = on_device(self.lengths, device)
+        starts = torch.tensor(self.lengths) if device is None else on_device(self.lengths, device)
         return starts[:, None] + torch.arange(num_new, device=device)
 
     def mask(
@@ -330,7 +330,9 @@ class CacheRows(Rows["RaggedKVCache"]):
     ) -> torch.Tensor:
         """The stored tokens that each new one may attend to, once all are written: bool, shape
         `[rows, 1, num_new, longest + num_new]`; see `causal_mask`."""
-        return causal_mask(self.positions(num_new, device), self.get_num_tokens() + num_new, window)
+        lengths = self.cache.lengths
+        longest = max(map(lengths.__getitem__, self.indices))
+        return causal_mask(self.positions(num_new, device), longest + num_new, window)
 
     def write(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor

@@ -45,7 +45,7 @@ class Slot:
 class Chunk(NamedTuple):
     """The tokens that one forward added to sequences."""
 
-    places: list[int]  # indices of these sequences
+    indices: list[int]  # which of the sequences
     starts: list[int]  # position of each sequence's first added token
     # hidden states at each sequence's added tokens, shape `[num_tokens, len(layers) *
     # hidden_size]`; empty without layers
@@ -62,7 +62,7 @@ class SlotPool:
 
     @cached_property
     def forward(self) -> Callable[..., Any]:
-        """The model's `forward`; see `forward_of`."""
+        """The language model's `forward`; see `forward_of`."""
         return forward_of(self.model)
 
     def allocate(self) -> Slot:
@@ -116,57 +116,34 @@ class SlotPool:
         rows = [slot.row for slot in slots] if len(slots) > 1 else [slots[0].row]
         return slots[0].cache.rows(rows)
 
-    def compute(
-        self,
-        view: Any,
-        query: torch.Tensor | list[list[int]],
-        layers: Sequence[int] = (),
-        lengths: Sequence[int] | None = None,
-        num_logits: int | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """One forward; every row of the view gains the tokens of its row of the query, int64
-        `[rows, num_query_tokens]`.
-
-        `lengths` are the tokens per row without padding; a model that takes them computes and
-        stores only these. Returns the logits of the last `num_logits` positions (None: all),
-        shape `[rows, num_query_tokens or num_logits, vocab_size]`, and the hidden states of
-        `layers` (see `BatchLanguageModel.forward`), shape `[rows, num_query_tokens, len(layers)
-        * hidden_size]`; None without layers. Raises `ValueError` if the model violates its
-        contract, or does not return hidden states.
-        """
-        tokens = on_device(query, self.model.device) if isinstance(query, list) else query
-        options = {"lengths": lengths} if self.model.takes_lengths else {}
-        result = self.forward(tokens, view, num_logits=num_logits, layers=layers, **options)
-        return result if layers else (result, None)
-
     def feed(
         self, slots: Sequence[Slot], token_ids: Sequence[list[int]], layers: Sequence[int] = ()
     ) -> Chunk | None:
         """Add the next chunk of its sequence's tokens, without the last token, to each slot that
         lacks some. Returns the added tokens, with the hidden states of `layers`; None if no slot
         lacked any."""
-        places = [
-            place
-            for place, tokens in enumerate(token_ids)
-            if slots[place].num_tokens < len(tokens) - 1
+        indices = [
+            index
+            for index, tokens in enumerate(token_ids)
+            if slots[index].num_tokens < len(tokens) - 1
         ]
-        if not places:
+        if not indices:
             return None
-        short = [(slots[place], token_ids[place]) for place in places]
-        starts = [slot.num_tokens for slot, _ in short]
+        short = [slots[index] for index in indices]
+        starts = [slot.num_tokens for slot in short]
         chunks = [
-            tokens[slot.num_tokens : len(tokens) - 1][:PREFILL_CHUNK] for slot, tokens in short
+            token_ids[index][start:-1][:PREFILL_CHUNK]
+            for index, start in zip(indices, starts, strict=True)
         ]
         lengths = list(map(len, chunks))
         width = max(lengths)
-        query = [chunk + [0] * (width - len(chunk)) for chunk in chunks]
-        view = self.view([slot for slot, _ in short])
-        _, features = self.compute(view, query, layers, lengths, num_logits=1)
-        for (slot, _), start, length in zip(short, starts, lengths, strict=True):
-            slot.keep(start + length)
-        states = (
-            []
-            if features is None
-            else [row[:length] for row, length in zip(features, lengths, strict=True)]
+        query = on_device(
+            [chunk + [0] * (width - len(chunk)) for chunk in chunks], self.model.device
         )
-        return Chunk(places, starts, states)
+        result = self.forward(query, self.view(short), num_logits=1, layers=layers, lengths=lengths)
+        for slot, start, length in zip(short, starts, lengths, strict=True):
+            slot.keep(start + length)
+        states = [
+            row[:length] for row, length in zip(result[1] if layers else (), lengths, strict=False)
+        ]
+        return Chunk(indices, starts, states)

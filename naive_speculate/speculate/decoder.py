@@ -10,10 +10,10 @@ from naive_speculate.events.event import Event, FinishReason
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.admission import Admission, MakeRandom
-from naive_speculate.speculate.batch import Batch, PartialStepError
+from naive_speculate.speculate.batch import Batch
 from naive_speculate.speculate.draft.suffix_trie import EarlierOutputs
 from naive_speculate.speculate.request import Prompt, Request, as_requests
-from naive_speculate.speculate.run import GenerationResult, Run, collect
+from naive_speculate.speculate.run import GenerationResult, Run, collect, decode
 from naive_speculate.speculate.sequence import CancelFlag, Detail, DraftSampling
 from naive_speculate.speculate.verify import VerifyStrategy
 
@@ -159,7 +159,7 @@ class SpeculativeDecoder:
         for request in requests:
             runs.append(self.prepare(request, cancel, first_row=sum(len(run.rows) for run in runs)))
         with torch.no_grad():  # once for all steps
-            results = collect(runs, list(self._events(runs)))
+            results = collect(runs, decode(self.new_batch(), runs))
         return results[0] if single else results
 
     def prepare(
@@ -179,24 +179,8 @@ class SpeculativeDecoder:
 
     def _stream(self, run: Run) -> Iterator[Event]:
         try:
-            yield from self._events([run])
+            for events in decode(self.new_batch(), [run]):
+                yield from events
         except Exception as error:
             yield from run.end(FinishReason.ERROR, f"{type(error).__name__}: {error}")
             raise
-
-    def _events(self, runs: Sequence[Run]) -> Iterator[Event]:
-        """Decode runs as one batch, until all of their rows have ended."""
-        batch = self.new_batch()
-        try:
-            for run in runs:
-                batch.admit(run.rows)
-                yield from run.started()
-            while going_on := [row for run in runs for row in run.going_on]:
-                records = batch.step(going_on)
-                for run in runs:
-                    yield from run.events(records)
-                batch.release(row for row in going_on if row.ended)
-        except PartialStepError as error:
-            raise error.cause from None
-        finally:
-            batch.release(row for run in runs for row in run.rows)

@@ -505,8 +505,8 @@ def test_a_row_that_stops_while_another_s_prompt_is_taken_in_changes_nothing_for
     first = admitted(decoder, batch, [1, 2], SamplingParams(max_tokens=150, seed=3), cancel)
     batch.step([first])
     second = admitted(decoder, batch, prompt, params)
-    prefill = batch._prefill
-    monkeypatch.setattr(batch, "_prefill", lambda rows: (prefill(rows), cancel.set()))
+    prefill = batch.prefill.run
+    monkeypatch.setattr(batch.prefill, "run", lambda *given: (prefill(*given), cancel.set()))
     while not second.ended:
         batch.step([first, second])
     assert first.finish_reason == FinishReason.CANCELLED

@@ -359,7 +359,7 @@ def patched(patch, batch, fails, row):
 
     head, calls, commit = batch.pair.head, [], type(row).commit
     if fails == "score":
-        patch.setattr(batch.target, "compute", fail)
+        patch.setattr(batch.target, "forward", fail)
     elif fails == "propose":
         forward = head.forward
         patch.setattr(

@@ -116,11 +116,12 @@ class LlamaLanguageModel(HasEndTokens):
         *,
         num_logits: int | None = None,
         layers: Sequence[int] = (),
+        lengths: Sequence[int] | None = None,
     ) -> Any:
-        """See `BatchLanguageModel.forward`. The states of a `KVCache` of another package are
-        copied at every call. Raises `ValueError` if the query has another shape or other rows
-        than the cache, a token is not in the vocabulary, a layer does not exist, or the cache
-        belongs to a model of another shape."""
+        """See `BatchLanguageModel.forward`; padding is computed and stored. The states of a
+        `KVCache` of another package are copied at every call. Raises `ValueError` if the query
+        has another shape or other rows than the cache, a token is not in the vocabulary, a layer
+        does not exist, or the cache belongs to a model of another shape."""
         if query_token_ids.dim() != 2 or not query_token_ids.shape[1]:
             check_query(query_token_ids)
         (batch_size, count), executor = query_token_ids.shape, self._forward
