@@ -84,46 +84,34 @@ def export_head(head: HeadModel, source: Source, folder: Path) -> None:
     _export(head, more, folder)
 
 
-def export_block(block: BlockModel, source: Source, target_layers: int, folder: Path) -> None:
-    """Write a block drafter in float16, in the layout of z-lab/dflash, with an output matrix of
-    its own for the tokens that it can draft; or a DSpark in that of vLLM's speculators."""
-    if block.rank:
-        _export(block, _dspark(block, source), folder)
-        return
-    ids = {
-        "target_layer_ids": [layer - 1 for layer in source.layers],
-        "mask_token_id": block.mask_token_id,
-    }
-    more = {
-        "architectures": ["DFlashDraftModel"],
-        "block_size": block.block_size,
-        "dflash_config": ids,
-    }
-    _export(block, more | {"num_target_layers": target_layers}, folder)
-
-
-def _dspark(block: BlockModel, source: Source) -> dict[str, Any]:
-    """The configuration of speculators 0.9.0's `DSparkSpeculatorConfig`, whose layers are
-    numbered as `source.layers` are."""
+def export_block(block: BlockModel, source: Source, folder: Path) -> None:
+    """Write a block drafter in float16, in the layout of vLLM's speculators 0.9.0
+    (`DFlashSpeculatorConfig`, `DSparkSpeculatorConfig`), which numbers layers as
+    `source.layers`."""
+    kind = "dspark" if block.rank else "dflash"
     proposal = {"proposal_type": "greedy", "speculative_tokens": block.num_drafts}
-    return {
-        "architectures": ["DSparkSpeculator"],
-        "speculators_model_type": "dspark",
+    more = {
+        "architectures": ["DSparkDraftModel" if block.rank else "DFlashDraftModel"],
+        "speculators_model_type": kind,
         "block_size": block.block_size,
         "aux_hidden_state_layer_ids": source.layers,
         "mask_token_id": block.mask_token_id,
-        "sample_from_anchor": True,
-        "markov_rank": block.rank,
-        "markov_head_type": "vanilla",
-        "enable_confidence_head": False,
-        "confidence_head_with_markov": False,
+        "sample_from_anchor": bool(block.rank),
         "speculators_config": {
-            "algorithm": "dspark",
+            "algorithm": kind,
             "default_proposal_method": "greedy",
             "proposal_methods": [proposal],
             "verifier": {"name_or_path": None, "architectures": []},
         },
     }
+    if block.rank:
+        more |= {
+            "markov_rank": block.rank,
+            "markov_head_type": "vanilla",
+            "enable_confidence_head": False,
+            "confidence_head_with_markov": False,
+        }
+    _export(block, more, folder)
 
 
 def _export(model: ReadsTarget, more: dict[str, Any], folder: Path) -> None:

@@ -184,9 +184,10 @@ def deep():
     [
         ("eagle", {}, (2, 4, 5), None),  # 2, n / 2, n - 3 of eight layers
         ("speculators", {}, (2, 4, 5), None),
-        ("speculators", {IDS: [0, 2, 8]}, (0, 2, 8), "inputs: the target has 8 layers"),
-        ("speculators", {IDS: [1, 3, 6]}, (1, 3, 6), "inputs: they are at the top level"),
-        ("speculators", {IDS: [1, 3, 4]}, (2, 4, 5), "outputs: they are SpecForge's default"),
+        ("speculators", {IDS: [0, 2, 8]}, (0, 2, 8), "inputs: they are speculators'"),
+        ("speculators", {IDS: [1, 3, 4]}, (1, 3, 4), "inputs: they are speculators'"),
+        ("eagle", {IDS: [0, 2, 8]}, (0, 2, 8), "inputs: the target has 8 layers"),
+        ("eagle", {IDS: [1, 3, 4]}, (2, 4, 5), "outputs: they are SpecForge's default"),
         ("eagle", {IDS: [2, 4, 6]}, (2, 4, 6), "inputs: they are at the top level"),
         (
             "eagle",
@@ -343,7 +344,7 @@ OTHER_KINDS = [
         {},
         {"speculators_model_type": "dflash"},
         {},
-        "speculators_model_type is 'dflash', not 'eagle3'",
+        "hidden_norm.weight is missing",
     ),
     (
         {},
