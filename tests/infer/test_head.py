@@ -226,6 +226,24 @@ def test_the_layers_are_those_that_the_configuration_means(
     )
 
 
+@pytest.mark.parametrize("name", ["MedusaModel", "LlamaForCausalLMEagle", "PEagleDraftModel"])
+def test_a_head_that_names_another_method_is_refused(tmp_path, deep, name):
+    tensors = head_tensors(head_config())
+    folder = save_head(tmp_path, "eagle", head_config(), tensors, architectures=[name])
+    refused(folder, deep, f"it is '{name}', which is not supported: no EAGLE-3 head")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_head_of_specforge_with_normed_output_is_taken_at_its_word_with_a_warning(
+    tmp_path, deep, layout, caplog
+):
+    config = head_config()
+    loaded(save_head(tmp_path, layout, config, head_tensors(config), norm_output=True), deep)
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(warned) == (layout == "eagle")
+    assert all("compare with norm_output: false" in line for line in warned)
+
+
 @pytest.mark.parametrize(
     ("declared", "architectures", "layout", "stored"),  # every two of them together
     [
@@ -354,6 +372,20 @@ OTHER_KINDS = [
     ),
     # words for numbers, where a mask is given, so that transformers' class does not make one
     (WORDS | {"tie_word_embeddings": False}, {}, {}, "."),
+    ({}, {"ptd_token_id": 5}, {}, "its configuration has ptd_token_id = 5, which is not read"),
+    (
+        {},
+        {"eagle_config": {"parallel_draft_step": 4}},
+        {},
+        "eagle_config.parallel_draft_step is 4, only 1 is supported",
+    ),
+    (
+        {},
+        {"eagle_config": {"use_aux_hidden_state": False}},
+        {},
+        "eagle_config.use_aux_hidden_state is False, only True is supported",
+    ),
+    ({"logit_scale": 0.5}, {}, {}, "its configuration has .*logit_scale = 0.5, which is not"),
     *(
         ({}, {"eagle_config": {IDS: ids}}, {}, NO_LAYERS)
         for ids in ("2, 4, 5", [2, "4", 5], [-1, 2, 3], [True, 2, 3])

@@ -16,11 +16,9 @@ and how many layers it has. Configurations are unreliable: the authors' are name
 EAGLE-3.1 adds two options: `fc_norm.{i}.weight` norms the hidden state of each target layer
 before `fc.weight`, and `norm_output` feeds back the state after `norm.weight`.
 
-A block drafter in the layout of z-lab/dflash has `fc.weight`, `hidden_norm.weight`, Qwen3 or
-Llama layers and `norm.weight`; embeddings and output matrix are the target's. Its configuration
-has `block_size`, and in `dflash_config` or at the top `mask_token_id` and `target_layer_ids`,
-where i is the output of layer i. It may have an `lm_head.weight` of its own, with `d2t` and
-`t2d` as above.
+A block drafter has `fc.weight`, `hidden_norm.weight`, Qwen3 or Llama layers and `norm.weight`;
+embeddings and output matrix are the target's, but it may have an `lm_head.weight` of its own,
+with `d2t` and `t2d` as above. For the two layouts of its options see `block_files.py`.
 """
 
 import logging
@@ -242,8 +240,21 @@ def _weights(
         token_ids=None if token_ids is None else token_ids.to(head.device),
         norm_before_residual=before_residual,
         layer_norms=_layer_norms(take, bool(option(config, "fc_norm"))),
-        norm_output=bool(option(config, "norm_output")),
+        norm_output=_norms_output(config),
     )
+
+
+def _norms_output(config: Mapping[str, Any]) -> bool:
+    """Whether the state that is fed back is taken after the norm; warns where the file may not
+    mean it."""
+    found = bool(option(config, "norm_output"))
+    if found and "speculators_model_type" not in config:
+        _log.warning(
+            "the head's configuration has norm_output: true. SpecForge 0.2.0 writes this for heads"
+            " that it trained without it: if fewer than expected draft tokens are accepted, compare"
+            " with norm_output: false in config.json"
+        )
+    return found
 
 
 def _shapes(config: Any, adds: bool) -> dict[str, tuple[int, ...]]:

@@ -26,6 +26,7 @@ _BLOCK_IDS = "target_layer_ids"
 _OTHER_METHODS = re.compile(
     r"(?i)medusa|hydra|mtp|p-?eagle|spark|xpress|mlp.?speculator|eagle(?!-?3)", re.ASCII
 )
+_OTHER_BLOCKS = re.compile(r"(?i)spark|domino|xpress|eagle", re.ASCII)  # SpecForge's, and others
 _log = logging.getLogger(__name__)
 
 
@@ -86,6 +87,9 @@ def kind_of(config: Mapping[str, Any]) -> str:
             raise ValueError(f"speculators_model_type is {declared!r:.80}, not one of {known}")
         return str(declared)
     if declares_block(config):
+        for name in (*names, str(option(config, "projector_type", "dflash_config") or "")):
+            if _OTHER_BLOCKS.search(name):
+                raise ValueError(f"it is {name!r:.80}, not DFlash in the layout of z-lab/dflash")
         return "dflash2" if any("dflash2" in name.lower() for name in names) else "dflash"
     for name in names:
         if _OTHER_METHODS.search(name):

@@ -1,7 +1,7 @@
 """Which keys of a drafter's configuration are read, and why the others do not matter.
 
-A configuration says how a drafter computes. A key that nobody reads would be ignored in silence,
-so that the drafts are wrong without a word. So every key is read, or listed here, or an error. A
+A configuration says how a drafter computes. A key that is ignored could make the drafts wrong
+without a word. So every key is read, or listed here, or an error. A
 key whose value is null, false or empty switches something off, and is no error.
 """
 
@@ -26,7 +26,6 @@ sliding_window_non_causal target_layer_ids
 """
 _BY_KIND = {
     "eagle3": "",
-    "peagle": "mask_token_id",
     "dflash": "",
     "dspark": "markov_head_type markov_rank",
     "dflash2": "conv_group_size conv_kernel_size selector_rank selector_top_k",
@@ -43,11 +42,12 @@ _REASONS = {
     "the target's: its tokens end texts, and its sizes are those of the tensors": """
         bos_token_id eos_token_id pad_token_id sep_token_id decoder_start_token_id
         num_target_layers target_hidden_size target_vocab_size target_model_name_or_path""",
-    "the tensors show it": "has_lm_head lm_head_vocab_size has_own_embed_tokens",
+    "of parallel draft heads, which `parallel_draft_step` = 1 does not have": """
+        parallel_draft_heads_num_layers""",
+    "the tensors show it": "has_lm_head",
     "of training": """
         attention_dropout classifier_dropout embed_requires_grad initializer_range
-        gradient_checkpointing loss_function pretraining_tp use_cache num_anchors loss_decay_gamma
-        ttt_length ttt_step_loss_decay""",
+        gradient_checkpointing loss_function pretraining_tp use_cache""",
     "of experts, which the tensors do not have": """
         decoder_sparse_step moe_intermediate_size norm_topk_prob num_experts num_experts_per_tok
         num_local_experts output_router_logits router_aux_loss_coef router_jitter_noise""",
@@ -75,9 +75,10 @@ _ONLY: dict[str, Any] = {
     "use_last_layernorm": True,
     "next_layer_regular": True,
     "parallel_draft_step": 1,
-    "parallel_draft_heads_num_layers": 1,
+    "use_mtp_layernorm": False,
+    "position_embedding_type": "rope",
 }
-"""Options of ModelOpt's heads, and the only value that is computed."""
+"""Options of which only one value is computed, most of them of ModelOpt's heads."""
 
 
 def check_keys(config: Mapping[str, Any], kind: str) -> None:
