@@ -149,10 +149,6 @@ def train_drafter(given: argparse.Namespace) -> None:
     model: Any = pair.target
     depth = getattr(model, "num_layers", 0)
     layers = given.layers or [min(2, depth), depth // 2, max(0, depth - 3)]
-    if given.kind in ("block", "dspark") and 0 in layers:
-        raise ValueError(
-            "--layers 0: a block drafter reads states after a layer, and 0 are the embeddings"
-        )
     source = source_of(pair, given.target, layers)
     data = _data(pair, source, given)
     torch.manual_seed(given.seed)
@@ -179,7 +175,7 @@ def train_drafter(given: argparse.Namespace) -> None:
         if isinstance(drafter, HeadModel):
             export_head(drafter, source, given.out)
         else:
-            export_block(drafter, source, depth, given.out)
+            export_block(drafter, source, given.out)
     report(given.target, given.kind, given.out, data.prompts(), given.device)
 
 
