@@ -78,6 +78,7 @@ class Race {
     const { run, state } = this;
     const [result, rest] = state === "done" ? verdict(run) : [this.status(), ""];
     this.root.dataset.state = state;
+    this.root.toggleAttribute("data-faster", state === "done" && result.includes("× faster"));
     write(this.find(".ns-result b"), result);
     write(this.find(".ns-result span"), run.measuring && run.done && state === "done" ? `${rest} · measuring it again …` : rest);
     this.again.hidden = state === "live";
