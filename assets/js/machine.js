@@ -156,7 +156,7 @@ function movesOf(picture) {
       { opacity: 1, offset: 0.3 }, { opacity: 1, transform: "none" }]);
   };
   const grow = (bar, begin, end) => {
-    appear(bar, begin);
+    appear(bar, begin, Math.min(150, end - begin));
     move(bar.firstChild, begin, end, [{ scale: "1 0" }, { scale: "1 1" }]);
   };
 
@@ -185,6 +185,7 @@ function movesOf(picture) {
     appear(fate, when(fate) + 100);
     if (fate.dataset.kind !== "rejected") continue;
     const falling = fate.cloneNode(true);
+    falling.dataset.part = "falling";
     fate.after(falling);
     move(falling, when(fate) + 100, when(fate) + 700, [{ opacity: 0 }, { opacity: 1, offset: 0.02 },
       { opacity: 0, transform: "translateY(110px) rotate(9deg)" }], "ease-in");
@@ -201,6 +202,7 @@ function movesOf(picture) {
   const { x, y, width, height } = before.getBBox();
   gains.forEach((chip, n) => {
     const flying = chip.cloneNode(true);
+    flying.dataset.part = "flying";
     picture.append(flying);
     const { x: left, y: top } = center(chip);
     const arrives = `translate(${x + width - left}px, ${y + height / 2 - top}px) scale(0.4)`;

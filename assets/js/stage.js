@@ -131,7 +131,8 @@ class Stage {
 
   // Adds to the run without drafts, or completes it: rows of [time, token id, text], one for each of its passes.
   addPlain(rows, finished) {
-    const passes = rows.flatMap(([time, token_id, text]) => [{ kind: "bonus", token_id, text }, { kind: "step", time }]);
+    const passes = rows.flatMap(([time, token_id, text], n) => [{ kind: "bonus", token_id, text },
+      { kind: "step", figures: { sums: { time, tokens: this.plain.ids.length + n + 1 } } }]);
     for (const event of [...passes, ...(finished ? [{ kind: "finished" }] : [])]) this.plain.add(event);
   }
 

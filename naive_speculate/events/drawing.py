@@ -18,7 +18,7 @@ Paint = Callable[[str], str]
 """From the name of a kind or of a ground, such as `accepted` or `ink`, to a colour."""
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
-_LONGEST, _MOST_SIBLINGS = 20, 4
+_LONGEST, _MOST_SIBLINGS = 20, 7
 _NAMED = {
     "verify_strategy": "",
     "num_draft_tokens": "k = ",
@@ -56,8 +56,8 @@ class Layout:
 
 LAYOUTS = {
     "large": Layout(1384, 248, 226, 96, 22, 15, 24, 36, 84, 62, 92),
-    "medium": Layout(990, 186, 146, 82, 18, 14, 20, 28, 64, 54, 84),
-    "small": Layout(700, 152, 124, 66, 16, 13, 17, 20, 46, 46, 70),
+    "medium": Layout(990, 196, 138, 82, 18, 14, 20, 28, 64, 54, 84),
+    "small": Layout(700, 160, 122, 66, 16, 13, 17, 20, 46, 46, 70),
     "narrow": Layout(366, 0, 0, 66, 15, 13, 15, 18, 30, 60, 66),
 }
 """By name: for a desktop, a projector, a projector in lecture mode (enlarged), a phone."""

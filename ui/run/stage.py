@@ -265,7 +265,7 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
         "serial": run.serial,
         "first": first,
         "total": len(run.events),
-        "events": [event.to_dict(without=HEAVY) for event in events],
+        "events": [_sent(run, number) for number in range(first, first + len(events))],
         "done": done and first + len(events) == len(run.events),
         "over": done,
         "live": run.live,
@@ -278,6 +278,12 @@ def batch(run: Run, first: int = 0, most: int | None = None) -> str:
     if first == 0 and run.settings is not None:
         message["query"] = run.settings.query(NOTHING)  # to repeat the run if the server forgets it
     return to_json(message)
+
+
+def _sent(run: Run, number: int) -> dict[str, Any]:
+    """An event for the browser; that of a step has the figures up to it."""
+    event, figures = run.events[number], run.figures.of(run.events, number)
+    return event.to_dict(without=HEAVY) | ({"figures": figures} if figures else {})
 
 
 def plain_rows(events: Sequence[Event], have: int = 0) -> list[tuple[float, int | None, str]]:
