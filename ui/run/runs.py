@@ -27,6 +27,7 @@ from ui.host.visitors import (
     visitor,
     weight,
 )
+from ui.run.figures import Figures
 from ui.run.settings import Settings
 
 Begin = Callable[[threading.Event, Deliver], None]
@@ -102,6 +103,7 @@ class Run:
         self.events: list[Event] = list(
             events
         )  # only appended to, except for the last one's `speedup`
+        self.figures = Figures()
         self.size = weight(self.events) if size is None else size  # of the events, in bytes
         self.grown: Callable[[Run], None] = lambda _: (
             None
