@@ -81,6 +81,6 @@ def test_what_is_no_trace_is_refused_in_one_line(tmp_path, monkeypatch):
         Trace.load(tmp_path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(
-        ValueError, match=r"need pyarrow, which is not installed: pip install pyarr"
+        ValueError, match=r"need pyarrow: pip install '.\[parquet\]' in"
     ):
         Trace.load(tmp_path)
