@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from naive_speculate.infer.files import is_gguf, is_path, load_error, one_line, tensor_files
-from naive_speculate.infer.gguf.metadata import read_metadata
+from naive_speculate.infer.gguf.metadata import BY_LLAMA_CPP, read_metadata
 from naive_speculate.infer.llama.blocks import Rounding
 from naive_speculate.infer.llama.kernels import row_difference
 from naive_speculate.infer.llama.model import LlamaLanguageModel, choose_executor
@@ -25,7 +25,6 @@ EXECUTORS = ("auto", "onnx", "torch", "transformers")
 WEIGHTS = {"float32": None, "int8": 8, "int4": 4}
 """Forms of weights, and the bits to which they are rounded."""
 _SCALES = (".weight_scale", ".weight_scale_inv")  # ends of names
-_HINT = "pip install '.[gguf]' in the repository"
 _log = logging.getLogger(__name__)
 
 
@@ -33,11 +32,9 @@ _log = logging.getLogger(__name__)
 class LoadOptions:
     """Where and how models are computed."""
 
-    requested: str  # the device as the user gave it; llama.cpp takes this one
-    device: torch.device  # the device of torch
+    device: torch.device
     dtype: str  # as for `load_pair`
     executor: str  # one of `EXECUTORS`
-    by_llama_cpp: bool  # whether llama.cpp computes GGUF files
     weights: str = "float32"  # one of `WEIGHTS`
     progress: Callable[[float], object] | None = None  # see `Rounding`
 
@@ -248,12 +245,6 @@ def _load_gguf(
             f"device_map={device_map!r} is not for GGUF files, such as {argument}={name!r}"
         )
     try:
-        if options.by_llama_cpp:
-            from naive_speculate.infer.gguf.model import (
-                GgufLanguageModel,
-            )  # llama-cpp-python is optional
-
-            return GgufLanguageModel(name, options.requested, options.dtype)
         from naive_speculate.infer.gguf.weights import read_gguf_llama, unread_by_transformers
 
         path, dtype = Path(name), dtype_of(options.dtype, options.device, None)
@@ -267,7 +258,7 @@ def _load_gguf(
             family = read_metadata(path).get("general.architecture")
             raise ValueError(f"weights={options.weights!r} is for the Llama family, it is {family}")
         if (reason := unread_by_transformers(path)) is not None:
-            raise ValueError(f"{reason}, which transformers does not read: {_HINT}")
+            raise ValueError(f"{reason}, which transformers does not read; {BY_LLAMA_CPP}")
         return wrap(_from_gguf(path, dtype).to(options.device), "transformers")
     except (
         Exception
@@ -288,10 +279,10 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
         )
     except (ValueError, KeyError, NotImplementedError) as error:  # such as of an architecture
         said = one_line(error).rstrip(".")
-        raise ValueError(f"transformers does not read it, {said}: {_HINT}") from None
+        raise ValueError(f"transformers does not read it ({said}); {BY_LLAMA_CPP}") from None
     model, report = loaded
     if missing := sorted(report["missing_keys"]):
-        raise ValueError(f"transformers finds no {missing[0]} in it: {_HINT}")
+        raise ValueError(f"transformers finds no {missing[0]} in it; {BY_LLAMA_CPP}")
     model.config._name_or_path = model.name_or_path = str(path)
     ends, known = ends_in(read_metadata(path)), model.generation_config.eos_token_id
     if isinstance(known, list):  # transformers reads all of Gemma 4; of others one alone, or none
