@@ -273,9 +273,14 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
 
     from naive_speculate.infer.gguf.weights import ends_in
 
+    metadata = read_metadata(path)
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            str(path.parent), gguf_file=path.name, dtype=dtype, output_loading_info=True
+            str(path.parent),
+            gguf_file=path.name,
+            dtype=dtype,
+            output_loading_info=True,
+            **_head_size(metadata),
         )
     except (ValueError, KeyError, NotImplementedError) as error:  # such as of an architecture
         said = one_line(error).rstrip(".")
@@ -284,11 +289,18 @@ def _from_gguf(path: Path, dtype: torch.dtype) -> Any:
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"transformers finds no {missing[0]} in it; {BY_LLAMA_CPP}")
     model.config._name_or_path = model.name_or_path = str(path)
-    ends, known = ends_in(read_metadata(path)), model.generation_config.eos_token_id
+    ends, known = ends_in(metadata), model.generation_config.eos_token_id
     if isinstance(known, list):  # transformers reads all of Gemma 4; of others one alone, or none
         ends = list(dict.fromkeys(known + ends))
     model.generation_config.eos_token_id = ends
     return model
+
+
+def _head_size(metadata: Mapping[str, Any]) -> dict[str, int]:
+    """A Qwen3 file's head size, which transformers 5.23 does not read: it assumes 128."""
+    family = metadata.get("general.architecture")
+    width = metadata.get(f"{family}.attention.key_length")
+    return {"head_dim": width} if family in ("qwen3", "qwen3moe") and width is not None else {}
 
 
 def _probed(model: Any) -> "TransformersLanguageModel":
