@@ -1,5 +1,5 @@
-"""Weights in 8 bits: rounded once, from the file's values; in which form a model's weights may be
-asked for."""
+"""Weights in 8 bits: rounded once, from the file's values; the forms that each model's
+weights may have."""
 
 import re
 
