@@ -18,7 +18,7 @@ import torch
 from rich.table import Column, Table
 
 from benchmarks.tables import numbers, output
-from naive_speculate import ModelPair, SamplingParams, SpeculativeDecoder, load_pair
+from naive_speculate import SamplingParams, SpeculativeDecoder, load_pair
 from naive_speculate.infer.llama.kernels import row_difference
 from naive_speculate.infer.load import WEIGHTS
 from naive_speculate.infer.plain import as_batch_model
@@ -46,7 +46,7 @@ def difference(model: Any) -> float:
     return float((model.forward(ids[:, CONTEXT:], together) - torch.cat(singles, 1)).abs().max())
 
 
-def passes(pairs: dict[str, ModelPair], rounds: int) -> dict[str, list[str]]:
+def passes(pairs: dict[str, Any], rounds: int) -> dict[str, list[str]]:
     """Median milliseconds of a pass over each number of tokens."""
     found: dict[str, list[str]] = {name: [] for name in pairs}
     for count in COUNTS:
@@ -60,7 +60,7 @@ def passes(pairs: dict[str, ModelPair], rounds: int) -> dict[str, list[str]]:
     return found
 
 
-def decoding(pairs: dict[str, ModelPair], new_tokens: int) -> dict[str, list[str]]:
+def decoding(pairs: dict[str, Any], new_tokens: int) -> dict[str, list[str]]:
     """Tokens per second of plain decoding and with drafts, and the number of same texts."""
     params = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True)
     decoders = {name: SpeculativeDecoder(pair) for name, pair in pairs.items()}

@@ -191,17 +191,21 @@ def _generate(arguments: Sequence[str]) -> int:
     from naive_speculate.events import FinishReason
     from naive_speculate.events.trace import dumps
     from naive_speculate.infer.threads import leave_cores_to
+    from naive_speculate.tables import rounding_bar
     from naive_speculate.terminal import TerminalView
 
     params = _params(args)
-    pair = load_pair(
-        args.target,
-        args.draft,
-        args.head,
-        device=args.device,
-        dtype=args.dtype,
-        executor=args.executor,
-    )
+    with rounding_bar() as progress:
+        pair = load_pair(
+            args.target,
+            args.draft,
+            args.head,
+            device=args.device,
+            dtype=args.dtype,
+            executor=args.executor,
+            weights=args.weights,
+            progress=progress,
+        )
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)
     cancel = threading.Event()

@@ -135,3 +135,9 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         metavar="E",
         help="auto, onnx, torch or transformers (default: %(default)s)",
     )
+    add(
+        "--weights",
+        default="float32",
+        metavar="W",
+        help="float32, or int8: weights rounded to 8 bits, on a CPU (default: %(default)s)",
+    )

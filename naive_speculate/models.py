@@ -2,6 +2,7 @@
 folders or GGUF files."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -46,6 +47,7 @@ def load_pair(
     executor: str = "auto",
     device_map: str | None = None,
     weights: str = "float32",
+    progress: Callable[[float], object] | None = None,
 ) -> ModelPair:
     """Load a pair of models.
 
@@ -74,6 +76,8 @@ def load_pair(
             Runtime and a model of the Llama family; GGUF files are read by our executor, and
             their `Q8_0` blocks are taken as they are. "int4": 4 bits, where this processor
             computes them exactly alike alone and among others.
+        progress: Called, while weights are rounded, with the share of a model's tensors that were
+            read.
 
     Raises:
         ValueError: Naming the argument, if a model cannot be found or loaded, the tokenizers
@@ -101,6 +105,7 @@ def load_pair(
         executor,
         by_llama_cpp,
         weights,
+        progress,
     )
     found = dtype_of(dtype, options.device, None)  # a `ValueError` for an unknown name
     if device_map is not None and weights != "float32":
@@ -197,9 +202,12 @@ def _describe_weights(sources: _Sources, options: LoadOptions) -> str | None:
     """The target's weights in words, such as "Q4_1 weights, dequantised"; None where its name is
     enough."""
     words = _describe_stored(sources, options.by_llama_cpp)
-    if options.bits is None:
+    if options.rounding is None:
         return words
-    return f"{words or 'weights'}, rounded to {options.bits} bits"
+    if words is None and (stored := stored_dtype(Path(sources.target))) is not None:
+        words = f"{str(stored).removeprefix('torch.')} weights"
+    rounded = f"rounded to {options.rounding.bits} bits"
+    return rounded if words is None else f"{words}, {rounded}"
 
 
 def _describe_stored(sources: _Sources, by_llama_cpp: bool) -> str | None:

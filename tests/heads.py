@@ -334,7 +334,7 @@ BLOCK_CONFIG = CONFIG | {
     "model_type": "qwen3",
     "attention_bias": False,
     "block_size": BLOCK_SIZE,
-    "dflash_config": {"mask_token_id": 96, "target_layer_ids": [0, 1, 3]},
+    "dflash_config": {"mask_token_id": 96, "target_layer_ids": [0, 1, 2]},
     "head_dim": 8,
     "layer_types": ["full_attention", "full_attention"],
     "num_hidden_layers": 2,
@@ -369,6 +369,11 @@ def block_tensors(
     return tensors
 
 
+def _hidden(back: torch.Tensor, window: float) -> torch.Tensor:
+    """What a position of a block does not see: a sliding layer is causal within its block."""
+    return (back >= window) | (back < 0) if window < torch.inf else torch.zeros_like(back).bool()
+
+
 def eager_block(
     tensors: Tensors,
     config: dict[str, Any],
@@ -392,6 +397,6 @@ def eager_block(
         read = rms(stream, tensors[f"{at}input_layernorm.weight"], config["rms_norm_eps"])
         seen = torch.cat([context, read])
         stream = eager_layer(
-            tensors, config, at, stream, seen, lambda back, window=window: back.abs() >= window
+            tensors, config, at, stream, seen, lambda back, window=window: _hidden(back, window)
         )
     return eager_logits({"lm_head.weight": output} | tensors, config, stream[1:])

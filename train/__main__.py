@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 from transformers import LlamaConfig
 from transformers.models.qwen3.configuration_qwen3 import Qwen3Config
@@ -150,10 +149,6 @@ def train_drafter(given: argparse.Namespace) -> None:
     model: Any = pair.target
     depth = getattr(model, "num_layers", 0)
     layers = given.layers or [min(2, depth), depth // 2, max(0, depth - 3)]
-    if given.kind in ("block", "dspark") and 0 in layers:
-        raise ValueError(
-            "--layers 0: a block drafter reads states after a layer, and 0 are the embeddings"
-        )
     source = source_of(pair, given.target, layers)
     data = _data(pair, source, given)
     torch.manual_seed(given.seed)
@@ -180,7 +175,7 @@ def train_drafter(given: argparse.Namespace) -> None:
         if isinstance(drafter, HeadModel):
             export_head(drafter, source, given.out)
         else:
-            export_block(drafter, source, depth, given.out)
+            export_block(drafter, source, given.out)
     report(given.target, given.kind, given.out, data.prompts(), given.device)
 
 
@@ -214,7 +209,7 @@ def _known(source: Source, data: Data, given: argparse.Namespace) -> Tensor:
     if not path.exists():
         counts = data.frequencies(source.vocab_size)
         known = counts.topk(min(given.vocabulary, source.vocab_size)).indices.sort().values
-        save_file({"known": known}, path)
+        save_whole({"known": known}, path)
     return load_whole(path)["known"]
 
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict
+from safetensors import SafetensorError
 from transformers import LlamaForCausalLM
 
 from train.block import BlockModel
 from train.data import Source
 from train.head import HeadModel, ReadsTarget
 
-MAX_SHARD_SIZE = "9MB"
+MAX_SHARD_SIZE = "9MB"  # of block drafters and draft models
+ONE_FILE = "1TB"  # of heads: speculators' converter takes no other
 OF_A_MODEL = (
     ".json",
     ".safetensors",
@@ -47,13 +49,14 @@ def check_out(folder: Path, *others: Path) -> None:
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """An empty folder next to this one, which is removed at the end."""
+    """An empty folder next to this one, which is removed at the end. Raises `ValueError` if
+    something cannot be written there."""
     partial = folder.resolve().with_name(folder.resolve().name + ".partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         yield partial
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise ValueError(f"--out {folder}: cannot be written: {error}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -81,52 +84,42 @@ def export_head(head: HeadModel, source: Source, folder: Path) -> None:
         ids: source.layers,
         "eagle_config": {ids: [layer - 1 for layer in source.layers], "use_aux_hidden_state": True},
     }
-    _export(head, more, folder)
+    _export(head, more, folder, ONE_FILE)
 
 
-def export_block(block: BlockModel, source: Source, target_layers: int, folder: Path) -> None:
-    """Write a block drafter in float16, in the layout of z-lab/dflash, with an output matrix of
-    its own for the tokens that it can draft; or a DSpark in that of vLLM's speculators."""
-    if block.rank:
-        _export(block, _dspark(block, source), folder)
-        return
-    ids = {
-        "target_layer_ids": [layer - 1 for layer in source.layers],
-        "mask_token_id": block.mask_token_id,
-    }
-    more = {
-        "architectures": ["DFlashDraftModel"],
-        "block_size": block.block_size,
-        "dflash_config": ids,
-    }
-    _export(block, more | {"num_target_layers": target_layers}, folder)
-
-
-def _dspark(block: BlockModel, source: Source) -> dict[str, Any]:
-    """The configuration of speculators 0.9.0's `DSparkSpeculatorConfig`, whose layers are
-    numbered as `source.layers` are."""
+def export_block(block: BlockModel, source: Source, folder: Path) -> None:
+    """Write a block drafter in float16, in the layout of vLLM's speculators 0.9.0
+    (`DFlashSpeculatorConfig`, `DSparkSpeculatorConfig`), which numbers layers as
+    `source.layers`."""
+    kind = "dspark" if block.rank else "dflash"
     proposal = {"proposal_type": "greedy", "speculative_tokens": block.num_drafts}
-    return {
-        "architectures": ["DSparkSpeculator"],
-        "speculators_model_type": "dspark",
+    more = {
+        "architectures": ["DSparkDraftModel" if block.rank else "DFlashDraftModel"],
+        "speculators_model_type": kind,
         "block_size": block.block_size,
         "aux_hidden_state_layer_ids": source.layers,
         "mask_token_id": block.mask_token_id,
-        "sample_from_anchor": True,
-        "markov_rank": block.rank,
-        "markov_head_type": "vanilla",
-        "enable_confidence_head": False,
-        "confidence_head_with_markov": False,
+        "sample_from_anchor": bool(block.rank),
         "speculators_config": {
-            "algorithm": "dspark",
+            "algorithm": kind,
             "default_proposal_method": "greedy",
             "proposal_methods": [proposal],
             "verifier": {"name_or_path": None, "architectures": []},
         },
     }
+    if block.rank:
+        more |= {
+            "markov_rank": block.rank,
+            "markov_head_type": "vanilla",
+            "enable_confidence_head": False,
+            "confidence_head_with_markov": False,
+        }
+    _export(block, more, folder)
 
 
-def _export(model: ReadsTarget, more: dict[str, Any], folder: Path) -> None:
+def _export(
+    model: ReadsTarget, more: dict[str, Any], folder: Path, max_shard_size: str = MAX_SHARD_SIZE
+) -> None:
     """Write weights, the tokens that can be drafted, and a configuration with these additions."""
     tensors = {
         name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()
@@ -141,7 +134,7 @@ def _export(model: ReadsTarget, more: dict[str, Any], folder: Path) -> None:
     config = config | {"draft_vocab_size": len(known)} | more
     with whole_folder(folder) as partial:
         save_torch_state_dict(
-            tensors, partial, max_shard_size=MAX_SHARD_SIZE, metadata={"format": "pt"}
+            tensors, partial, max_shard_size=max_shard_size, metadata={"format": "pt"}
         )
         (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
@@ -151,4 +144,9 @@ def export_model(model: LlamaForCausalLM, tokenizer: Any, folder: Path) -> None:
     with whole_folder(folder) as partial:
         model.half().save_pretrained(partial, max_shard_size=MAX_SHARD_SIZE)
         model.float()
-        tokenizer.save_pretrained(partial)
+        try:
+            tokenizer.save_pretrained(partial)
+        except OSError:
+            raise
+        except Exception as error:  # tokenizers raises plain Exception
+            raise OSError(str(error)) from None

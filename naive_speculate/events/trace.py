@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from naive_speculate.events.drawing import step_svg
 from naive_speculate.events.event import OUTPUT_KINDS, SCHEMA_VERSION, Event, EventKind, parse
 from naive_speculate.events.expected import (
     DraftSamplingRates,
@@ -16,7 +17,7 @@ from naive_speculate.events.expected import (
     expected_acceptance,
 )
 from naive_speculate.events.metrics import Metrics, summarize
-from naive_speculate.events.notebook import step_svg, to_html
+from naive_speculate.events.notebook import to_html
 from naive_speculate.events.specspecs import is_specspecs, read_specspecs
 
 MAX_WINDOW = 1024

@@ -21,7 +21,7 @@ import torch
 
 from naive_speculate.infer.device import on_device
 
-_FIRST_CAPACITY = 128
+_STEP, _GROWTH = 64, 8  # attention reads the whole buffer, so that little of it may be spare
 C = TypeVar("C", bound="BatchCache")
 
 
@@ -152,7 +152,7 @@ class RaggedKVCache(BatchCache):
         step: Initial capacity in tokens, and the least growth.
     """
 
-    def __init__(self, batch_size: int, step: int = _FIRST_CAPACITY) -> None:
+    def __init__(self, batch_size: int, step: int = _STEP) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         self._keys: list[torch.Tensor] = []
@@ -191,11 +191,8 @@ class RaggedKVCache(BatchCache):
     def reserve(self, num_tokens: int) -> None:
         """Make the buffers at least `num_tokens` long."""
         if num_tokens > self.capacity:
-            # By a quarter, not by doubling: masked attention reads the whole buffer.
-            self._replace(
-                len(self.lengths),
-                max(num_tokens, self.capacity + max(self._step, self.capacity // 4)),
-            )
+            more = max(self._step, self.capacity // _GROWTH)
+            self._replace(len(self.lengths), max(num_tokens, self.capacity + more))
 
     def trim(self) -> None:
         """Shrink the buffers if the rows need less than half of them."""

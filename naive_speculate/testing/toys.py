@@ -1,12 +1,14 @@
 """Toy language models in float64: distributions that depend on the whole history, and a small
 Llama with a draft head."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from naive_speculate.infer.head.block import BlockHead, BlockOptions
+from naive_speculate.infer.head.chain import CandidateSelector, Chain, MarkovChain, Refiner
 from naive_speculate.infer.head.model import DraftHead, Head
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.model import LlamaLanguageModel
@@ -75,11 +77,12 @@ class ToyModel:
 
 
 def pair_with_head(
-    vocab_size: int, seed: int, adds: bool = False, block: bool = False
+    vocab_size: int, seed: int, adds: bool = False, block: bool = False, chain: str = ""
 ) -> ModelPair:
     """A Llama of two layers and a head that has all tokens but the last. `adds`: whether the
     head has two layers and adds the target's states to its embeddings; otherwise it is EAGLE-3.
-    `block`: whether it is a block drafter of two layers, for three draft tokens."""
+    `block`: whether it is a block drafter of two layers, for three draft tokens. `chain`: what
+    draws its blocks in order: "dspark", "dflash2", of all tokens, or "xpress"."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         config = LlamaConfig(
@@ -94,17 +97,18 @@ def pair_with_head(
             eos_token_id=EOS,
         )
         target, other = LlamaForCausalLM(config).double(), LlamaForCausalLM(config).double()
-        head = _head(StoredLlama.of(other), adds, block)
+        head = _head(StoredLlama.of(other), adds, block, chain)
         return ModelPair(LlamaLanguageModel.from_transformers(target, "torch"), head=head)
 
 
-def _head(llama: StoredLlama, adds: bool, block: bool) -> Head:
+def _head(llama: StoredLlama, adds: bool, block: bool, chain: str) -> Head:
     """A head with the weights of a Llama, and random ones for what a Llama lacks."""
 
     def random(*shape: int) -> torch.Tensor:
         return torch.randn(shape, dtype=torch.float64) * 0.5
 
-    d, own, num_tokens = _WIDTH, llama.weights, llama.shape.vocab_size - 1
+    d, own, vocab_size = _WIDTH, llama.weights, llama.shape.vocab_size
+    num_tokens = vocab_size - (chain != "dflash2")
     layers = own.layers if adds or block else [replace(own.layers[0], qkv=random(3 * d, 2 * d))]
     weights = HeadWeights(
         embedding=own.embedding,
@@ -118,12 +122,19 @@ def _head(llama: StoredLlama, adds: bool, block: bool) -> Head:
     )
     shape = replace(llama.shape, vocab_size=num_tokens, windows=(None,) * len(layers))
     if block:
+        options = BlockOptions(block_size=4, mask_token_id=0, causal=None)
+        links: dict[str, Callable[[], Chain]] = {
+            "dspark": lambda: MarkovChain(random(vocab_size, 2), random(num_tokens, 2)),
+            "dflash2": lambda: CandidateSelector(
+                random(vocab_size, 2), random(vocab_size, 2), random(2, d), top_k=2
+            ),
+            "xpress": lambda: Refiner(
+                random(vocab_size, 2), random(2, d), random(2, d), random(2, 6), random(2, 4, 4),
+                random(3, 2), random(3, 2), random(2, 3), random(num_tokens, 2),
+            ),
+        }  # fmt: skip
         return BlockHead(
-            weights,
-            shape,
-            llama.rotary,
-            (0, 1, 2),
-            "toy block",
-            BlockOptions(block_size=4, mask_token_id=0),
-        )
+            weights, shape, llama.rotary, (0, 1, 2), "toy block", options,
+            links[chain]() if chain else None,
+        )  # fmt: skip
     return DraftHead(weights, shape, llama.rotary, (0, 1, 2), "toy head")

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from naive_speculate import load_pair
+from naive_speculate.infer.llama.blocks import Rounding
 from naive_speculate.infer.llama.kernels import row_difference
 from naive_speculate.infer.llama.model import LlamaLanguageModel
 from naive_speculate.infer.ragged_cache import RaggedKVCache
@@ -24,7 +25,9 @@ def bits(request):
 def model(request, bits):
     config = FAMILIES[request.param]()
     config.intermediate_size, config.max_position_embeddings = 96, 2000
-    return LlamaLanguageModel.from_transformers(random_model(config), "onnx", bits)
+    return LlamaLanguageModel.from_transformers(
+        random_model(config), "onnx", bits and Rounding(bits)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -66,10 +66,7 @@ def test_a_block_drafter_computes_what_its_definition_says(tmp_path, target, kin
         for row, end in enumerate(ends):
             cache.keep(row, end)
         last = [int(tokens[row, end]) for row, end in enumerate(ends)]
-        drafted = block.draft(last, cache.all_rows())
-        logits = torch.stack(
-            [block.logits_after(torch.tensor(last), each) for each in drafted.unbind(1)], 1
-        )
+        logits = block.draft(last, cache.all_rows())
         assert logits.shape == (2, BLOCK_SIZE - 1, VOCAB)
         assert cache.lengths == ends
         for row, end in enumerate(ends):
@@ -80,7 +77,7 @@ def test_a_block_drafter_computes_what_its_definition_says(tmp_path, target, kin
     assert (block.vocab_size, block.target_hidden_size, block.layers) == (
         VOCAB,
         TARGET_WIDTH,
-        (1, 2, 4),
+        (1, 2, 3),
     )
 
 
@@ -120,7 +117,24 @@ def test_options_are_found_where_public_checkpoints_have_them(tmp_path, changes,
     ("changes", "spoiled", "message"),
     [
         ({"block_size": 1}, {}, "block_size must be a whole number of at least 2, got 1"),
-        ({"block_size": None}, {}, "block_size must be a whole number of at least 2, got None"),
+        ({"block_size": "8"}, {}, "block_size must be a whole number of at least 2, got '8'"),
+        ({"is_causal": 1}, {}, "is_causal must be true or false, got 1"),
+        ({"output_multiplier": "2"}, {}, "output_multiplier must be a number, got '2'"),
+        (
+            dflash(target_layer_ids=[1, 2, 3]),
+            {},
+            r"target_layer_ids \[1, 2, 3\] has the last layer, whose state z-lab/dflash reads after",
+        ),
+        (
+            {"selector_rank": 8},
+            {},
+            "its configuration has selector_rank = 8, which is not read",
+        ),
+        (
+            dflash(blocks_per_step=2),
+            {},
+            "its configuration has dflash_config.blocks_per_step = 2, which is not read",
+        ),
         (
             dflash(mask_token_id=None),
             {},
@@ -137,7 +151,7 @@ def test_options_are_found_where_public_checkpoints_have_them(tmp_path, changes,
             r"target_layer_ids must be a list of layer numbers, got \[-1, 2, 3\]",
         ),
         (
-            dflash(target_layer_ids=[0, 1, 2, 3, 1]),
+            dflash(target_layer_ids=[0, 1, 2, 2, 1]),
             {},
             r"fc.weight is \[32, 96\], which does not fit 5 layers",
         ),

@@ -163,9 +163,10 @@ def deep():
     [
         ("eagle", {}, (2, 4, 5), None),  # 2, n / 2, n - 3 of eight layers
         ("speculators", {}, (2, 4, 5), None),
-        ("speculators", {IDS: [0, 2, 8]}, (0, 2, 8), "inputs: the target has 8 layers"),
-        ("speculators", {IDS: [1, 3, 6]}, (1, 3, 6), "inputs: they are at the top level"),
-        ("speculators", {IDS: [1, 3, 4]}, (2, 4, 5), "outputs: they are SpecForge's default"),
+        ("speculators", {IDS: [0, 2, 8]}, (0, 2, 8), "inputs: they are speculators'"),
+        ("speculators", {IDS: [1, 3, 4]}, (1, 3, 4), "inputs: they are speculators'"),
+        ("eagle", {IDS: [0, 2, 8]}, (0, 2, 8), "inputs: the target has 8 layers"),
+        ("eagle", {IDS: [1, 3, 4]}, (2, 4, 5), "outputs: they are SpecForge's default"),
         ("eagle", {IDS: [2, 4, 6]}, (2, 4, 6), "inputs: they are at the top level"),
         (
             "eagle",
@@ -202,6 +203,24 @@ def test_the_layers_are_those_that_the_configuration_means(
     assert [line.partition("are read as layer ")[2] for line in logged] == (
         [] if why is None else [why]
     )
+
+
+@pytest.mark.parametrize("name", ["MedusaModel", "LlamaForCausalLMEagle", "PEagleDraftModel"])
+def test_a_head_that_names_another_method_is_refused(tmp_path, deep, name):
+    tensors = head_tensors(head_config())
+    folder = save_head(tmp_path, "eagle", head_config(), tensors, architectures=[name])
+    refused(folder, deep, f"it is '{name}', which is not supported: no EAGLE-3 head")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_head_of_specforge_with_normed_output_is_taken_at_its_word_with_a_warning(
+    tmp_path, deep, layout, caplog
+):
+    config = head_config()
+    loaded(save_head(tmp_path, layout, config, head_tensors(config), norm_output=True), deep)
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(warned) == (layout == "eagle")
+    assert all("compare with norm_output: false" in line for line in warned)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +341,7 @@ OTHER_KINDS = [
         {},
         {"speculators_model_type": "dflash"},
         {},
-        "speculators_model_type is 'dflash', not 'eagle3'",
+        "hidden_norm.weight is missing",
     ),
     (
         {},
@@ -332,6 +351,20 @@ OTHER_KINDS = [
     ),
     # words for numbers, where a mask is given, so that transformers' class does not make one
     (WORDS | {"tie_word_embeddings": False}, {}, {}, "."),
+    ({}, {"ptd_token_id": 5}, {}, "its configuration has ptd_token_id = 5, which is not read"),
+    (
+        {},
+        {"eagle_config": {"parallel_draft_step": 4}},
+        {},
+        "eagle_config.parallel_draft_step is 4, only 1 is supported",
+    ),
+    (
+        {},
+        {"eagle_config": {"use_aux_hidden_state": False}},
+        {},
+        "eagle_config.use_aux_hidden_state is False, only True is supported",
+    ),
+    ({"logit_scale": 0.5}, {}, {}, "its configuration has .*logit_scale = 0.5, which is not"),
     *(
         ({}, {"eagle_config": {IDS: ids}}, {}, NO_LAYERS)
         for ids in ("2, 4, 5", [2, "4", 5], [-1, 2, 3], [True, 2, 3])
@@ -381,7 +414,9 @@ def test_a_head_keeps_no_matrix_that_onnx_runtime_has_copied(tmp_path, target, k
     config = head_config(**changes)
     folder = save_head(tmp_path, "speculators", config, head_tensors(config, **how), **options)
     head = loaded(folder, target, "onnx", in_8_bits=in_8_bits)
-    assert head._weights.num_parameters < 10 * config["hidden_size"] < head.num_parameters
+    kept = (head._weights.fuse, head._weights.head, head._weights.layers[0].qkv)
+    assert not any(matrix.numel() for matrix in kept)
+    assert head.num_parameters > 10 * config["hidden_size"]
 
 
 def test_states_of_another_width_are_refused(tmp_path, target):

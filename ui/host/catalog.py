@@ -15,7 +15,13 @@ from naive_speculate.serving.protocol import ANONYMOUS, Deliver, Reader
 from naive_speculate.serving.run_records import ObservedEngine, Observer
 from naive_speculate.speculate.draft import DRAFTERS
 from naive_speculate.speculate.sequence import CancelFlag
-from ui.host.configuration import MAX_TOKENS, Configuration, PairChoice
+from ui.host.configuration import (
+    MAX_TOKENS,
+    Configuration,
+    PairChoice,
+    cluster_engines,
+    log_progress,
+)
 from ui.host.deferred import LOADING, DeferredEngine, expected
 from ui.host.measuring import Measuring, NotMeasured
 from ui.host.visitors import Trouble, visitor
@@ -321,6 +327,16 @@ def run_events(
         raise trouble
 
 
+def open_catalog(
+    configuration: Configuration, observers: Sequence[Observer], engine: str, address: str | None
+) -> Catalog:
+    """The catalog of this process, or of the cluster at this address if the engine is "ray".
+    Raises what `load_catalog` and `cluster_engines` raise."""
+    if engine == "ray":
+        return join_catalog(configuration, cluster_engines(configuration, address), observers)
+    return load_catalog(configuration, observers)
+
+
 def join_catalog(
     configuration: Configuration, engines: Mapping[str, Engine], observers: Sequence[Observer] = ()
 ) -> Catalog:
@@ -377,6 +393,8 @@ def _engine(configuration: Configuration, choice: PairChoice) -> Engine:
         choice.head,
         device=configuration.device,
         dtype=configuration.dtype,
+        weights=configuration.weights,
+        progress=log_progress(choice.name),
     )
     leave_cores_to(pair.target)
     decoder = SpeculativeDecoder(pair)

@@ -27,8 +27,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ui.gradio_gaps import is_server_function, queue_of
 from ui.host.errors import LOGGER, trail, unreadable
+from ui.host.process import is_server_function, queue_of
 from ui.host.visitors import address_of
 
 MAX_TRACE_BYTES = 32 * 1024 * 1024

@@ -17,7 +17,7 @@ import torch
 
 from naive_speculate.infer.end_tokens import end_tokens
 from naive_speculate.infer.gguf.metadata import StoredTensor, read_header
-from naive_speculate.infer.llama.blocks import BLOCK, joined
+from naive_speculate.infer.llama.blocks import BLOCK, Rounding, joined
 from naive_speculate.infer.llama.stored import (
     LazyTensors,
     StoredLlama,
@@ -39,10 +39,10 @@ _AT_ONCE = (
 
 
 def read_gguf_llama(
-    path: Path, device: torch.device, dtype: torch.dtype, bits: int | None = None
+    path: Path, device: torch.device, dtype: torch.dtype, rounding: Rounding | None = None
 ) -> StoredLlama | None:
     """The model of a file, with its weights on a device in a dtype; None if it is not of the
-    Llama family. `bits`: see `read_llama`; with 8, blocks of `Q8_0` are taken as they are.
+    Llama family. `rounding`: see `read_llama`; with 8 bits, blocks of `Q8_0` are taken as they are.
     Raises `ValueError` if the file is damaged or not supported; `OSError` if it cannot be
     read."""
     metadata, tensors = read_header(path)
@@ -67,7 +67,8 @@ def read_gguf_llama(
 
     def read(name: str) -> torch.Tensor:
         stored = renamed[name]
-        as_it_is = bits == 8 and stored.kind == gguf.GGMLQuantizationType.Q8_0
+        is_q8_0 = stored.kind == gguf.GGMLQuantizationType.Q8_0
+        as_it_is = rounding is not None and rounding.bits == 8 and is_q8_0
         tensor = _blocks(path, stored) if as_it_is else dequantised(path, stored, dtype)
         if (part := next((part for part in heads if f".{part}_proj." in name), None)) is not None:
             pairs = tensor.view(heads[part], -1, 2, *tensor.shape[1:])
@@ -76,7 +77,7 @@ def read_gguf_llama(
 
     state = LazyTensors({name: tensor.shape for name, tensor in renamed.items()}, read)
     ends = end_tokens(None, config, str(path))
-    return stored_llama(str(path), config, state, rotary, ends, bits)
+    return stored_llama(str(path), config, state, rotary, ends, rounding)
 
 
 def _blocks(path: Path, tensor: StoredTensor) -> torch.Tensor:

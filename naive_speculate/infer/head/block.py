@@ -1,8 +1,8 @@
 """A block drafter (DFlash, Chen et al. 2026, arXiv 2602.06036): one forward drafts all positions
 of a window.
 
-Names and computation follow the authors' `dflash/model.py` (z-lab/dflash), and for DSpark vLLM's
-speculators.
+Names and computation follow the authors' `dflash/model.py` (z-lab/dflash 0.1.0) and vLLM's
+speculators 0.9.0.
 """
 
 from collections.abc import Sequence
@@ -13,42 +13,109 @@ import torch
 import torch.nn.functional as F
 
 from naive_speculate.infer.device import on_device
+from naive_speculate.infer.head.chain import BlockOutput, Chain
 from naive_speculate.infer.head.model import Head
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.cuda_graphs import Place
 from naive_speculate.infer.llama.torch import TorchLlama
-from naive_speculate.infer.llama.weights import LlamaShape, RotaryTable, rotation
+from naive_speculate.infer.llama.weights import LlamaLayer, LlamaShape, RotaryTable, rotation
 from naive_speculate.infer.ragged_cache import CacheRows
-
-
-@dataclass
-class Markov:
-    """DSpark's low-rank product of the token before: `embedding` `[vocab_size, rank]`, `output`
-    `[draft_vocab_size, rank]`."""
-
-    embedding: torch.Tensor
-    output: torch.Tensor
-
-    def bias(self, token_ids: torch.Tensor) -> torch.Tensor:
-        """What tokens `[rows]` add to the logits of their successors, `[rows,
-        draft_vocab_size]`."""
-        return F.linear(F.embedding(token_ids, self.embedding), self.output)
 
 
 @dataclass(frozen=True)
 class BlockOptions:
-    """How a block is read, beyond its layers."""
+    """How a block is computed, beyond its layers."""
 
     block_size: int  # positions of a block
     mask_token_id: int  # the target's token whose embedding a masked position reads
     # whether a position predicts the next token (DSpark), so that the last token's output is the
     # first draft; otherwise a mask predicts the token at its own position (DFlash)
     from_anchor: bool = False
+    # whether a position sees earlier ones of its block alone: None in sliding layers only
+    causal: bool | None = False
+    # whether a sliding window counts from the block's first position, for every position, and does
+    # not bound the block itself (speculators); otherwise from each position (z-lab/dflash)
+    window_from_anchor: bool = False
+    embedding_scale: float = 1.0  # factor on the embeddings that the block reads
+    output_scale: float = 1.0  # factor on the logits
+    softcap: float = 0.0  # logits are softcap * tanh(logits / softcap); 0 for none
+
+    @property
+    def first(self) -> int:
+        """The position of a block that drafts the first token."""
+        return 0 if self.from_anchor else 1
 
     @property
     def num_drafts(self) -> int:
         """Draft tokens of a block."""
-        return self.block_size - (not self.from_anchor)
+        return self.block_size - self.first
+
+
+@dataclass
+class Convolution:
+    """DFlash 2: mixes the positions of a block with those just before them, before and after a
+    sublayer, by kernels that depend on the state."""
+
+    base: torch.Tensor  # `[2, taps, d]`
+    projection: torch.Tensor  # `[2 * taps * groups, d]`
+
+    def prepare(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The input of the sublayer, from states `[rows, size, d]`, and the kernels for `finish`,
+        `[rows, size, taps, groups]`."""
+        taps = self.base.shape[1]
+        kernels = F.linear(hidden, self.projection).unflatten(-1, (2, taps, -1))
+        return self._mixed(hidden, kernels[..., 0, :, :], self.base[0]), kernels[..., 1, :, :]
+
+    def finish(self, hidden: torch.Tensor, kernels: torch.Tensor) -> torch.Tensor:
+        """The output of the sublayer, mixed."""
+        return self._mixed(hidden, kernels, self.base[1])
+
+    def _mixed(
+        self, hidden: torch.Tensor, kernels: torch.Tensor, base: torch.Tensor
+    ) -> torch.Tensor:
+        groups, size, mixed = kernels.shape[-1], hidden.shape[1], torch.zeros_like(hidden)
+        for tap, weights in enumerate(base[:size]):
+            before = F.pad(hidden, (0, 0, tap, 0))[:, :size]
+            own = kernels[..., tap, :].repeat_interleave(hidden.shape[-1] // groups, -1)
+            mixed = mixed + before * (weights + own)
+        return mixed
+
+
+class TorchBlock(TorchLlama):
+    """The layers of a block drafter. `convolutions`: by layer, those around attention and MLP."""
+
+    def __init__(
+        self,
+        shape: LlamaShape,
+        weights: HeadWeights,
+        rotary: RotaryTable,
+        convolutions: Sequence[tuple[Convolution, Convolution]] = (),
+    ) -> None:
+        super().__init__(shape, weights, rotary)
+        self.convolutions = convolutions
+
+    def block(self, embedded: torch.Tensor, place: Place) -> torch.Tensor:
+        """The states of a block after the last norm, `[rows, size, d]`, from its embeddings."""
+        hidden = embedded
+        for index, layer in enumerate(self.weights.layers):
+            normed = self.norm(hidden, layer.attention_norm)
+            if not self.convolutions:
+                hidden = hidden + self.attend(index, layer, normed, place)
+                hidden = hidden + self.mlp(layer, hidden)
+                continue
+            around_attention, around_mlp = self.convolutions[index]
+            read, kernels = around_attention.prepare(normed)
+            attended = self.attend(index, layer, read, place)
+            hidden = hidden + around_attention.finish(attended, kernels)
+            read, kernels = around_mlp.prepare(self.norm(hidden, layer.mlp_norm))
+            hidden = hidden + around_mlp.finish(_mlp(layer, read), kernels)
+        return self.norm(hidden, self.weights.norm)
+
+
+def _mlp(layer: LlamaLayer, read: torch.Tensor) -> torch.Tensor:
+    """A layer's MLP without its norm."""
+    gate, up = F.linear(read, layer.gate_up).chunk(2, dim=-1)
+    return F.linear(F.silu(gate) * up, layer.down)
 
 
 class BlockHead(Head):
@@ -56,9 +123,9 @@ class BlockHead(Head):
 
     Each position of the block attends to the target's fused states of all tokens before the
     block, and to the whole block. The outputs are the distributions of the draft tokens. In
-    DFlash they do not depend on the other draft tokens; in DSpark each also depends on the draft
-    token before. The block always has its trained size, so that a window's length does not change
-    the distributions.
+    DFlash they do not depend on the other draft tokens; with a chain, each also depends on the
+    draft tokens before. The block always has its trained size, so that a window's length does not
+    change the distributions.
 
     Args:
         weights: Its weights, on the target's device; they have no `state_projection`.
@@ -66,11 +133,12 @@ class BlockHead(Head):
         rotary: Its rotary embedding.
         layers, name: See `Head`.
         options: Of its blocks.
-        markov: DSpark's product; None for DFlash.
+        chain: Draws the tokens of a block in order (DSpark, DFlash 2, XPress); None for DFlash.
+        convolutions: See `TorchBlock` (DFlash 2).
     """
 
     role: ClassVar[str] = "block"
-    _forward: TorchLlama
+    _forward: TorchBlock
 
     def __init__(
         self,
@@ -80,13 +148,16 @@ class BlockHead(Head):
         layers: Sequence[int],
         name: str,
         options: BlockOptions,
-        markov: Markov | None = None,
+        chain: Chain | None = None,
+        convolutions: Sequence[tuple[Convolution, Convolution]] = (),
     ) -> None:
         super().__init__(weights, shape, layers, name, "torch")
         self.options = options
-        self.markov = markov
+        self.chain = chain
+        if chain is not None:
+            self.num_parameters += sum(tensor.numel() for tensor in chain.tensors())
         self._masks = [options.mask_token_id] * (options.block_size - 1)
-        self._forward = TorchLlama(shape, weights, rotary)
+        self._forward = TorchBlock(shape, weights, rotary, convolutions)
 
     @torch.inference_mode()
     def read(self, features: torch.Tensor, rows: CacheRows) -> None:
@@ -105,33 +176,57 @@ class BlockHead(Head):
         rows.advance(num_new)
 
     @torch.inference_mode()
-    def draft(
+    def compute(
         self, token_ids: Sequence[int], rows: CacheRows, count: int | None = None
-    ) -> torch.Tensor:
-        """The logits of each row's draft tokens, before `Markov`; the rows' ends do not move.
-        `token_ids`: each row's last token; `rows`: rows that hold the states of all tokens before
-        it; `count`: how many draft tokens are needed, all without. The result has shape `[rows,
-        count, draft_vocab_size]`; see `logits_after`."""
+    ) -> BlockOutput:
+        """One block per row; the rows' ends do not move. `token_ids`: each row's last token;
+        `rows`: rows that hold the states of all tokens before it; `count`: how many draft tokens
+        are needed, all without."""
         rows.cache.require(self._shape, self.dtype, self.device)
-        llama, size = self._forward, self.options.block_size
+        llama, options = self._forward, self.options
         block = on_device([[token, *self._masks] for token in token_ids], self.device)
+        size = options.block_size
         positions, num_keys = rows.positions(size, self.device), rows.get_num_tokens() + size
-        keys = torch.arange(num_keys, device=self.device)
-        seen = keys <= positions[:, None, -1:, None]
-        masks = {
-            window: seen if window is None else seen & (keys > positions[:, None, :, None] - window)
-            for window in set(self._shape.windows)
+        masks: dict[int | None, torch.Tensor | None] = {
+            window: self._mask(positions, num_keys, window) for window in set(self._shape.windows)
         }
         rotated = rotation(llama.rotary.up_to(num_keys), positions, self.dtype)
-        num_drafts = self.options.num_drafts
-        logits, _ = llama.compute([block], Place(rotated, masks, rows.write), num_drafts)
-        return logits[:, :count]
+        embedded = llama.embed(block) * options.embedding_scale
+        hidden = llama.block(embedded, Place(rotated, masks, rows.write))
+        logits = F.linear(hidden[:, options.first :][:, :count], self._weights.head)
+        logits = logits * options.output_scale
+        if options.softcap > 0:
+            logits = torch.tanh(logits / options.softcap) * options.softcap
+        return BlockOutput(hidden, logits, options.first)
+
+    def draft(self, token_ids: Sequence[int], rows: CacheRows) -> torch.Tensor:
+        """The logits of each row's draft tokens before a chain, `[rows, num_drafts, vocab_size]`,
+        minus infinity for tokens that it does not have; see `compute`."""
+        return self._in_target_tokens(self.compute(token_ids, rows).logits)
 
     @torch.inference_mode()
-    def logits_after(self, token_ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-        """The logits of each row's next draft token, `[rows, vocab_size]`, minus infinity for
-        tokens that it does not have. `token_ids`: the tokens before, int64 `[rows]`; `logits`: one
-        position of `draft`'s."""
-        if self.markov is not None:
-            logits = logits + self.markov.bias(token_ids)
-        return self._in_target_tokens(logits)
+    def logits_after(self, block: BlockOutput, index: int, token_ids: torch.Tensor) -> torch.Tensor:
+        """The logits of draft token `index`, in order, `[rows, vocab_size]`, minus infinity for
+        tokens that it does not have. `token_ids`: the tokens before it, int64 `[rows]`; of the
+        first one each row's last two, `[rows, 2]`."""
+        if self.chain is None:
+            return self._in_target_tokens(block.logits[:, index])
+        if not index:
+            self.chain.begin(block, token_ids)
+            token_ids = token_ids[:, 1]
+        return self._in_target_tokens(self.chain.logits(block, index, token_ids))
+
+    def _mask(self, positions: torch.Tensor, num_keys: int, window: int | None) -> torch.Tensor:
+        """Which keys each position of the blocks attends to, bool `[rows, 1, size, num_keys]`."""
+        options, keys = self.options, torch.arange(num_keys, device=self.device)
+        own = positions[:, None, :, None]
+        first, last = own[:, :, :1], own[:, :, -1:]
+        seen = (keys <= last).expand(-1, -1, positions.shape[1], -1)
+        causal = window is not None if options.causal is None else options.causal
+        if causal:
+            seen = seen & (keys <= own)
+        if window is None:
+            return seen
+        if options.window_from_anchor:
+            return seen & (keys >= first - window)
+        return seen & ((keys - own).abs() < window)

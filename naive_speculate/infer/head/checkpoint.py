@@ -16,11 +16,9 @@ and how many layers it has. Configurations are unreliable: the authors' are name
 EAGLE-3.1 adds two options: `fc_norm.{i}.weight` norms the hidden state of each target layer
 before `fc.weight`, and `norm_output` feeds back the state after `norm.weight`.
 
-A block drafter in the layout of z-lab/dflash has `fc.weight`, `hidden_norm.weight`, Qwen3 or
-Llama layers and `norm.weight`; embeddings and output matrix are the target's. Its configuration
-has `block_size`, and in `dflash_config` or at the top `mask_token_id` and `target_layer_ids`,
-where i is the output of layer i. It may have an `lm_head.weight` of its own, with `d2t` and
-`t2d` as above.
+A block drafter has `fc.weight`, `hidden_norm.weight`, Qwen3 or Llama layers and `norm.weight`;
+embeddings and output matrix are the target's, but it may have an `lm_head.weight` of its own,
+with `d2t` and `t2d` as above. For the two layouts of its options see `block_files.py`.
 """
 
 import logging
@@ -33,16 +31,23 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from naive_speculate.infer.files import load_error
-from naive_speculate.infer.head.block import BlockHead, BlockOptions, Markov
+from naive_speculate.infer.head.block import BlockHead
+from naive_speculate.infer.head.block_files import (
+    Take,
+    block_options,
+    chain_in,
+    convolutions_in,
+)
 from naive_speculate.infer.head.files import (
     block_layers,
-    declares_block,
     declares_head,
+    kind_of,
     option,
     read_config,
     read_tensors,
     target_layers,
 )
+from naive_speculate.infer.head.keys import BLOCK_KINDS, check_keys
 from naive_speculate.infer.head.model import DraftHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.blocks import floats, is_in_blocks, width_of
@@ -65,6 +70,7 @@ _IGNORED = (
     "verifier_lm_head.weight",
     ".self_attn.rotary_emb.inv_freq",
 )  # ends of names
+_IGNORED_PARTS = ("confidence_head.",)  # a prediction of acceptance, which nothing here needs
 _LAYER = re.compile(r"layers\.(\d+)\.")
 _FC_NORM = re.compile(r"fc_norm\.\d+\.weight")
 _log = logging.getLogger(__name__)
@@ -95,44 +101,61 @@ def load_head(
     name = str(source)
     try:
         config = read_config(name)
+        kind = kind_of(config)
+        check_keys(config, kind)
         stored = read_tensors(name)
-        block = declares_block(config)
-        for part in (
-            "fc.weight",
-            "hidden_norm.weight",
-        ):  # heads of EAGLE-1 and EAGLE-2 have the first alone
-            if (
-                not block
-                and not declares_head(config)
-                and not any(key.endswith(part) for key in stored)
-            ):
-                raise ValueError(
-                    f"it is no EAGLE-3 head and none of `python -m train`: it has no {part}"
-                )
+        block = kind in BLOCK_KINDS
+        _check_tensors(stored, config, block)
         wanted = dtype or (torch.float32 if executor == "onnx" else stored["fc.weight"].dtype)
-        used = {key: tensor for key, tensor in stored.items() if not key.endswith(_IGNORED)}
-        for key, tensor in used.items():
-            if key.endswith("weight") and not tensor.is_floating_point():
-                raise ValueError(f"{key} is {tensor.dtype}; quantised heads are not supported")
         tensors = {
-            key: t.to(device, wanted) if t.is_floating_point() else t for key, t in used.items()
+            key: t.to(device, wanted) if t.is_floating_point() else t
+            for key, t in stored.items()
+            if not key.startswith(_IGNORED_PARTS) and not key.endswith(_IGNORED)
         }
         layer_config = _layer_config(config, _num_layers(tensors))
-        markov = _markov(tensors, config) if block else None
         weights = _weights(tensors, config, layer_config, target, block)
         layers = (block_layers if block else target_layers)(config, weights, target)
         shape = _shape(layer_config, weights)
         rotary = _rotary(layer_config, shape.head_dim, device)
-        if block:
-            options = _block(config, len(weights.embedding))
-            return BlockHead(weights, shape, rotary, layers, name, options, markov)
-        if in_8_bits and executor == "onnx":
-            weights = weights.in_blocks()
-        return DraftHead(weights, shape, rotary, layers, name, executor)
+        if not block:
+            _check_all_read(tensors)
+            if in_8_bits and executor == "onnx":
+                weights = weights.in_blocks()
+            return DraftHead(weights, shape, rotary, layers, name, executor)
+        options, take = block_options(config, kind, len(weights.embedding)), _taker(tensors)
+        chain = chain_in(take, config, kind, weights)
+        convolutions = convolutions_in(take, config, kind, weights)
+        _check_all_read(tensors)
+        return BlockHead(weights, shape, rotary, layers, name, options, chain, convolutions)
     except KeyError as error:
         raise load_error("head", name, ValueError(f"{error.args[0]} is missing")) from None
     except Exception as error:  # transformers and ONNX Runtime raise any kind for odd values
         raise load_error("head", name, error) from None
+
+
+def _check_tensors(
+    stored: Mapping[str, torch.Tensor], config: Mapping[str, Any], block: bool
+) -> None:
+    """Raise a `ValueError` if the tensors are no drafter's, or quantised."""
+    for part in ("fc.weight", "hidden_norm.weight"):  # EAGLE-1 and EAGLE-2 have the first alone
+        if block or declares_head(config) or any(key.endswith(part) for key in stored):
+            continue
+        raise ValueError(f"it is no EAGLE-3 head and none of `python -m train`: it has no {part}")
+    for key, tensor in stored.items():
+        if key.endswith("weight") and not tensor.is_floating_point():
+            raise ValueError(f"{key} is {tensor.dtype}; quantised heads are not supported")
+
+
+def _check_all_read(tensors: Mapping[str, torch.Tensor]) -> None:
+    if tensors:
+        raise ValueError(f"it holds {min(tensors)}, which is not supported")
+
+
+def _taker(tensors: dict[str, torch.Tensor]) -> Take:
+    def take(name: str, *shape: int) -> torch.Tensor:
+        return _checked(tensors, {name: shape})[name]
+
+    return take
 
 
 def _num_layers(tensors: Mapping[str, torch.Tensor]) -> int:
@@ -140,9 +163,6 @@ def _num_layers(tensors: Mapping[str, torch.Tensor]) -> int:
 
 
 def _layer_config(config: Mapping[str, Any], num_layers: int) -> "PretrainedConfig":
-    kind = config.get("speculators_model_type", "eagle3")
-    if kind not in ("eagle3", "dflash", "dspark"):
-        raise ValueError(f"speculators_model_type is {kind!r}, not 'eagle3', 'dflash' or 'dspark'")
     flat = dict(config.get("transformer_layer_config") or config)
     if (declared := flat.get("num_hidden_layers")) != num_layers:
         _log.info("the head has %d layers, its configuration declares %s", num_layers, declared)
@@ -180,35 +200,6 @@ def _rotary(config: "PretrainedConfig", head_dim: int, device: torch.device) -> 
     return RotaryTable(rotary.inv_freq.to(device), rotary.attention_scaling)
 
 
-def _block(config: Mapping[str, Any], vocab_size: int) -> BlockOptions:
-    """How a block drafter's blocks are read."""
-    size, mask = (option(config, name, "dflash_config") for name in ("block_size", "mask_token_id"))
-    if type(size) is not int or size < 2:
-        raise ValueError(f"block_size must be a whole number of at least 2, got {size!r:.80}")
-    if type(mask) is not int or not 0 <= mask < vocab_size:
-        raise ValueError(
-            f"mask_token_id must be one of the target's {vocab_size} tokens, got {mask!r:.80}"
-        )
-    if option(config, "shift_label", "dflash_config"):
-        raise ValueError(
-            "shift_label is not supported: a mask must predict the token at its own position"
-        )
-    from_anchor = option(config, "sample_from_anchor", "dflash_config")
-    if from_anchor is None:
-        from_anchor = config.get("speculators_model_type") == "dspark"
-    return BlockOptions(size, mask, bool(from_anchor))
-
-
-def _markov(tensors: dict[str, torch.Tensor], config: Mapping[str, Any]) -> Markov | None:
-    """DSpark's product of the token before; None without."""
-    names = [f"markov_head.markov_w{part}.weight" for part in (1, 2)]
-    if names[0] not in tensors:
-        return None
-    if (kind := config.get("markov_head_type", "vanilla")) != "vanilla":
-        raise ValueError(f"markov_head_type is {kind!r}, not 'vanilla'")
-    return Markov(*(tensors.pop(name) for name in names))
-
-
 def _weights(
     tensors: dict[str, torch.Tensor],
     config: Mapping[str, Any],
@@ -242,7 +233,7 @@ def _weights(
     else:
         head = take["lm_head.weight"]
     token_ids = _token_ids(take.get("d2t"), t2d, len(head), len(embedding))
-    found = HeadWeights(
+    return HeadWeights(
         embedding=embedding,
         input_norm=take.get("input_norm.weight"),
         fuse=take["fc.weight"],
@@ -254,10 +245,20 @@ def _weights(
         token_ids=None if token_ids is None else token_ids.to(head.device),
         norm_before_residual=before_residual,
         layer_norms=_layer_norms(take, bool(option(config, "fc_norm"))),
-        norm_output=bool(option(config, "norm_output")),
+        norm_output=_norms_output(config),
     )
-    if tensors:
-        raise ValueError(f"it holds {min(tensors)}, which is not supported")
+
+
+def _norms_output(config: Mapping[str, Any]) -> bool:
+    """Whether the state that is fed back is taken after the norm; warns where the file may not
+    mean it."""
+    found = bool(option(config, "norm_output"))
+    if found and "speculators_model_type" not in config:
+        _log.warning(
+            "the head's configuration has norm_output: true. SpecForge 0.2.0 writes this for heads"
+            " that it trained without it: if fewer than expected draft tokens are accepted, compare"
+            " with norm_output: false in config.json"
+        )
     return found
 
 

@@ -8,6 +8,7 @@ reads; without it they are those after 2, n / 2 and n - 3 of n layers.
 
 import json
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from naive_speculate.infer.files import is_path, model_file, tensor_files
+from naive_speculate.infer.head.keys import BLOCK_KINDS
 from naive_speculate.infer.head.weights import HeadWeights
 
 _IDS = "eagle_aux_hidden_state_layer_ids"
 _BLOCK_IDS = "target_layer_ids"
+_OTHER_METHODS = re.compile(
+    r"(?i)medusa|hydra|mtp|p-?eagle|spark|xpress|mlp.?speculator|eagle(?!-?3)", re.ASCII
+)
+_OTHER_BLOCKS = re.compile(r"(?i)spark|domino|xpress|eagle", re.ASCII)  # SpecForge's, and others
 _log = logging.getLogger(__name__)
 
 
@@ -60,9 +66,35 @@ def declares_block(config: Mapping[str, Any]) -> bool:
     """Whether a configuration declares a block drafter."""
     return (
         "dflash_config" in config
-        or config.get("speculators_model_type") in ("dflash", "dspark")
+        or config.get("speculators_model_type") in BLOCK_KINDS
         or any("dflash" in str(name).lower() for name in config.get("architectures") or ())
     )
+
+
+def kind_of(config: Mapping[str, Any]) -> str:
+    """The kind of a drafter: "eagle3" or one of `BLOCK_KINDS`. Raises a `ValueError` that names
+    another one."""
+    names = [str(name) for name in config.get("architectures") or ()]
+    declared = config.get("speculators_model_type")
+    if declared == "mtp":
+        raise ValueError(
+            "it is an 'mtp' drafter of speculators, a layer of its target: write it into the"
+            " target's checkpoint (`speculators stitch`), from where drafter 'mtp' reads it"
+        )
+    if declared is not None:
+        if declared not in ("eagle3", *BLOCK_KINDS):
+            known = ", ".join(map(repr, ("eagle3", *BLOCK_KINDS)))
+            raise ValueError(f"speculators_model_type is {declared!r:.80}, not one of {known}")
+        return str(declared)
+    if declares_block(config):
+        for name in (*names, str(option(config, "projector_type", "dflash_config") or "")):
+            if _OTHER_BLOCKS.search(name):
+                raise ValueError(f"it is {name!r:.80}, not DFlash in the layout of z-lab/dflash")
+        return "dflash2" if any("dflash2" in name.lower() for name in names) else "dflash"
+    for name in names:
+        if _OTHER_METHODS.search(name):
+            raise ValueError(f"it is {name!r:.80}, which is not supported: no EAGLE-3 head")
+    return "eagle3"
 
 
 def read_config(name: str) -> dict[str, Any]:
@@ -100,7 +132,8 @@ def _tensor_names(name: str) -> set[str]:
 
 
 def _as_speculators(key: str) -> str:
-    return key.removeprefix("model.").replace("midlayer.", "layers.0.")
+    key = key.removeprefix("model.").replace("midlayer.", "layers.0.")
+    return key.removesuffix(".weight") if key.endswith("_codebook.weight") else key  # DFlash 2's
 
 
 def option(config: Mapping[str, Any], name: str, section: str = "eagle_config") -> Any:
@@ -142,29 +175,34 @@ def block_layers(config: Mapping[str, Any], weights: HeadWeights, target: Any) -
     Without it they are spread evenly from the second layer to the third-last
     (`build_target_layer_ids` there). Raises `ValueError` as `target_layers`.
     """
-    given, depth = option(config, _BLOCK_IDS, "dflash_config"), getattr(target, "num_layers", None)
-    own = config.get("aux_hidden_state_layer_ids")
-    if own is not None:  # of speculators: the input of layer i
-        _check_numbers("aux_hidden_state_layer_ids", own)
-        given = [layer - 1 for layer in own]
-    elif given is None:
-        if depth is None:
-            raise ValueError(
-                f"{_BLOCK_IDS} is missing, and {type(target).__name__} has no num_layers"
-            )
-        last = len(weights.layers) - 1
-        given = (
-            [round(1 + index * (depth - 4) / last) for index in range(last + 1)]
-            if last
-            else [depth // 2]
-        )
+    depth = getattr(target, "num_layers", None)
+    if "speculators_model_type" in config:  # it numbers the inputs of layers
+        name, after = "aux_hidden_state_layer_ids", 0
+        given = config.get(name)
     else:
-        _check_numbers(_BLOCK_IDS, given)
+        name, after = _BLOCK_IDS, 1
+        given = option(config, name, "dflash_config")
+        if given is None and depth is not None:
+            last = len(weights.layers) - 1
+            given = (
+                [round(1 + index * (depth - 4) / last) for index in range(last + 1)]
+                if last
+                else [depth // 2]
+            )
+    if given is None:
+        why = "" if after == 0 else f", and {type(target).__name__} has no num_layers"
+        raise ValueError(f"{name} is missing{why}")
+    _check_numbers(name, given)
+    if after and depth is not None and depth - 1 in given:
+        raise ValueError(
+            f"{name} {given} has the last layer, whose state z-lab/dflash reads after the target's"
+            " final norm, which is not supported"
+        )
     if weights.fuse.shape[1] % len(given):
         raise ValueError(
             f"fc.weight is {list(weights.fuse.shape)}, which does not fit {len(given)} layers"
         )
-    return [layer + 1 for layer in given]
+    return [layer + after for layer in given]
 
 
 def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | None:
@@ -175,7 +213,9 @@ def _given_layers(config: Mapping[str, Any], depth: int | None) -> list[int] | N
     if not given:
         return None
     _check_numbers(_IDS, given)
-    if depth is not None and max(given) + 1 > depth:
+    if "speculators_model_type" in config:
+        outputs, why = False, "they are speculators'"
+    elif depth is not None and max(given) + 1 > depth:
         outputs, why = False, f"the target has {depth} layers"
     elif depth is not None and given == [1, depth // 2 - 1, depth - 4]:
         outputs, why = True, "they are SpecForge's default"

@@ -5,11 +5,23 @@ the middle of their range (two numbers of 4 bits to a byte, the first in its low
 scale, float32 in 4 bytes. So matrices in blocks are joined, cut and permuted by rows like others.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 
 BLOCK = 32  # numbers that share a scale
 _SCALE = 4  # bytes of a scale
 _ROWS = 4096  # rows that are rounded together: not all, which would take three times the memory
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """To how many bits a model's matrices are rounded while it is loaded; `progress` is called
+    with the share of its tensors that were read."""
+
+    bits: int = 8
+    progress: Callable[[float], object] | None = None
 
 
 def in_blocks(matrix: torch.Tensor, bits: int = 8) -> torch.Tensor:

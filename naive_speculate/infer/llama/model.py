@@ -13,6 +13,7 @@ from naive_speculate.infer.forward import (
     checked_num_logits,
     keeps_contract,
 )
+from naive_speculate.infer.llama.blocks import Rounding
 from naive_speculate.infer.llama.cuda_graphs import CudaCapture, Graphs
 from naive_speculate.infer.llama.stored import StoredLlama
 from naive_speculate.infer.llama.torch import TorchLlama
@@ -76,12 +77,12 @@ class LlamaLanguageModel(HasEndTokens):
 
     @classmethod
     def from_transformers(
-        cls, model: "PreTrainedModel", executor: Executor = "auto", bits: int | None = None
+        cls, model: "PreTrainedModel", executor: Executor = "auto", rounding: Rounding | None = None
     ) -> "LlamaLanguageModel":
-        """Take the weights of a loaded model, rounded to `bits`; no reference to the model
+        """Take the weights of a loaded model, rounded or not; no reference to the model
         remains, so dropping it frees its copy. Raises `ValueError` if the model is not
         supported, or the executor cannot run it."""
-        return cls(StoredLlama.of(model, bits), executor)
+        return cls(StoredLlama.of(model, rounding), executor)
 
     @property
     def _graphs(self) -> Graphs | None:

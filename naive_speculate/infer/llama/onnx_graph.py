@@ -126,44 +126,37 @@ class GraphBuilder:
         return self._add_and_norm(stream, output, next_norm)
 
     def _attention(self, index: int, layer: LlamaLayer, normed: str) -> str:
-        outputs = [f"attended_{index}", f"present_key_{index}", f"present_value_{index}"]
-        projected = [self._linear(normed, layer.qkv, layer.qkv_bias)]
-        if layer.q_norm is not None and layer.k_norm is not None:
-            queries, keys, values = self._split(projected[0])
-            projected = [
-                self._head_norm(queries, layer.q_norm),
-                self._head_norm(keys, layer.k_norm),
-                values,
-            ]
-        self._attend(index, projected, outputs)
-        return outputs[0]
-
-    def _attend(self, index: int, projected: Sequence[str], outputs: Sequence[str]) -> None:
         """Add the attention over the cache, to which new keys and values are written."""
-        shape, by_head = self.shape, list[str]()
-        parts = self._split(projected[0]) if len(projected) == 1 else projected
-        for name, num_heads in zip(
-            parts, (shape.num_heads, shape.num_kv_heads, shape.num_kv_heads), strict=True
-        ):
-            if len(by_head) < 2:  # queries and keys
-                name = self._add(
-                    "RotaryEmbedding",
-                    [name, "positions", "cos", "sin"],
-                    domain=ORT,
-                    num_heads=num_heads,
-                )
-            by_head.append(self._add("Transpose", [self._split_heads(name)], perm=[0, 2, 1, 3]))
-        for kind, new, present in zip(("key", "value"), by_head[1:], outputs[1:], strict=True):
-            self._add("TensorScatter", [f"past_{kind}_{index}", new, "starts"], [present], axis=2)
+        shape = self.shape
+        by_token = self._split_heads(self._linear(normed, layer.qkv, layer.qkv_bias))
+        by_head = self._add("Transpose", [by_token], perm=[0, 2, 1, 3])
+        rotated, values = self._rotated(by_head, layer)
+        queries, keys = self._split(rotated, shape.num_heads, shape.num_kv_heads)
+        for kind, new in (("key", keys), ("value", values)):
+            inputs = [f"past_{kind}_{index}", new, "starts"]
+            self._add("TensorScatter", inputs, [f"present_{kind}_{index}"], axis=2)
         mask = "mask" if shape.windows[index] is None else "window_mask"
-        keys, values = outputs[1:]
-        attended = self._weighted(self._rows_of_queries(by_head[0]), keys, values, mask)
+        keys, values = f"present_key_{index}", f"present_value_{index}"
+        attended = self._weighted(self._rows_of_queries(queries), keys, values, mask)
         if self._group == 1:
             attended = self._slice(attended, 0, -1, axis=2)
-        by_query = [0, shape.num_heads, -1, shape.head_dim]
-        attended = self._add("Reshape", [attended, self._constant(*by_query)])
+        by_query = self._constant(0, shape.num_heads, -1, shape.head_dim)
+        attended = self._add("Reshape", [attended, by_query])
         attended = self._add("Transpose", [attended], perm=[0, 2, 1, 3])
-        self._add("Reshape", [attended, self._constant(0, 0, -1)], outputs[:1])
+        return self._add("Reshape", [attended, self._constant(0, 0, -1)])
+
+    def _rotated(self, by_head: str, layer: LlamaLayer) -> tuple[str, str]:
+        """Add the rotation of queries and keys, all heads at once; returns them and the values."""
+        num_heads, num_kv_heads = self.shape.num_heads, self.shape.num_kv_heads
+        if layer.q_norm is None or layer.k_norm is None:
+            both, values = self._split(by_head, num_heads + num_kv_heads, num_kv_heads)
+        else:
+            queries, keys, values = self._split(by_head, num_heads, num_kv_heads, num_kv_heads)
+            parts = [self._norm(queries, layer.q_norm), self._norm(keys, layer.k_norm)]
+            both = self._add("Concat", parts, axis=1)
+        inputs = [both, "positions", "cos", "sin"]
+        heads = num_heads + num_kv_heads
+        return self._add("RotaryEmbedding", inputs, domain=ORT, num_heads=heads), values
 
     def _rows_of_queries(self, queries: str) -> str:
         """Add the rows of one product per key head, from queries by head: those of all heads
@@ -183,24 +176,15 @@ class GraphBuilder:
     def _slice(self, source: str, begin: int, end: int, axis: int) -> str:
         return self._add("Slice", [source, *(self._constant(at) for at in (begin, end, axis))])
 
-    def _split(self, qkv: str) -> list[str]:
-        """Add the split into queries, keys and values."""
-        widths = [
-            self.shape.num_heads * self.shape.head_dim,
-            *2 * [self.shape.num_kv_heads * self.shape.head_dim],
-        ]
-        names = [self._name() for _ in widths]
-        self._add("Split", [qkv, self._constant(*widths)], names, axis=-1)
+    def _split(self, source: str, *num_heads: int) -> list[str]:
+        """Add the split into so many heads each, from `[b, heads, s, head_dim]`."""
+        names = [self._name() for _ in num_heads]
+        self._add("Split", [source, self._constant(*num_heads)], names, axis=1)
         return names
 
     def _norm(self, source: str, weight: torch.Tensor) -> str:
         inputs = [source, self._weight(weight)]
         return self._add("SimplifiedLayerNormalization", inputs, epsilon=self.shape.norm_epsilon)
-
-    def _head_norm(self, source: str, weight: torch.Tensor) -> str:
-        return self._add(
-            "Reshape", [self._norm(self._split_heads(source), weight), self._constant(0, 0, -1)]
-        )
 
     def _split_heads(self, source: str) -> str:
         return self._add("Reshape", [source, self._constant(0, 0, -1, self.shape.head_dim)])
@@ -274,8 +258,9 @@ class LlamaGraph(GraphBuilder):
 
     def __init__(self, shape: LlamaShape, weights: LlamaWeights) -> None:
         super().__init__(shape)
-        first = self._norm(EMBEDDED, weights.layers[0].attention_norm)
-        self.residuals, normed = self._layers(weights, EMBEDDED, first)
+        stream = self._add("Identity", [EMBEDDED])  # an input itself would not be a filled output
+        first = self._norm(stream, weights.layers[0].attention_norm)
+        self.residuals, normed = self._layers(weights, stream, first)
         selected = self._add(
             "Slice", [normed, "logits_from", self._constant(_LAST), self._constant(1)]
         )

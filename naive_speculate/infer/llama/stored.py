@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from naive_speculate.infer.end_tokens import end_tokens
 from naive_speculate.infer.files import tensor_files
-from naive_speculate.infer.llama.blocks import in_blocks
+from naive_speculate.infer.llama.blocks import Rounding, in_blocks
 from naive_speculate.infer.llama.weights import (
     LlamaShape,
     LlamaWeights,
@@ -62,9 +63,9 @@ class StoredLlama:
     rotary: RotaryTable
 
     @classmethod
-    def of(cls, model: Any, bits: int | None = None) -> "StoredLlama":
+    def of(cls, model: Any, rounding: Rounding | None = None) -> "StoredLlama":
         """The weights of a model of transformers; tensors that are neither fused nor rounded
-        share its memory. `bits`: see `read_llama`. Raises `ValueError` if its configuration is
+        share its memory. `rounding`: see `read_llama`. Raises `ValueError` if its configuration is
         not supported, with the reason."""
         config, name = model.config, model.name_or_path or type(model).__name__
         if (reason := is_supported(config)) is not None:
@@ -78,7 +79,7 @@ class StoredLlama:
             max_positions=config.max_position_embeddings,
             num_parameters=sum(parameter.numel() for parameter in model.parameters()),
             shape=shape_in(config),
-            weights=weights_in(_rounded(state, bits), config.num_hidden_layers, tied),
+            weights=weights_in(_rounded(state, rounding), config.num_hidden_layers, tied),
             rotary=RotaryTable(rotary.inv_freq, rotary.attention_scaling),
         )
 
@@ -112,10 +113,10 @@ class LazyTensors(Mapping[str, torch.Tensor]):
 
 
 def read_llama(
-    folder: Path, device: torch.device, dtype: torch.dtype, bits: int | None = None
+    folder: Path, device: torch.device, dtype: torch.dtype, rounding: Rounding | None = None
 ) -> StoredLlama | None:
     """The model in a folder, with its weights on a device in a dtype; None where transformers
-    must read it. `bits`: round its matrices to blocks of 8 or 4 bits."""
+    must read it. `rounding`: whether its matrices are rounded to blocks."""
     config = _config(folder)
     if config is None:
         return None
@@ -135,16 +136,22 @@ def read_llama(
     state = LazyTensors(
         shapes, lambda name: files[name].get_tensor(name).to(device, dtype, copy=True)
     )
-    return stored_llama(str(folder), config, state, rotary, ends, bits)
+    return stored_llama(str(folder), config, state, rotary, ends, rounding)
 
 
-def _rounded(state: LazyTensors, bits: int | None) -> LazyTensors:
+def _rounded(state: LazyTensors, rounding: Rounding | None) -> LazyTensors:
     """The tensors, each matrix rounded to blocks when it is read."""
-    if bits is None:
+    if rounding is None:
         return state
+    read_so_far = count(1)
 
     def read(name: str) -> torch.Tensor:
-        return in_blocks(state[name], bits) if len(state.shapes[name]) == 2 else state[name]
+        tensor = state[name]
+        if tensor.dim() > 1:
+            tensor = in_blocks(tensor, rounding.bits)
+        if rounding.progress is not None:
+            rounding.progress(next(read_so_far) / len(state))
+        return tensor
 
     return LazyTensors(state.shapes, read)
 
@@ -155,10 +162,9 @@ def stored_llama(
     state: LazyTensors,
     rotary: RotaryTable,
     eos_token_ids: tuple[int, ...],
-    bits: int | None = None,
+    rounding: Rounding | None = None,
 ) -> StoredLlama:
-    """A model from weights of the expected shapes; they are read layer by layer, and rounded to
-    `bits`."""
+    """A model from weights of the expected shapes; they are read layer by layer, and rounded."""
     shape = shape_in(config)
     return StoredLlama(
         name=name,
@@ -166,7 +172,7 @@ def stored_llama(
         max_positions=config.max_position_embeddings,
         num_parameters=sum(map(math.prod, state.shapes.values())),
         shape=shape,
-        weights=weights_in(_rounded(state, bits), shape.num_layers, config.tie_word_embeddings),
+        weights=weights_in(_rounded(state, rounding), shape.num_layers, config.tie_word_embeddings),
         rotary=rotary,
     )
 

@@ -49,9 +49,10 @@ class DecoderArgs(BaseModel):
     target: str | None = None
     draft: str | None = None
     head: str | None = None
-    # device, dtype, device_map: as for `load_pair`. "auto" is a GPU if the replica has one
+    # device, dtype, weights, device_map: as for `load_pair`. "auto" is a GPU if the replica has one
     device: str = "auto"
     dtype: str = "auto"
+    weights: str = "float32"
     device_map: str | None = None
     max_rows: int = Field(
         default=MAX_ROWS, ge=1, le=1024
@@ -88,6 +89,7 @@ class Decoder:
             args.head,
             device=device,
             dtype=args.dtype,
+            weights=args.weights,
             device_map=args.device_map,
         )
         leave_cores_to(pair.target)

@@ -48,11 +48,11 @@ class BlockDrafter(SlotDrafter):
 
     def _propose(self, rows: Sequence[SequenceState], limits: Sequence[int]) -> Proposal:
         window = DrawnWindow(rows, limits, self.vocab_size)
-        last = [row.token_ids[-1] for row in rows]
-        block = self.head.draft(last, self.view(rows), max(limits))
+        last = [row.token_ids[-2:] for row in rows]
+        block = self.head.compute([tokens[-1] for tokens in last], self.view(rows), max(limits))
         token_ids = on_device(last, self.head.device)
-        for logits in block.unbind(1):
-            token_ids = window.draw(self.head.logits_after(token_ids, logits))
+        for index in range(block.logits.shape[1]):
+            token_ids = window.draw(self.head.logits_after(block, index, token_ids))
             if window.full:
                 break
         return window.proposal()

@@ -30,7 +30,7 @@ from naive_speculate.models import BUNDLED_PAIR, load_pair
 from naive_speculate.pair import ModelPair
 from naive_speculate.sampling.params import SamplingParams
 from naive_speculate.speculate.decoder import SpeculativeDecoder
-from naive_speculate.tables import Output, progress_bar
+from naive_speculate.tables import Output, progress_bar, rounding_bar
 from naive_speculate.tools.bench.comparison import Comparison
 from naive_speculate.tools.bench.measure import Transformers
 from naive_speculate.tools.bench.report import save_plots, show, show_suite, suite_svg
@@ -273,9 +273,16 @@ def _compare(options: argparse.Namespace, progress: Progress) -> dict[str, Any]:
 
 
 def _load(options: argparse.Namespace, *models: Any, executor: str | None = None) -> ModelPair:
-    return load_pair(
-        *models, device=options.device, dtype=options.dtype, executor=executor or options.executor
-    )
+    with rounding_bar() as progress:
+        return load_pair(
+            *models,
+            device=options.device,
+            dtype=options.dtype,
+            executor=executor or options.executor,
+            # transformers is the peer that these weights are compared with
+            weights="float32" if executor else options.weights,
+            progress=progress,
+        )
 
 
 def _transformers(options: argparse.Namespace, new_tokens: int, ends: bool = False) -> Transformers:

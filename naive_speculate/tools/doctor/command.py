@@ -68,6 +68,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="write the acceptance rates by index, and by category if known, to FILE as JSON",
     )
+    add(
+        "--this-machine",
+        action="store_true",
+        help="measure this machine instead of reading logs: float32 and 8-bit weights on its CPU",
+    )
     add("--json", action="store_true", help="print the diagnosis as a JSON object and nothing else")
     return parser
 
@@ -110,10 +115,25 @@ def _read(files: Sequence[str]) -> Reading:
     return read("\n".join(decoded(_bytes(file)) for file in files))
 
 
+def _this_machine(args: argparse.Namespace) -> int:
+    from naive_speculate.tools.doctor.machine import measured, show  # it loads models
+
+    if args.files:
+        raise ValueError(f"give either --this-machine or logs, got {args.files[0]!r:.80} too")
+    found = measured()
+    if args.json:
+        print_json(json.dumps(found, ensure_ascii=False, allow_nan=False))
+    else:
+        show(found, Output(_WIDTH))
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the logs and print the diagnosis. Raises `ValueError` if a file cannot be read, no
     format is recognised, or an option is out of range."""
     args = _parser().parse_args(arguments)
+    if args.this_machine:
+        return _this_machine(args)
     draft, verify, sizes = args.draft_cost, args.verify_cost, (args.draft_size, args.target_size)
     if None in sizes and any(sizes):
         raise ValueError("--draft-size and --target-size must be given together")

@@ -165,7 +165,7 @@ def test_a_link_repeats_prompt_and_seed_even_where_they_are_as_usual_and_a_copy_
     runs, mine = Runs(), Run(run([(2, 1)]).events, title="t")
     mine.settings, mine.measure = Settings(prompt="Once", seed=1), list
     runs.add("first", mine)
-    *_, link, _ = _server_functions(runs)
+    *_, link, _, _ = _server_functions(runs)
     assert (link(mine.id), link("another"), link(None)) == ("prompt=Once&seed=1", "", "")
     assert from_link(link(mine.id)) == {"prompt": "Once", "seed": 1}
     theirs = mine.copy()
