@@ -66,23 +66,30 @@ def test_pairs_are_those_of_the_environment_and_the_options(environ, options, pa
 
 def test_the_environment_decides_and_options_win():
     given = {
-        "TARGET": "Qwen/Qwen3-8B", "DRAFT": "Qwen/Qwen3-0.6B", "DEVICE": "cuda:1", "DTYPE": "bfloat16", "MAX_TOKENS": "300",
+        "TARGET": "Qwen/Qwen3-8B", "DRAFT": "Qwen/Qwen3-0.6B", "DEVICE": "cuda:1", "DTYPE": "bfloat16", "WEIGHTS": "int8", "MAX_TOKENS": "300",
         "MAX_PROMPT_TOKENS": "2000", "QUEUE_SIZE": "7", "CONCURRENCY": "3", "FILTER_WORDS": "all", "MEASURING": "off",
     }  # fmt: skip
     environ = {f"NAIVE_SPECULATE_{name}": value for name, value in given.items()}
     pairs = (PairChoice("Qwen3-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B"),)
     limits = {"max_tokens": 300, "max_prompt_tokens": 2000, "queue_size": 7, "concurrency": 3}
     expected = Configuration(
-        pairs, device="cpu", dtype="bfloat16", filter_words="all", measuring="off", **limits
+        pairs,
+        device="cpu",
+        dtype="bfloat16",
+        weights="float32",
+        filter_words="all",
+        measuring="off",
+        **limits,
     )
-    assert read_configuration(environ, {"dtype": None, "device": "cpu"}) == expected
+    options = {"dtype": None, "device": "cpu", "weights": "float32"}
+    assert read_configuration(environ, options) == expected
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("MAX_TOKENS", "0"), ("MAX_TOKENS", "many"), ("MAX_TOKENS", "2049"), ("MAX_PROMPT_TOKENS", "-5"), ("QUEUE_SIZE", "1.5"),
-        ("QUEUE_SIZE", "9" * 30), ("CONCURRENCY", "٣"), ("DEVICE", "toaster"), ("DTYPE", "float12"), ("FILTER_WORDS", "some"),
+        ("QUEUE_SIZE", "9" * 30), ("CONCURRENCY", "٣"), ("DEVICE", "toaster"), ("DTYPE", "float12"), ("WEIGHTS", "int3"), ("FILTER_WORDS", "some"),
         ("DRAFT", "only/a-draft"), ("PAIRS", "a; b"), ("PAIRS", "A=x+y; A=z+w"), ("PAIRS", ";"), ("HOSTS", "http://page.example/"),
     ],
 )  # fmt: skip
@@ -107,6 +114,7 @@ def test_a_wrong_value_is_named(name, value):
             "NAIVE_SPECULATE_PAIRS or a target, a draft and a head, not both",
         ),
         ({}, ["--dtype", "int3"], "--dtype"),
+        ({}, ["--weights", "int3"], "--weights"),
         ({}, ["--target", "/no/such/folder"], "/no/such/folder"),
         *(
             ({}, ["--port", port], "--port: must be a number from 1 to 65535")

@@ -1,5 +1,5 @@
-"""Weights in 8 bits: rounded once, from the file's values; the forms that each model's
-weights may have."""
+"""Weights in 8 bits: rounded once, from the values in the file; which models can be loaded so, and
+which cannot."""
 
 import re
 
