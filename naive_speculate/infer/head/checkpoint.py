@@ -37,6 +37,7 @@ from naive_speculate.infer.head.block_files import (
     block_options,
     chain_in,
     convolutions_in,
+    mask_token,
 )
 from naive_speculate.infer.head.files import (
     block_layers,
@@ -49,6 +50,7 @@ from naive_speculate.infer.head.files import (
 )
 from naive_speculate.infer.head.keys import BLOCK_KINDS, check_keys
 from naive_speculate.infer.head.model import DraftHead
+from naive_speculate.infer.head.parallel import ParallelHead
 from naive_speculate.infer.head.weights import HeadWeights
 from naive_speculate.infer.llama.stored import LazyTensors, full_config
 from naive_speculate.infer.llama.weights import (
@@ -81,8 +83,8 @@ def load_head(
     device: torch.device,
     dtype: torch.dtype | None = None,
     executor: str = "torch",
-) -> DraftHead | BlockHead:
-    """Load a draft head or a block drafter.
+) -> DraftHead | BlockHead | ParallelHead:
+    """Load a draft head, a block drafter or a head that drafts in parallel.
 
     Args:
         source: Hub id or local folder.
@@ -90,7 +92,7 @@ def load_head(
             `output_embeddings` fill what the checkpoint leaves open.
         device: Where it computes: the device of the target's hidden states.
         dtype: None for the dtype of the stored weights, or float32 in ONNX Runtime.
-        executor: "torch" or "onnx", of a draft head; a block drafter runs in torch.
+        executor: "torch" or "onnx", of a draft head; the others run in torch.
 
     Raises:
         ValueError: In one line, naming `head` and the fault.
@@ -114,6 +116,11 @@ def load_head(
         layers = (block_layers if block else target_layers)(config, weights, target)
         shape = _shape(layer_config, weights)
         rotary = _rotary(layer_config, shape.head_dim, device)
+        if kind == "peagle":
+            mask = mask_token(config, len(weights.embedding))
+            state = _taker(tensors)("mask_hidden", 1, 1, weights.fuse.shape[1]).flatten()
+            _check_all_read(tensors)
+            return ParallelHead(weights, shape, rotary, layers, name, mask, state)
         if not block:
             _check_all_read(tensors)
             return DraftHead(weights, shape, rotary, layers, name, executor)

@@ -26,12 +26,14 @@ sliding_window_non_causal target_layer_ids
 """
 _BY_KIND = {
     "eagle3": "",
+    "peagle": "mask_token_id",
     "dflash": "",
     "dspark": "markov_head_type markov_rank",
     "dflash2": "conv_group_size conv_kernel_size selector_rank selector_top_k",
     "xpress": "xpress_rank",
 }
 """Kinds of drafters, and the keys that only they have."""
+KINDS = tuple(_BY_KIND)
 BLOCK_KINDS = ("dflash", "dspark", "dflash2", "xpress")
 
 _REASONS = {
